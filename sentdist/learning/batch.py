@@ -1,0 +1,108 @@
+"""Sentences as a model reads them: all tokens of a step one after another, without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sentdist.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenBatch:
+    """S sentences of T tokens in all.
+
+    token_ids: (T,) int64, sentence after sentence, special tokens included.
+    boundaries: (S + 1,) int32 cumulative lengths on the same device; sentence s is `token_ids[boundaries[s]:boundaries[s + 1]]`.
+    lengths: the S lengths on the host, so that nobody waits for a device to learn a shape.
+    """
+
+    token_ids: Tensor
+    boundaries: Tensor
+    lengths: tuple[int, ...]
+
+    @property
+    def num_sentences(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.token_ids.shape[0])
+
+    @property
+    def longest(self) -> int:
+        return max(self.lengths)
+
+    def to(self, device: torch.device | str) -> TokenBatch:
+        """Return the batch on `device`; copies from pinned memory do not wait."""
+        return replace(
+            self,
+            token_ids=self.token_ids.to(device, non_blocking=True),
+            boundaries=self.boundaries.to(device, non_blocking=True),
+        )
+
+    def pin(self) -> TokenBatch:
+        """Return the batch in page-locked host memory, from which copies to a GPU overlap with work."""
+        return replace(self, token_ids=self.token_ids.pin_memory(), boundaries=self.boundaries.pin_memory())
+
+    def select(self, first: int, last: int) -> TokenBatch:
+        """Return sentences `first` up to, not including, `last` (a micro-batch)."""
+        before = sum(self.lengths[:first])
+        lengths = self.lengths[first:last]
+        return TokenBatch(
+            token_ids=self.token_ids[before : before + sum(lengths)],
+            boundaries=self.boundaries[first : last + 1] - before,
+            lengths=lengths,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """What one rank trains on in one step.
+
+    tokens: C·B sentences, column by column: anchors, positives[, negatives].
+    num_columns: C.
+    first_row: this rank's first row among the M rows of the global batch.
+    sentence_ids: (C, M) ids of the global batch, which are rows of a bank.
+    """
+
+    tokens: TokenBatch
+    num_columns: int
+    first_row: int
+    sentence_ids: np.ndarray
+
+    @property
+    def num_rows(self) -> int:
+        """B, the anchors of this rank."""
+        return self.tokens.num_sentences // self.num_columns
+
+    def to(self, device: torch.device | str) -> Batch:
+        return replace(self, tokens=self.tokens.to(device))
+
+    def pin(self) -> Batch:
+        return replace(self, tokens=self.tokens.pin())
+
+
+def collate(token_ids: Sequence[Sequence[int]]) -> TokenBatch:
+    """Join the token ids of S sentences into one TokenBatch on the host; a sentence without a token is a DataError."""
+    if not token_ids:
+        raise DataError(where="collate", found="no sentences", expected="at least one", remedy="Drop empty batches before training.")
+    lengths = tuple(len(sentence) for sentence in token_ids)
+    if min(lengths) == 0:
+        raise DataError(
+            where="collate",
+            found=f"no token in sentence {lengths.index(0)} of the batch",
+            expected="at least one token a sentence",
+            remedy="Drop empty sentences from the corpus.",
+        )
+    flat = np.fromiter((token for sentence in token_ids for token in sentence), dtype=np.int64, count=sum(lengths))
+    return TokenBatch(
+        token_ids=torch.from_numpy(flat),
+        boundaries=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
+        lengths=lengths,
+    )
