@@ -1,0 +1,307 @@
+"""What a person writes: the recipe, as YAML, read strictly and with errors that name file and field."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from sentdist.errors import RecipeError
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import Fraction, Objective, Pooling, Precision, Regularized, Regularizers, Stopping, Training
+from sentdist.plan.stage import Frozen, Json
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+Override = None | bool | int | float | str
+
+
+class EncoderSection(Frozen):
+    """The pretrained checkpoint that training starts from."""
+
+    checkpoint: str = "minilm-l6"
+    revision: str | None = None  # of a hub checkpoint; a packaged one and a folder pin themselves
+    pooling: Pooling = "mean"
+
+
+class CorpusSection(Frozen):
+    """The training rows."""
+
+    source: str
+    revision: str | None = None  # of a hub data set; files pin themselves by their content
+    split: str | None = "train"
+    columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg")
+    limit: Annotated[int, Field(ge=1)] | None = None
+    limit_seed: int = 0
+    add_reversed: bool = False
+    document_field: Literal["answer", "question", "question_answer"] = "answer"
+
+    @model_validator(mode="after")
+    def _two_or_three_columns(self) -> CorpusSection:
+        if len(self.columns) not in (2, 3):
+            raise ValueError(f"found {len(self.columns)} columns; expected two (anchor, positive) or three (and a hard negative)")
+        return self
+
+
+class SelectionSection(Frozen):
+    """Which dev task chooses the checkpoint, and how often it is scored."""
+
+    task: str
+    every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+
+
+class EvaluationSection(Frozen):
+    """Which tasks score an encoder."""
+
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)]
+    max_length: Annotated[int, Field(ge=3)] | None = None
+    precision: Precision = "fp32"
+
+
+class FoldsSection(Frozen):
+    """Cross-validation over the queries of a retrieval corpus."""
+
+    num: Annotated[int, Field(ge=3)] = 5
+    seed: int = 0
+
+
+class Method(Frozen):
+    """One row of the result table. Without an objective it is the untouched checkpoint."""
+
+    title: str | None = None
+    objective: Objective | None = None
+    start: str | None = None  # the method whose encoder training continues from
+    bank: str | None = None  # the method that trains the entropy encoders of a rcl objective
+    phis: tuple[float, ...] | None = None  # one entropy encoder each
+    bank_dtype: Literal["float16", "float32"] = "float16"
+    training: dict[str, Override] = {}  # what differs from the recipe's own training section
+    regularizers: Regularizers = Regularizers()
+    stopping: Stopping | None = None
+    select: bool = True  # keep the best checkpoint by the recipe's selection task; False keeps the last weights
+    reported: bool = True  # False: only an input of other methods
+
+
+class Recipe(Frozen):
+    """A question about encoders, complete: data, methods, seeds, and the grid over them."""
+
+    name: Name
+    about: str = ""
+    encoder: EncoderSection = EncoderSection()
+    corpus: CorpusSection
+    folds: FoldsSection | None = None
+    training: Training = Training()
+    selection: SelectionSection | None = None
+    evaluation: EvaluationSection
+    methods: Annotated[dict[Name, Method], Field(min_length=1)]
+    baseline: str | None = None
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
+    sweep: dict[str, tuple[Json, ...]] = {}
+    runtime: Runtime = Runtime()
+    paper: Literal["rcl"] | None = None  # whose printed tables stand beside ours in the report
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Recipe:
+        for name, method in self.methods.items():
+            _check_method(name, method, tuple(self.methods))
+            Training.model_validate(self.training.model_dump() | method.training)
+        if self.baseline is not None:
+            _known("baseline", self.baseline, tuple(self.methods))
+        for number, task in enumerate(self.evaluation.tasks):
+            _known(f"evaluation.tasks[{number}]", task, (*TASKS, *TASK_GROUPS))
+        if self.selection is not None:
+            _known("selection.task", self.selection.task, tuple(TASKS))
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
+        return self
+
+
+def _check_method(name: str, method: Method, names: tuple[str, ...]) -> None:
+    here = f"methods.{name}"
+    for field, other in (("start", method.start), ("bank", method.bank)):
+        if other is not None:
+            _known(f"{here}.{field}", other, tuple(known for known in names if known != name))
+    is_regularized = isinstance(method.objective, Regularized)
+    if is_regularized and method.bank is None:
+        raise ValueError(f"{here}.bank: found nothing; expected the name of the method that trains the entropy encoders")
+    if method.bank is not None and not is_regularized:
+        raise ValueError(f"{here}.bank: has no effect without the objective rcl; leave it out")
+    if method.phis is not None and method.bank is None:
+        raise ValueError(f"{here}.phis: has no effect without a bank; leave it out")
+    if method.phis is not None and len(set(method.phis)) != len(method.phis):
+        raise ValueError(f"{here}.phis: found {list(method.phis)}; expected each value once")
+    if method.phis == ():
+        raise ValueError(f"{here}.phis: found an empty set; expected at least one finite number (an rcl without regulators is info_nce)")
+    if method.objective is None and method.training:
+        raise ValueError(f"{here}.training: has no effect on the untouched checkpoint; leave it out or give an objective")
+
+
+def _known(where: str, name: str, names: Sequence[str]) -> None:
+    if name in names:
+        return
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f'Did you mean "{near[0]}"?' if near else ""
+    raise ValueError(f'{where}: "{name}" is not one of {", ".join(names)}. {hint}'.rstrip())
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML with `5e-5` as a number and without silent duplicate keys."""
+
+
+def _mapping_without_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -> dict[object, object]:
+    seen: set[object] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f'the key "{key}" stands twice', key_node.start_mark)
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
+_StrictLoader.add_implicit_resolver(  # YAML 1.1 wants a dot and a sign in an exponent; people write 5e-5 and 1e5
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)[eE][-+]?[0-9]+$"),
+    list("-+0123456789."),
+)
+
+
+def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe file, apply `a.b=c` overrides in order, and check it.
+
+    Raises:
+        RecipeError: naming the file and the field.
+    """
+    try:
+        values = yaml.load(path.read_text(), Loader=_StrictLoader)
+    except OSError as error:
+        raise RecipeError(
+            where=str(path), found=error.strerror or str(error), expected="a readable recipe", remedy=_near_recipes(path)
+        ) from None
+    except yaml.YAMLError as error:
+        raise RecipeError(
+            where=str(path), found=" ".join(str(error).split()), expected="valid YAML", remedy="Mend the line named."
+        ) from None
+    if not isinstance(values, dict):
+        raise RecipeError(
+            where=str(path),
+            found=type(values).__name__,
+            expected="a mapping with name, corpus, methods, evaluation",
+            remedy="See rayjobs/recipes/demo.yaml.",
+        )
+    for override in overrides:
+        _apply_override(values, override)
+    return recipe_from_values(values, where=str(path))
+
+
+def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
+    """Check the values of a recipe.
+
+    Raises:
+        RecipeError: one line for each field at fault.
+    """
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        lines = [_explain(problem, values) for problem in error.errors()]
+        raise RecipeError(
+            where=where,
+            found="; ".join(lines),
+            expected="a recipe as in rayjobs/recipes",
+            remedy="Mend the fields named; nothing was started.",
+        ) from None
+
+
+def check_unique_name(path: Path, name: str) -> None:
+    """Refuse a recipe whose name a file beside it bears already: both would write into one experiment.
+
+    Raises:
+        RecipeError: naming both files.
+    """
+    root = next((folder for folder in path.resolve().parents if folder.name == "recipes"), path.resolve().parent)
+    pattern = re.compile(rf"^name:\s*[\"']?{re.escape(name)}[\"']?\s*(#.*)?$", re.MULTILINE)
+    files = root.rglob("*.yaml") if root.name == "recipes" else root.glob("*.yaml")
+    twins = [file for file in sorted(files) if file.resolve() != path.resolve() and pattern.search(file.read_text(errors="replace"))]
+    if twins:
+        raise RecipeError(
+            where=f"{path}: name",
+            found=f'"{name}", which {twins[0]} bears too',
+            expected="one name a recipe",
+            remedy="Rename one of the two.",
+        )
+
+
+def with_path(values: dict[str, Json], dotted: str, value: Json, *, where: str) -> dict[str, Json]:
+    """A copy of nested mappings with one dotted path set; every mapping on the way is copied."""
+    head, _, rest = dotted.partition(".")
+    copy = dict(values)
+    if not rest:
+        copy[head] = value
+        return copy
+    inner = copy.get(head, {})
+    if inner is None:
+        inner = {}
+    if not isinstance(inner, dict):
+        raise RecipeError(where=where, found=f"{dotted}: {head} is {inner!r}", expected="a mapping there", remedy="Shorten the path.")
+    copy[head] = with_path(inner, rest, value, where=where)
+    return copy
+
+
+def _apply_override(values: dict[str, Json], override: str) -> None:
+    path, equals, text = override.partition("=")
+    if not equals or not path:
+        raise RecipeError(
+            where=f"--set {override}",
+            found="no a.b=c",
+            expected="a dotted field, =, and a YAML value",
+            remedy="Example: --set training.batch_size=32",
+        )
+    values.update(with_path(values, path.strip(), yaml.load(text, Loader=_StrictLoader), where=f"--set {override}"))
+
+
+def _explain(problem: object, values: dict[str, Json]) -> str:
+    assert isinstance(problem, dict)
+    parts = [str(part) for part in problem["loc"]]
+    location = [
+        part for before, part in zip(["", *parts], parts, strict=False) if before != "objective"
+    ]  # pydantic names the union's member there
+    where = ".".join(location)
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
+        known = _fields_beside(location[:-1])
+        near = difflib.get_close_matches(location[-1], known, n=1)
+        hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(known)}" if known else ""
+        return f"{where}: unknown key{hint}"
+    if problem["type"] == "value_error":
+        return f"{where}: {message}" if where else message
+    return f"{where}: {message}, found {problem['input']!r}"
+
+
+def _fields_beside(location: list[str]) -> list[str]:
+    sections: dict[str, type[Frozen]] = {
+        "encoder": EncoderSection, "corpus": CorpusSection, "folds": FoldsSection, "training": Training, "selection": SelectionSection,
+        "evaluation": EvaluationSection, "runtime": Runtime, "regularizers": Regularizers, "stopping": Stopping,
+    }  # fmt: skip
+    if not location:
+        return list(Recipe.model_fields)
+    if location[-1] in sections:
+        return list(sections[location[-1]].model_fields)
+    if location[-1] == "objective":
+        return [*Regularized.model_fields, "phi"]
+    if location[0] == "methods" and len(location) == 2:
+        return list(Method.model_fields)
+    return []
+
+
+def _near_recipes(path: Path) -> str:
+    folder = path.parent if path.parent.is_dir() else Path()
+    names = [file.name for file in sorted(folder.glob("*.yaml"))]
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f'Did you mean "{folder / near[0]}"?' if near else "Shipped recipes stand in rayjobs/recipes."
+
+
+__all__ = ["Fraction", "Recipe", "check_unique_name", "load_recipe", "recipe_from_values", "with_path"]

@@ -1,0 +1,118 @@
+"""The values that stages are made of: encoder, objective, training, selection, task."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from sentdist.plan.stage import Frozen
+
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+Temperature = Annotated[float, Field(gt=0.0)]
+Precision = Literal["fp32", "bf16"]
+Pooling = Literal["mean", "cls", "cls_mlp", "cls_mlp_train_only", "first_last"]
+
+
+class EncoderSpec(Frozen):
+    """A pretrained checkpoint and how its token vectors become one embedding."""
+
+    checkpoint: str  # a packaged name (minilm-l6), a hub id, or the name of a folder whose content `revision` pins
+    revision: str
+    pooling: Pooling = "mean"
+
+
+class InfoNCE(Frozen):
+    """Eq. 1 of RCL (arXiv 2209.13241): cross-entropy over the positives (and hard negatives) of the whole batch."""
+
+    name: Literal["info_nce"] = "info_nce"
+    temperature: Temperature = 1.0
+    hard_negatives: bool = True
+
+
+class Entropy(Frozen):
+    """Eq. 2: Eq. 1 plus phi times the entropy of the scores of all other candidates; phi of either sign."""
+
+    name: Literal["entropy"] = "entropy"
+    phi: float
+    temperature: Temperature = 1.0
+    hard_negatives: bool = True
+
+
+class Regularized(Frozen):
+    """Eq. 3: Eq. 1 plus two contrastive regulators for every entropy encoder in the bank."""
+
+    name: Literal["rcl"] = "rcl"
+    temperature: Temperature = 1.0
+    hard_negatives: bool = True
+    regulator_temperature: Temperature | None = None  # None: that of the main term, as printed
+    regulator_weight: Annotated[float, Field(ge=0.0)] = 1.0
+
+
+Objective = Annotated[InfoNCE | Entropy | Regularized, Field(discriminator="name")]
+
+
+class Training(Frozen):
+    """How an encoder is optimized. Every field changes the result; how the work is spread does not stand here."""
+
+    batch_size: Annotated[int, Field(ge=2)] = 64  # rows of the global batch, over all workers
+    epochs: Annotated[int, Field(ge=1)] = 1
+    learning_rate: Annotated[float, Field(gt=0.0)] = 2e-5
+    schedule: Literal["linear", "constant"] = "linear"
+    warmup_fraction: Fraction = 0.1
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
+    clip_norm: Annotated[float, Field(gt=0.0)] = 1.0
+    max_length: Annotated[int, Field(ge=3)] = 75  # tokens, special ones included
+    precision: Precision = "fp32"
+    unique_sentences: bool = True  # no sentence twice in a batch: it would be its own negative
+
+
+class Regularizers(Frozen):
+    """Dropouts during training; None keeps what the checkpoint was made with."""
+
+    attention_dropout: Fraction | None = None
+    hidden_dropout: Fraction | None = None
+    drophead: Fraction = 0.0
+
+
+class Stopping(Frozen):
+    """Early stopping on the training loss, in the two readings of RCL's "has not decreased for 3 steps"."""
+
+    reading: Literal["step", "interval"] = "interval"  # of single optimizer steps, or of the mean over an interval
+    patience: Annotated[int, Field(ge=1)] = 3
+    interval_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # of an epoch
+
+    @model_validator(mode="after")
+    def _interval_is_used(self) -> Stopping:
+        if self.reading == "step" and self.interval_fraction != 0.1:
+            raise ValueError("interval_fraction has no effect when reading is 'step'; leave it out")
+        return self
+
+
+class Fold(Frozen):
+    """One round of a cross-validation over queries: the test fold is `number`, the dev fold the next one, the rest trains."""
+
+    number: Annotated[int, Field(ge=0)]
+    num_folds: Annotated[int, Field(ge=3)] = 5
+    seed: int = 0
+
+
+class Task(Frozen):
+    """A pinned evaluation set with its metric."""
+
+    name: str
+    kind: Literal["sts", "retrieval"]
+    source: str
+    revision: str
+    split: str | None = None
+    aggregation: Literal["all", "mean", "wmean"] = "all"
+    document_field: Literal["answer", "question", "question_answer"] = "answer"
+    fold: Fold | None = None
+    fold_role: Literal["dev", "test"] | None = None
+
+
+class Selection(Frozen):
+    """Score a dev task every so often and keep the best weights."""
+
+    task: Task
+    every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # of the training rows of an epoch

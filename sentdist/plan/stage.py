@@ -1,0 +1,105 @@
+"""What a stage is: a frozen value that says what to make, and the key that names it."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+Json = JsonValue
+
+KEY_LENGTH = 16  # hex digits: 64 bits, a chance of 3e-8 that two of a million stages collide
+
+
+class Frozen(BaseModel):
+    """A keyword-only value: unknown fields are refused, numbers become the declared type (`1` is `1.0` in a float field)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+
+class Stage(Frozen):
+    """One thing to make. Every field counts; a field that holds a Stage is an edge of the graph.
+
+    `revision` is bumped when a stage comes to mean something else although its fields did not change.
+    """
+
+    kind: ClassVar[str]
+    revision: ClassVar[int]
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of kind, revision, fields and the keys of the inputs."""
+        text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+
+    @property
+    def label(self) -> str:
+        """A few words for people: they stand before the key in the name of the artifact's folder."""
+        return self.kind
+
+    @property
+    def place(self) -> str:
+        """Folder of the artifact below the root of a store."""
+        return f"{self.kind}/{self.label}-{self.key}"
+
+    def canonical(self) -> dict[str, Json]:
+        """Kind, revision and fields as JSON values, every input stage replaced by its key."""
+        fields = {name: _canonical(getattr(self, name), f"{self.kind}.{name}") for name in type(self).model_fields}
+        return {"kind": self.kind, "revision": self.revision, "fields": fields}
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        """The stages that stand in the fields of this one, each once, in order of appearance."""
+        found = {stage.key: stage for name in type(self).model_fields for stage in _stages_in(getattr(self, name))}
+        return tuple(found.values())
+
+
+def topological(targets: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """All stages that the targets need, inputs before users, each once."""
+    ordered: dict[str, Stage] = {}
+
+    def visit(stage: Stage) -> None:
+        if stage.key in ordered:
+            return
+        for needed in stage.inputs:
+            visit(needed)
+        ordered[stage.key] = stage
+
+    for target in targets:
+        visit(target)
+    return tuple(ordered.values())
+
+
+def _canonical(value: object, where: str) -> Json:
+    if value is None or (isinstance(value, bool | int | str) and not isinstance(value, enum.Enum)):
+        return value
+    if isinstance(value, enum.Enum):
+        return _canonical(value.value, where)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise TypeError(f"{where}: {value} has no canonical spelling")
+        return value + 0.0  # -0.0 and 0.0 are one number
+    if isinstance(value, tuple):
+        return [_canonical(item, f"{where}[{number}]") for number, item in enumerate(value)]
+    if isinstance(value, Stage):
+        return {"stage": value.key}
+    if isinstance(value, Frozen):
+        return {name: _canonical(getattr(value, name), f"{where}.{name}") for name in type(value).model_fields}
+    raise TypeError(f"{where}: a {type(value).__name__} has no canonical spelling, so it cannot stand in a stage")
+
+
+def _stages_in(value: object) -> Iterator[Stage]:
+    if isinstance(value, Stage):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _stages_in(item)
+    elif isinstance(value, Frozen):
+        for name in type(value).model_fields:
+            yield from _stages_in(getattr(value, name))

@@ -1,0 +1,309 @@
+"""How a recipe becomes trials: every grid point, method, seed and fold ends in one Evaluate stage, and equal stages have equal keys."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from sentdist.errors import RecipeError
+from sentdist.plan.recipe import Method, Recipe, recipe_from_values, with_path
+from sentdist.plan.specs import EncoderSpec, Entropy, Fold, Objective, Regularized, Selection, Task, Training
+from sentdist.plan.stage import Json, Stage, topological
+from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """What is found behind a name: the name that goes into a stage, the revision that pins the content, its rows."""
+
+    name: str
+    revision: str
+    num_rows: int = 0
+
+
+class Resolver(Protocol):
+    """Looks at data and checkpoints while planning; every mistake that can be seen then is raised here."""
+
+    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin: ...
+
+    def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One cell of a sweep: a method at a grid point, with a seed and a fold; two cells are one if their scores have one key."""
+
+    method: str
+    title: str
+    params: tuple[tuple[str, Json], ...]  # the grid values that make a difference to this method
+    seed: int | None  # None: no seed changes it (an untouched checkpoint)
+    fold: int | None
+    scores: Evaluate
+
+    @property
+    def key(self) -> str:
+        return self.scores.key
+
+    @property
+    def cell(self) -> str:
+        """Method and grid values without seed and fold: what a report averages over."""
+        values = ", ".join(f"{name.rpartition('.')[2]}={_short(value)}" for name, value in self.params)
+        return f"{self.title} ({values})" if values else self.title
+
+    @property
+    def name(self) -> str:
+        seed = "" if self.seed is None else f" · seed {self.seed}"
+        return self.cell + seed + ("" if self.fold is None else f" · fold {self.fold}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A recipe unrolled: its trials and, through them, all stages."""
+
+    recipe: Recipe
+    trials: tuple[Trial, ...]
+    rows: dict[str, int]  # corpus key -> training rows, as far as planning can know
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """Every stage, each once, inputs before users."""
+        return topological(tuple(trial.scores for trial in self.trials))
+
+    @cached_property
+    def mentions(self) -> Counter[str]:
+        """How many trials need each stage, by key: what would be built without sharing."""
+        return Counter(stage.key for trial in self.trials for stage in topological((trial.scores,)))
+
+    def own_training(self, trial: Trial) -> Train | None:
+        """The trial's last training, if no other stage or trial needs it; it then runs under the trial itself."""
+        train = trial.scores.encoder
+        if not isinstance(train, Train) or self.mentions[train.key] > 1:
+            return None
+        return None if any(train.key in {i.key for i in s.inputs} for s in self.stages if s.key != trial.key) else train
+
+
+def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
+    """Turn a recipe into its trials.
+
+    Raises:
+        RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
+    """
+    rows: dict[str, int] = {}
+    found: dict[tuple[str, str], tuple[dict[str, Json], int, int | None, Evaluate]] = {}
+    varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
+    keys_at: dict[tuple[str, int, int | None], dict[tuple[str, ...], str]] = {}
+    for point in _grid(recipe):
+        at_point = _recipe_at(recipe, point)
+        builder = _Builder(at_point, resolver, rows)
+        for name, seed, fold in itertools.product(recipe.methods, recipe.seeds, builder.folds):
+            if not recipe.methods[name].reported:
+                continue
+            scores = builder.scores(name, seed=seed, fold=fold)
+            found.setdefault((name, scores.key), (point, seed, fold, scores))
+            keys_at.setdefault((name, seed, fold), {})[tuple(map(repr, point.values()))] = scores.key
+    for (name, _, _), keys in keys_at.items():
+        varying[name] |= _paths_that_matter(tuple(recipe.sweep), keys)
+    trials = tuple(
+        Trial(
+            method=name,
+            title=recipe.methods[name].title or name,
+            params=tuple((path, value) for path, value in point.items() if path in varying[name]),
+            seed=None if recipe.methods[name].objective is None else seed,
+            fold=fold,
+            scores=scores,
+        )
+        for (name, _), (point, seed, fold, scores) in found.items()
+    )
+    return Plan(recipe=recipe, trials=trials, rows=rows)
+
+
+def _grid(recipe: Recipe) -> Iterator[dict[str, Json]]:
+    for path, values in recipe.sweep.items():
+        if not values:
+            raise RecipeError(where=f"sweep.{path}", found="no value", expected="at least one", remedy="Give values or drop the line.")
+    for values in itertools.product(*recipe.sweep.values()):
+        yield dict(zip(recipe.sweep, values, strict=True))
+
+
+def _recipe_at(recipe: Recipe, point: dict[str, Json]) -> Recipe:
+    values = recipe.model_dump(exclude_unset=True, exclude={"sweep"})
+    for path, value in point.items():
+        values = with_path(values, path, value, where=f"sweep.{path}")
+    return recipe_from_values(values, where=f"{recipe.name}: sweep at {point}" if point else recipe.name)
+
+
+def _paths_that_matter(paths: tuple[str, ...], keys: dict[tuple[str, ...], str]) -> set[str]:
+    """The sweep paths of which a single change leads to another key."""
+    matters = set()
+    for axis, path in enumerate(paths):
+        groups: dict[tuple[str, ...], set[str]] = {}
+        for point, key in keys.items():
+            groups.setdefault(point[:axis] + point[axis + 1 :], set()).add(key)
+        if any(len(group) > 1 for group in groups.values()):
+            matters.add(path)
+    return matters
+
+
+def _short(value: Json) -> str:
+    if isinstance(value, list | tuple):
+        return "{" + ", ".join(_short(item) for item in value) + "}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+class _Builder:
+    """The stages of one recipe without a sweep; each distinct value is asked of the resolver once."""
+
+    def __init__(self, recipe: Recipe, resolver: Resolver, rows: dict[str, int]) -> None:
+        self.recipe = recipe
+        self.resolver = resolver
+        self.rows = rows
+        self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
+        pin = resolver.encoder(recipe.encoder.checkpoint, revision=recipe.encoder.revision, where="encoder.checkpoint")
+        self.encoder = EncoderSpec(checkpoint=pin.name, revision=pin.revision, pooling=recipe.encoder.pooling)
+        self.is_retrieval = recipe.corpus.source in {card.source for card in TASKS.values() if card.kind == "retrieval"}
+        if recipe.folds is not None and not self.is_retrieval:
+            raise RecipeError(where="folds", found=f"corpus {recipe.corpus.source}", expected="a retrieval corpus", remedy="Drop folds.")
+
+    def corpus(self, fold: int | None) -> Corpus:
+        section = self.recipe.corpus
+        columns = ("query", "document") if self.is_retrieval else section.columns
+        wanted = () if self.is_retrieval else columns
+        pin = self.resolver.source(section.source, split=section.split, revision=section.revision, columns=wanted, where="corpus.source")
+        corpus = Corpus(
+            source=pin.name,
+            source_revision=pin.revision,
+            split=section.split,
+            columns=columns,
+            limit=section.limit,
+            limit_seed=section.limit_seed,
+            add_reversed=section.add_reversed,
+            fold=self._fold(fold),
+            document_field=section.document_field,
+        )
+        rows = min(pin.num_rows, section.limit or pin.num_rows) * (2 if section.add_reversed else 1)
+        self.rows[corpus.key] = rows if corpus.fold is None else rows * (corpus.fold.num_folds - 2) // corpus.fold.num_folds
+        return corpus
+
+    def training(self, method: Method) -> Training:
+        return Training.model_validate(self.recipe.training.model_dump() | method.training)
+
+    def train(self, name: str, *, seed: int, fold: int | None, phi: float | None = None, chain: tuple[str, ...] = ()) -> Train | None:
+        """The training of a method; None for the untouched checkpoint."""
+        if name in chain:
+            circle = " → ".join((*chain, name))
+            raise RecipeError(
+                where=f"methods.{name}", found=circle, expected="no circle", remedy="Let one of them start from the checkpoint."
+            )
+        method = self.recipe.methods[name]
+        if method.objective is None:
+            return None
+        chain = (*chain, name)
+        corpus = self.corpus(fold)
+        training = self.training(method)
+        objective = _settled(method.objective, num_columns=len(corpus.columns), phi=phi)
+        self._check_batch(name, training, corpus)
+        return Train(
+            encoder=self.encoder,
+            start=None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain),
+            corpus=corpus,
+            objective=objective,
+            banks=self._banks(name, method, training, corpus, seed=seed, fold=fold, chain=chain),
+            training=training,
+            regularizers=method.regularizers,
+            stopping=method.stopping,
+            selection=self._selection(fold) if method.select else None,
+            seed=seed,
+        )
+
+    def scores(self, name: str, *, seed: int, fold: int | None) -> Evaluate:
+        train = self.train(name, seed=seed, fold=fold)
+        section = self.recipe.evaluation
+        tasks = [task for given in section.tasks for task in TASK_GROUPS.get(given, (given,))]
+        return Evaluate(
+            encoder=self.encoder if train is None else train,
+            tasks=tuple(self._task(task, fold=fold, role="test") for task in dict.fromkeys(tasks)),
+            max_length=section.max_length,
+            precision=section.precision,
+        )
+
+    def _banks(
+        self, name: str, method: Method, training: Training, corpus: Corpus, *, seed: int, fold: int | None, chain: tuple[str, ...]
+    ) -> tuple[Embed, ...]:
+        if method.bank is None:
+            return ()
+        objective = self.recipe.methods[method.bank].objective
+        phis: Iterable[float | None] = (None,) if method.phis is None else sorted(method.phis)
+        if method.phis is not None and not isinstance(objective, Entropy):
+            found = "the untouched checkpoint" if objective is None else objective.name
+            raise RecipeError(
+                where=f"methods.{name}.phis",
+                found=f"bank {method.bank} ({found})",
+                expected="a bank with objective entropy",
+                remedy="Leave phis out.",
+            )
+        encoders = [self.train(method.bank, seed=seed, fold=fold, phi=phi, chain=chain) for phi in phis]
+        return tuple(
+            Embed(encoder=encoder, corpus=corpus, dtype=method.bank_dtype, max_length=training.max_length, precision=training.precision)
+            for encoder in encoders
+            if encoder is not None
+        )
+
+    def _selection(self, fold: int | None) -> Selection | None:
+        section = self.recipe.selection
+        if section is None:
+            return None
+        return Selection(task=self._task(section.task, fold=fold, role="dev"), every_fraction=section.every_fraction)
+
+    def _task(self, name: str, *, fold: int | None, role: str) -> Task:
+        card = TASKS[name]
+        pin = self.resolver.source(card.source, split=card.split, revision=None, columns=(), where=f"task {name}")
+        has_fold = fold is not None and card.kind == "retrieval" and card.source == self.recipe.corpus.source
+        return Task.model_validate(
+            {
+                "name": name, "kind": card.kind, "source": pin.name, "revision": pin.revision, "split": card.split,
+                "document_field": self.recipe.corpus.document_field if card.kind == "retrieval" else "answer",
+                "fold": self._fold(fold) if has_fold else None, "fold_role": role if has_fold else None,
+            }
+        )  # fmt: skip
+
+    def _fold(self, number: int | None) -> Fold | None:
+        if number is None or self.recipe.folds is None:
+            return None
+        return Fold(number=number, num_folds=self.recipe.folds.num, seed=self.recipe.folds.seed)
+
+    def _check_batch(self, name: str, training: Training, corpus: Corpus) -> None:
+        workers = self.recipe.runtime.workers
+        if training.batch_size % workers:
+            raise RecipeError(
+                where=f"methods.{name}: training.batch_size",
+                found=f"{training.batch_size} rows for {workers} workers",
+                expected="a batch that the workers divide",
+                remedy=f"Use {training.batch_size // workers * workers or workers} or another number of workers.",
+            )
+        if training.batch_size // workers < 2:
+            raise RecipeError(
+                where=f"methods.{name}: training.batch_size", found=f"{training.batch_size // workers} row a worker",
+                expected="at least two (a single row has no other candidate)", remedy="Enlarge the batch or use fewer workers.",
+            )  # fmt: skip
+        if self.rows[corpus.key] < training.batch_size:
+            raise RecipeError(
+                where=f"methods.{name}: training.batch_size", found=f"{training.batch_size} rows a batch, {self.rows[corpus.key]} in the corpus",
+                expected="at least one full batch", remedy="Lower the batch size or give more data.",
+            )  # fmt: skip
+
+
+def _settled(objective: Objective, *, num_columns: int, phi: float | None) -> Objective:
+    """One spelling per value: what a default stands for is written out, so that equal objectives have equal keys."""
+    changes: dict[str, Json] = {}
+    if num_columns < 3:
+        changes["hard_negatives"] = False
+    if phi is not None:
+        changes["phi"] = phi
+    if isinstance(objective, Regularized) and objective.regulator_temperature is None:
+        changes["regulator_temperature"] = objective.temperature
+    return objective.model_validate(objective.model_dump() | changes)
