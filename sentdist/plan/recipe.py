@@ -79,7 +79,7 @@ class Method(Frozen):
     bank: str | None = None  # the method that trains the entropy encoders of a rcl objective
     phis: tuple[float, ...] | None = None  # one entropy encoder each
     bank_dtype: Literal["float16", "float32"] = "float16"
-    training: dict[str, Override] = {}  # what differs from the recipe's own training section
+    training: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own training section
     regularizers: Regularizers = Regularizers()
     stopping: Stopping | None = None
     select: bool = True  # keep the best checkpoint by the recipe's selection task; False keeps the last weights
@@ -100,7 +100,7 @@ class Recipe(Frozen):
     methods: Annotated[dict[Name, Method], Field(min_length=1)]
     baseline: str | None = None
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
-    sweep: dict[str, tuple[Json, ...]] = {}
+    sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)
     runtime: Runtime = Runtime()
     paper: Literal["rcl"] | None = None  # whose printed tables stand beside ours in the report
 

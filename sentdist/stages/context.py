@@ -1,0 +1,18 @@
+"""Where a stage is built: the store, the data, and the runtime; nothing in here changes what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentdist.plan.runtime import Runtime
+from sentdist.store.store import ArtifactStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Travels to workers by pickle."""
+
+    store: ArtifactStore
+    data_root: str | None = None
+    runtime: Runtime = Runtime()
+    folders: tuple[tuple[str, str], ...] = ()  # revision of an encoder given by path -> its folder

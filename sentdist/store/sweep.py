@@ -1,0 +1,107 @@
+"""What a sweep was: its recipe and trials as plain values, so that reports and dashboards need neither data nor planning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from pydantic import BaseModel, ConfigDict
+
+from sentdist.errors import StoreError
+from sentdist.plan.stage import Json, topological
+from sentdist.plan.stages import Train
+from sentdist.plan.unroll import Plan
+from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
+
+
+class TrialRecord(BaseModel):
+    """One cell of the sweep."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str  # of the trial = of its scores
+    method: str
+    cell: str  # method and grid values: what a report averages over
+    name: str  # cell, seed and fold
+    params: dict[str, Json]
+    seed: int | None
+    fold: int | None
+    train: str | None  # key of the training whose encoder is scored; None for an untouched checkpoint
+    stages: tuple[str, ...]  # keys of all stages it needs, inputs first
+
+
+class SweepRecord(BaseModel):
+    """The content of `sweeps/NAME.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    about: str
+    recipe: dict[str, Json]
+    baseline: str | None
+    paper: str | None
+    trials: tuple[TrialRecord, ...]
+    places: dict[str, str]  # key -> place of every stage
+
+    @property
+    def mentions(self) -> dict[str, int]:
+        """How many trials need each stage: what a system without sharing would build."""
+        counts = dict.fromkeys(self.places, 0)
+        for trial in self.trials:
+            for key in trial.stages:
+                counts[key] += 1
+        return counts
+
+    def records(self, store: ArtifactStore) -> dict[str, Record]:
+        """The records of those of its stages that are finished, by key."""
+        return dict(self._records(store))
+
+    def _records(self, store: ArtifactStore) -> Iterator[tuple[str, Record]]:
+        for key, place in self.places.items():
+            text = store.read_text(f"{place}/record.json")
+            if text is not None:
+                yield key, Record.model_validate(json.loads(text))
+
+
+def sweep_record(plan: Plan) -> SweepRecord:
+    """The plain values of a plan."""
+    return SweepRecord(
+        name=plan.recipe.name,
+        about=plan.recipe.about,
+        recipe=plan.recipe.model_dump(mode="json", exclude_unset=True),
+        baseline=plan.recipe.baseline,
+        paper=plan.recipe.paper,
+        trials=tuple(
+            TrialRecord(
+                key=trial.key,
+                method=trial.method,
+                cell=trial.cell,
+                name=trial.name,
+                params=dict(trial.params),
+                seed=trial.seed,
+                fold=trial.fold,
+                train=trial.scores.encoder.key if isinstance(trial.scores.encoder, Train) else None,
+                stages=tuple(stage.key for stage in topological((trial.scores,))),
+            )
+            for trial in plan.trials
+        ),
+        places={stage.key: stage.place for stage in plan.stages},
+    )
+
+
+def save_sweep(store: ArtifactStore, sweep: SweepRecord) -> str:
+    """Write the sweep's values beside the artifacts; returns the address."""
+    return store.write_text(f"sweeps/{sweep.name}.json", sweep.model_dump_json(indent=1))
+
+
+def load_sweep(store: ArtifactStore, name: str) -> SweepRecord:
+    """Read a sweep back.
+
+    Raises:
+        StoreError: no sweep of that name.
+    """
+    text = store.read_text(f"sweeps/{name}.json")
+    if text is None:
+        raise StoreError(where=f"{store.root}: sweep {name}", found="nothing", expected="a sweep that was started", remedy="Run `sentdist sweep` first.")
+    return SweepRecord.model_validate(json.loads(text))
