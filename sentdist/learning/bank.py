@@ -1,0 +1,145 @@
+"""Where the augmented embeddings of frozen encoders are looked up by sentence id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sentdist.errors import DataError
+
+
+class Bank(Protocol):
+    """The (N, S, D) frozen embeddings of S sentences by N encoders."""
+
+    def rows(self, sentence_ids: np.ndarray) -> Tensor:
+        """(N, K, D) float32 constants for K sentence ids (any shape, read in order); DataError for an id outside the bank."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BankShape:
+    """One encoder's part of a bank: S rows of width D, `rows_per_shard` to a file (the last file may hold fewer)."""
+
+    num_sentences: int
+    width: int
+    dtype: str
+    rows_per_shard: int
+
+    @property
+    def num_shards(self) -> int:
+        return -(-self.num_sentences // self.rows_per_shard)
+
+    def shard_rows(self, shard: int) -> int:
+        """Rows of shard number `shard`."""
+        return min(self.rows_per_shard, self.num_sentences - shard * self.rows_per_shard)
+
+
+def read_bank_shape(folder: Path) -> BankShape:
+    """The `bank.json` of a bank artifact; DataError when it is missing or makes no sense."""
+    try:
+        found = json.loads((folder / "bank.json").read_text())
+        shape = BankShape(**{name: found[name] for name in ("num_sentences", "width", "dtype", "rows_per_shard")})
+        sound = shape.num_sentences > 0 and shape.width > 0 and shape.rows_per_shard > 0 and shape.dtype in ("float16", "float32")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder / "bank.json", f"{type(error).__name__}: {error}", "a readable bank.json") from error
+    if not sound:
+        raise _damaged(folder / "bank.json", repr(found), "positive num_sentences, width and rows_per_shard, dtype float16 or float32")
+    return shape
+
+
+def look_up(shards: Sequence[np.ndarray], sentence_ids: np.ndarray, *, rows_per_shard: int) -> np.ndarray:
+    """(K, D) float32 rows for K ids from one encoder's shards: row = id, shard = id // rows_per_shard."""
+    ids = np.asarray(sentence_ids).ravel()
+    rows_KD = np.empty((ids.size, shards[0].shape[1]), dtype=np.float32)
+    if len(shards) == 1:
+        rows_KD[:] = shards[0][ids]
+        return rows_KD
+    shard_of_row, place = np.divmod(ids, rows_per_shard)
+    for shard in np.unique(shard_of_row):
+        chosen = shard_of_row == shard
+        rows_KD[chosen] = shards[shard][place[chosen]]
+    return rows_KD
+
+
+def check_ids(sentence_ids: np.ndarray, *, num_sentences: int, where: str) -> None:
+    """DataError unless every id is a row of a bank of `num_sentences` sentences."""
+    ids = np.asarray(sentence_ids)
+    outside = ids[(ids < 0) | (ids >= num_sentences)]
+    if outside.size:
+        raise DataError(
+            where=where,
+            found=f"{outside.size} ids outside the bank, such as {int(outside.flat[0])}",
+            expected=f"ids from 0 to {num_sentences - 1}",
+            remedy="Embed the corpus that the training uses: a bank belongs to one corpus.",
+        )
+
+
+def check_rows(rows_NKD: np.ndarray, sentence_ids: np.ndarray, *, where: str) -> None:
+    """DataError unless all rows are finite and none is zero, which has no cosine."""
+    squares_NK = np.einsum("nkd,nkd->nk", rows_NKD, rows_NKD)
+    bad = np.argwhere(~(np.isfinite(squares_NK) & (squares_NK > 0)))
+    if bad.size:
+        encoder, row = bad[0]
+        raise DataError(
+            where=where,
+            found=f"{len(bad)} embeddings that are not finite or zero, first that of sentence {int(np.ravel(sentence_ids)[row])} by encoder {encoder}",
+            expected="finite embeddings with a direction",
+            remedy="Embed the corpus again; if it was stored as float16, store it as float32.",
+        )
+
+
+class FileBank:
+    """A bank over the memory-mapped shards of N bank artifacts: no private copy, pages are shared by all processes of a host."""
+
+    def __init__(self, folders: Sequence[Path | str]) -> None:
+        """Map the artifacts in `folders`, one an encoder, in the order of n; DataError when one is damaged or they do not fit together."""
+        self.folders = tuple(Path(folder) for folder in folders)
+        if not self.folders:
+            raise DataError(
+                where="bank", found="no artifact", expected="at least one", remedy="Give the bank at least one phi, or train with Eq. 1."
+            )
+        self.shapes = tuple(read_bank_shape(folder) for folder in self.folders)
+        self._shards = tuple(_map_shards(folder, shape) for folder, shape in zip(self.folders, self.shapes, strict=True))
+        for folder, shape in zip(self.folders, self.shapes, strict=True):
+            first = self.shapes[0]
+            if (shape.num_sentences, shape.width) != (first.num_sentences, first.width):
+                found = f"{shape.num_sentences} sentences of width {shape.width}"
+                raise _damaged(folder, found, f"{first.num_sentences} of width {first.width}, as {self.folders[0]} has")
+
+    def rows(self, sentence_ids: np.ndarray) -> Tensor:
+        """(N, K, D) float32; DataError for an id outside the bank or an embedding that is not finite."""
+        ids = np.asarray(sentence_ids).ravel()
+        where = ", ".join(map(str, self.folders))
+        check_ids(ids, num_sentences=self.shapes[0].num_sentences, where=where)
+        pairs = zip(self._shards, self.shapes, strict=True)
+        rows_NKD = np.stack([look_up(shards, ids, rows_per_shard=shape.rows_per_shard) for shards, shape in pairs])
+        check_rows(rows_NKD, ids, where=where)
+        return torch.from_numpy(rows_NKD)
+
+
+def _map_shards(folder: Path, shape: BankShape) -> tuple[np.ndarray, ...]:
+    return tuple(_map_shard(folder / "shards" / f"{shard:05d}.npy", shape, shard) for shard in range(shape.num_shards))
+
+
+def _map_shard(path: Path, shape: BankShape, shard: int) -> np.ndarray:
+    expected = f"{shape.dtype} array of shape {(shape.shard_rows(shard), shape.width)}"
+    try:
+        rows: np.ndarray = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}", f"a {expected}") from error
+    if rows.shape != (shape.shard_rows(shard), shape.width) or rows.dtype.name != shape.dtype:
+        raise _damaged(path, f"a {rows.dtype.name} array of shape {rows.shape}", f"a {expected}")
+    return rows
+
+
+def _damaged(path: Path, found: str, expected: str) -> DataError:
+    return DataError(
+        where=str(path), found=found, expected=expected, remedy="Remove the bank artifact and run the recipe again to make it anew."
+    )

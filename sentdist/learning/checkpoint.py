@@ -1,0 +1,131 @@
+"""How far a training is, on disk: the progress file, whose presence makes a checkpoint whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from sentdist.errors import StoreError
+from sentdist.learning.stopping import EarlyStopping
+
+PROGRESS_FILE = "progress.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevScore:
+    """A score on the development set after `step` optimizer steps."""
+
+    step: int
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFacts:
+    """Which engine wrote a checkpoint: "torch" or "deepspeed", its ZeRO stage (0 for torch) and its number of ranks."""
+
+    engine: str
+    zero_stage: int
+    world_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a training stands between two steps; all that is needed to go on besides the engine's own state.
+
+    step: optimizer steps done, hence the number of the next one. epoch, step_in_epoch: the next step's place in the data order.
+    best_score, best_step: of the dev evaluations so far. history: all of them. stopping: the early-stopping rule with its state.
+    """
+
+    step: int
+    epoch: int = 0
+    step_in_epoch: int = 0
+    best_score: float | None = None
+    best_step: int | None = None
+    stopping: EarlyStopping | None = None
+    history: tuple[DevScore, ...] = ()
+
+
+def write_progress(folder: Path, progress: Progress, facts: EngineFacts) -> None:
+    """Commit the checkpoint in `folder`: written aside, then renamed, so that it is whole or absent. StoreError when it cannot be written."""
+    written = folder / f".{PROGRESS_FILE}.{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with written.open("w") as file:
+            json.dump({"progress": asdict(progress), "engine": asdict(facts)}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(folder / PROGRESS_FILE)
+    except OSError as error:
+        raise StoreError(
+            where=str(folder),
+            found=f"{type(error).__name__}: {error}",
+            expected="a folder that can be written",
+            remedy="Free some space or choose another place for checkpoints; the previous checkpoint is untouched.",
+        ) from error
+
+
+def read_progress(folder: Path) -> tuple[Progress, EngineFacts]:
+    """The progress of the checkpoint in `folder`; StoreError when it is missing or damaged."""
+    path = folder / PROGRESS_FILE
+    try:
+        found = json.loads(path.read_text())
+        fields = dict(found["progress"])
+        fields["history"] = tuple(DevScore(**score) for score in fields["history"])
+        fields["stopping"] = EarlyStopping(**fields["stopping"]) if fields["stopping"] is not None else None
+        return Progress(**fields), EngineFacts(**found["engine"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            where=str(path),
+            found=f"{type(error).__name__}: {error}",
+            expected="the progress file of a whole checkpoint",
+            remedy="Resume from an older checkpoint, or start anew.",
+        ) from error
+
+
+def check_engine(folder: Path, *, wrote: EngineFacts, reads: EngineFacts) -> None:
+    """StoreError unless the engine `reads` can go on from what the engine `wrote` saved.
+
+    The torch engine and ZeRO stage 0 save whole states, which fit any number of ranks; ZeRO 1–3 save one share a rank.
+    """
+    same_kind = (wrote.engine, wrote.zero_stage) == (reads.engine, reads.zero_stage)
+    if not same_kind or (wrote.zero_stage > 0 and wrote.world_size != reads.world_size):
+        raise StoreError(
+            where=str(folder),
+            found=f"a checkpoint of {_describe(wrote)}",
+            expected=f"one of {_describe(reads)}",
+            remedy="Resume with the engine, ZeRO stage and number of workers that wrote it, or start anew.",
+        )
+
+
+def latest_checkpoint(root: Path) -> Path | None:
+    """The whole checkpoint with the most steps among the folders in `root`; None where there is none."""
+    whole = [path.parent for path in root.glob(f"*/{PROGRESS_FILE}")]
+    return max(whole, key=lambda folder: read_progress(folder)[0].step, default=None)
+
+
+def save_rng(folder: Path, *, rank: int, world_size: int) -> None:
+    """Write torch's random states of this rank: dropout draws from them; nothing here draws from `random` or NumPy's global state."""
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    torch.save({"world_size": world_size, "cpu": torch.get_rng_state(), "cuda": cuda}, folder / f"rng-{rank:05d}.pt")
+
+
+def load_rng(folder: Path, *, rank: int, world_size: int) -> None:
+    """Restore what `save_rng` wrote. With another number of ranks the streams have no owner: the caller's seeding then stands."""
+    path = folder / f"rng-{rank:05d}.pt"
+    if not path.exists():
+        return
+    state = torch.load(path, weights_only=True)
+    if state["world_size"] != world_size:
+        return
+    torch.set_rng_state(state["cpu"])
+    if state["cuda"] is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+def _describe(facts: EngineFacts) -> str:
+    stage = f", ZeRO stage {facts.zero_stage}" if facts.engine == "deepspeed" else ""
+    return f"the {facts.engine} engine{stage} on {facts.world_size} workers"

@@ -1,0 +1,131 @@
+"""One training step after another, and what happened in each."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sentdist.errors import TrainingDiverged
+from sentdist.learning.batch import Batch
+from sentdist.learning.engine import Engine
+from sentdist.learning.gather import seconds_waited
+from sentdist.learning.objectives.objective import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSeconds:
+    """Where a step's wall-clock seconds went on this rank; waiting for other ranks is counted once, under `waiting`.
+
+    On a GPU the host runs ahead: what the device still owes shows up where the host first needs a result, in `waiting` or `optimizer`.
+    """
+
+    data: float
+    forward: float
+    loss: float
+    backward: float
+    optimizer: float
+    waiting: float
+
+    @property
+    def total(self) -> float:
+        return self.data + self.forward + self.loss + self.backward + self.optimizer + self.waiting
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepReport:
+    """What one optimizer step did.
+
+    step: its number, from 0. loss: nats, mean over the anchors of all ranks. grad_norm: L2, of the averaged gradient, before clipping.
+    lr: the learning rate it used. num_sentences: of the global batch, all columns.
+    """
+
+    step: int
+    loss: float
+    grad_norm: float
+    lr: float
+    num_sentences: int
+    seconds: StepSeconds
+
+
+def train_steps(engine: Engine, objective: Objective, batches: Iterable[Batch], *, start: int = 0) -> Iterator[StepReport]:
+    """Train one step per batch and say what happened.
+
+    The loop does not log, checkpoint or evaluate: whoever draws from it decides what to do between two steps. Stopping early is ceasing to draw.
+    Every rank draws equally often. TrainingDiverged, on all ranks, when a loss or gradient is not finite on any: before the optimizer is touched.
+    """
+    clock = _Clock()
+    for step, batch in enumerate(batches, start=start):
+        data = clock.lap()
+        embeddings = engine.encode(batch.tokens)
+        forward = clock.lap()
+        local_loss = objective(embeddings, batch)
+        loss_seconds = clock.lap()
+        engine.backward(local_loss)
+        backward = clock.lap()
+        # The loss is read after the backward pass is under way: before it, a GPU would run dry while the host waits. The optimizer is still untouched.
+        loss = engine.global_mean(local_loss)
+        if not math.isfinite(loss):
+            raise _diverged(step, loss, local_loss, embeddings, batch)
+        lr = engine.lr
+        grad_norm = _take_step(engine, step)
+        optimizer = clock.lap()
+        yield StepReport(
+            step=step,
+            loss=loss,
+            grad_norm=grad_norm,
+            lr=lr,
+            num_sentences=batch.sentence_ids.size,
+            seconds=StepSeconds(
+                data=data, forward=forward, loss=loss_seconds, backward=backward, optimizer=optimizer, waiting=clock.take_waiting()
+            ),
+        )
+        clock.lap()  # what the caller did between two steps is not the step's
+        clock.take_waiting()
+
+
+class _Clock:
+    """Laps without the time waited for other ranks, which it adds up aside."""
+
+    def __init__(self) -> None:
+        self._at, self._waited, self._waiting = time.perf_counter(), seconds_waited(), 0.0
+
+    def lap(self) -> float:
+        """Seconds since the last lap, less those waited."""
+        now, waited = time.perf_counter(), seconds_waited()
+        seconds = now - self._at - (waited - self._waited)
+        self._waiting += waited - self._waited
+        self._at, self._waited = now, waited
+        return seconds
+
+    def take_waiting(self) -> float:
+        """Seconds waited in the laps since the last call."""
+        waiting, self._waiting = self._waiting, 0.0
+        return waiting
+
+
+def _take_step(engine: Engine, step: int) -> float:
+    try:
+        return engine.step()
+    except TrainingDiverged as error:
+        raise TrainingDiverged(
+            where=f"step {step}, {error.where}", found=error.found, expected=error.expected, remedy=error.remedy
+        ) from error
+
+
+def _diverged(step: int, loss: float, local_loss: Tensor, embeddings: Tensor, batch: Batch) -> TrainingDiverged:
+    rows = f"rows {batch.first_row} to {batch.first_row + batch.num_rows - 1} of the batch"
+    bad = torch.nonzero(~torch.isfinite(embeddings.detach()).all(dim=1)).flatten().tolist()
+    columns_and_rows = [divmod(place, batch.num_rows) for place in bad]
+    ids = [int(batch.sentence_ids[column, batch.first_row + row]) for column, row in columns_and_rows[:8]]
+    culprits = f"{len(bad)} embeddings not finite, sentences {ids}" if bad else "all embeddings here finite"
+    return TrainingDiverged(
+        where=f"step {step}, {rows}",
+        found=f"loss {loss} over all workers, {float(local_loss.detach())} on this one ({culprits})",
+        expected="a finite loss",
+        remedy="The optimizer was not touched. Look at these rows; resume from the last checkpoint with a smaller learning rate or in fp32.",
+    )
