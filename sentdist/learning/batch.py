@@ -20,11 +20,13 @@ class TokenBatch:
     token_ids: (T,) int64, sentence after sentence, special tokens included.
     boundaries: (S + 1,) int32 cumulative lengths on the same device; sentence s is `token_ids[boundaries[s]:boundaries[s + 1]]`.
     lengths: the S lengths on the host, so that nobody waits for a device to learn a shape.
+    num_truncated: how many of the sentences were longer than the tokenizer's limit and lost their end.
     """
 
     token_ids: Tensor
     boundaries: Tensor
     lengths: tuple[int, ...]
+    num_truncated: int = 0
 
     @property
     def num_sentences(self) -> int:
@@ -51,7 +53,7 @@ class TokenBatch:
         return replace(self, token_ids=self.token_ids.pin_memory(), boundaries=self.boundaries.pin_memory())
 
     def select(self, first: int, last: int) -> TokenBatch:
-        """Return sentences `first` up to, not including, `last` (a micro-batch)."""
+        """Return sentences `first` up to, not including, `last` (a micro-batch); truncation is counted by the whole batch only."""
         before = sum(self.lengths[:first])
         lengths = self.lengths[first:last]
         return TokenBatch(
@@ -88,7 +90,7 @@ class Batch:
         return replace(self, tokens=self.tokens.pin())
 
 
-def collate(token_ids: Sequence[Sequence[int]]) -> TokenBatch:
+def collate(token_ids: Sequence[Sequence[int]], *, num_truncated: int = 0) -> TokenBatch:
     """Join the token ids of S sentences into one TokenBatch on the host; a sentence without a token is a DataError."""
     if not token_ids:
         raise DataError(where="collate", found="no sentences", expected="at least one", remedy="Drop empty batches before training.")
@@ -105,4 +107,5 @@ def collate(token_ids: Sequence[Sequence[int]]) -> TokenBatch:
         token_ids=torch.from_numpy(flat),
         boundaries=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
         lengths=lengths,
+        num_truncated=num_truncated,
     )
