@@ -1,0 +1,150 @@
+"""The engine on DeepSpeed: ZeRO stages 0–3, on CPUs with gloo and on GPUs with NCCL by the same code."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from sentdist.errors import RecipeError, ResourceError
+from sentdist.learning.batch import TokenBatch
+from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
+from sentdist.learning.engine import diverged_gradient, host_copy
+from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, wait_for_all_ranks
+from sentdist.learning.optimization import Optimization, adamw, schedule
+
+CHECKPOINT_TAG = "deepspeed"
+ZERO_STAGES = (0, 1, 2, 3)
+
+
+class DeepSpeedEngine:
+    """The `Engine` protocol on DeepSpeed: the same AdamW, schedule, clipping and averaging as `TorchEngine`, with its state shared out by ZeRO.
+
+    Stage 0 shares nothing, 1 the optimizer's state, 2 the gradients too, 3 the parameters too. Parameters stay equal to `TorchEngine`'s.
+    """
+
+    def __init__(self, encoder: nn.Module, optimization: Optimization, *, zero_stage: int = 0, device: torch.device | str = "cpu") -> None:
+        """Take over `encoder`. Needs a started process group, as Ray Train gives each worker; all ranks must bring the same weights.
+
+        RecipeError for a ZeRO stage that does not exist; ResourceError without a process group.
+        """
+        if zero_stage not in ZERO_STAGES:
+            raise RecipeError(
+                where="zero_stage", found=repr(zero_stage), expected="0, 1, 2 or 3", remedy="0 fits encoders up to 0.5 B parameters."
+            )
+        if not dist.is_initialized():
+            raise ResourceError(
+                where="DeepSpeed engine",
+                found="no process group",
+                expected="torch.distributed to be started",
+                remedy="Run it as a Ray Train worker, or use the torch engine.",
+            )
+        self.optimization = optimization
+        self.device = torch.device(device)
+        self.rank, self.world_size = rank_and_world_size()
+        self._zero_stage = zero_stage
+        # The groups are made before ZeRO stage 3 turns every parameter into a flat share, which would hide which of them are matrices.
+        optimizer = adamw(encoder.to(self.device).train(), optimization)
+        self._deepspeed = _import_deepspeed(self.device)
+        self._engine, *_ = self._deepspeed.initialize(
+            model=encoder,
+            optimizer=optimizer,
+            lr_scheduler=schedule(optimizer, optimization),
+            config=_config(optimization, zero_stage),
+            dist_init_required=False,
+        )
+        self.encoder: nn.Module = self._engine.module
+
+    @property
+    def lr(self) -> float:
+        return float(self._engine.get_lr()[0])
+
+    @property
+    def facts(self) -> EngineFacts:
+        return EngineFacts(engine="deepspeed", zero_stage=self._zero_stage, world_size=self.world_size)
+
+    def encode(self, tokens: TokenBatch) -> Tensor:
+        embeddings: Tensor = self._engine(tokens.to(self.device))
+        return embeddings.float()
+
+    def backward(self, loss: Tensor) -> None:
+        self._engine.backward(loss)
+
+    def step(self) -> float:
+        """As `Engine.step`. ZeRO 1–3 look at the norm themselves and skip the optimizer; stage 0 in float32 does not, so we look first."""
+        if self._zero_stage == 0:
+            gradients = [parameter.grad for parameter in self.encoder.parameters() if parameter.grad is not None]
+            grad_norm = float(get_total_norm(gradients))
+            if not math.isfinite(grad_norm):
+                raise diverged_gradient(grad_norm)
+            self._engine.step()
+            return grad_norm
+        self._engine.step()
+        if not self._engine.was_step_applied():
+            raise diverged_gradient(math.nan)
+        return float(self._engine.get_global_grad_norm())
+
+    def global_mean(self, value: Tensor) -> float:
+        return mean_over_ranks(value)
+
+    def save(self, folder: Path, *, progress: Progress) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_rng(folder, rank=self.rank, world_size=self.world_size)
+        self._engine.save_checkpoint(str(folder), tag=CHECKPOINT_TAG)
+        wait_for_all_ranks()
+        if self.rank == 0:
+            write_progress(folder, progress, self.facts)
+
+    def load(self, folder: Path) -> Progress:
+        progress, wrote = read_progress(folder)
+        check_engine(folder, wrote=wrote, reads=self.facts)
+        self._engine.load_checkpoint(str(folder), tag=CHECKPOINT_TAG)
+        load_rng(folder, rank=self.rank, world_size=self.world_size)
+        return progress
+
+    def weights(self) -> dict[str, Tensor]:
+        """As `Engine.weights`; stage 3 gathers all parameters for a moment on every rank."""
+        shares = list(self.encoder.parameters()) if self._zero_stage == 3 else []
+        with self._deepspeed.zero.GatheredParameters(shares, enabled=bool(shares)):
+            return host_copy(self.encoder.state_dict()) if self.rank == 0 else {}
+
+    def close(self) -> None:
+        """Take DeepSpeed's hooks off the encoder, so that it can be used, or wrapped again, without this engine."""
+        self._engine.destroy()
+
+
+def _import_deepspeed(device: torch.device) -> Any:
+    """DeepSpeed for `device`; imported late because it looks for an accelerator, and writes lines, as it is imported."""
+    os.environ.setdefault("DS_ACCELERATOR", device.type)
+    import deepspeed
+    import deepspeed.ops
+
+    # On CPUs it would compile a shared-memory all-reduce for inference (40 s, needs a compiler), which training never calls.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    # DeepSpeed 0.19 calls collectives by the names that torch 2.13 has replaced, several times a step; the user can do nothing about it.
+    warnings.filterwarnings("ignore", message=r"`torch\.distributed\.\w+` is deprecated", category=FutureWarning)
+    deepspeed.init_distributed(dist_init_required=False, verbose=False)
+    return deepspeed
+
+
+def _config(optimization: Optimization, zero_stage: int) -> dict[str, Any]:
+    return {
+        "train_micro_batch_size_per_gpu": 1,  # only counted by DeepSpeed, never used: batches are ours
+        "gradient_accumulation_steps": 1,
+        # Always written: DeepSpeed clips at 1.0 where it is left out; 0 is off.
+        "gradient_clipping": optimization.clip_norm or 0.0,
+        "zero_optimization": {"stage": zero_stage},
+        # bf16 compute over float32 weights; "bf16": {"enabled": true} would cast the weights themselves, layer norms included.
+        "torch_autocast": {"enabled": optimization.precision == "bf16", "dtype": "bfloat16"},
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "steps_per_print": 2**62,
+        "wall_clock_breakdown": False,
+    }

@@ -1,0 +1,39 @@
+"""Runs a function in several gloo processes and returns what each rank returned."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+
+os.environ.setdefault("DS_ACCELERATOR", "cpu")  # read when the server below imports deepspeed
+# A server that has imported these once forks a rank in milliseconds; started fresh, each rank would import torch for seconds.
+multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "torch.distributed", "transformers", "deepspeed"])
+
+
+def run_in_processes(function: Callable[..., Any], world_size: int, *arguments: Any) -> list[Any]:
+    """[function(rank, world_size, *arguments) of each rank]; `function` is a module's, results survive a pickle; a rank's error is raised here."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.start_processes(
+            _run_rank, args=(world_size, folder, function, arguments), nprocs=world_size, start_method="forkserver"
+        )
+        return [pickle.loads((Path(folder) / f"rank-{rank}").read_bytes()) for rank in range(world_size)]
+
+
+def _run_rank(rank: int, world_size: int, folder: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size), DS_ACCELERATOR="cpu")  # as a launcher sets them
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=world_size)
+    try:
+        result = function(rank, world_size, *arguments)
+        (Path(folder) / f"rank-{rank}").write_bytes(pickle.dumps(result))
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,124 @@
+"""Engines, ZeRO stages and world sizes move the parameters equally; a resumed training equals one that was not interrupted."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.errors import StoreError
+from sentdist.execution.deepspeed_engine import DeepSpeedEngine
+from sentdist.learning.checkpoint import Progress
+from sentdist.learning.engine import Engine, TorchEngine
+from sentdist.learning.loop import train_steps
+from sentdist.learning.objectives import RCL
+from sentdist.learning.optimization import Optimization
+from tests.parity.processes import run_in_processes
+from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
+
+pytestmark = pytest.mark.parity
+
+NUM_STEPS = 20
+# clip_norm below the gradient's norm in some steps, so that clipping takes part. Weight decay and warm-up likewise.
+OPTIMIZATION = Optimization(num_steps=NUM_STEPS, lr=1e-3, warmup_fraction=0.1, weight_decay=0.1, clip_norm=1.5)
+# float32 sums in another order differ by about 1e-7 of a parameter of size 1, and AdamW divides gradients by their own size, so what it adds
+# up in 20 steps of 1e-3 stays within 20 · 1e-3 · 1e-4 (a gradient known to four digits).
+TOLERANCE = 2e-6
+ENGINES = ("torch", 0, 1, 2, 3)
+
+
+def make_engine(kind: str | int, *, dropout: float = 0.0, optimization: Optimization = OPTIMIZATION) -> Engine:
+    encoder = ToyEncoder(dropout=dropout)
+    return TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
+
+
+def train_toy(rank: int, world_size: int, kinds: tuple[str | int, ...]) -> dict[str | int, tuple[list[float], list[float], dict[str, Tensor]]]:
+    """(losses, gradient norms, weights) after NUM_STEPS steps of RCL with two regulator pairs, by engine."""
+    results = {}
+    for kind in kinds:
+        engine = make_engine(kind)
+        batches = toy_batches(NUM_STEPS, rank=rank, world_size=world_size)
+        reports = list(train_steps(engine, RCL(bank=ToyBank(2)), batches))
+        results[kind] = ([report.loss for report in reports], [report.grad_norm for report in reports], engine.weights())
+    return results
+
+
+@pytest.fixture(scope="module")
+def reference() -> tuple[list[float], list[float], dict[str, Tensor]]:
+    return train_toy(0, 1, ("torch",))["torch"]
+
+
+@pytest.mark.parametrize(("world_size", "kinds"), [(1, ENGINES), (2, ENGINES), (4, ("torch",))], ids=["one", "two", "four"])
+def test_engines_and_world_sizes_agree_after_20_steps(
+    world_size: int, kinds: tuple[str | int, ...], reference: tuple[list[float], list[float], dict[str, Tensor]]
+) -> None:
+    losses, norms, weights = reference
+    results = run_in_processes(train_toy, world_size, kinds)
+    for kind in kinds:
+        found_losses, found_norms, found_weights = results[0][kind]
+        assert found_losses == pytest.approx(losses, rel=1e-5), kind
+        assert found_norms == pytest.approx(norms, rel=1e-4), kind
+        assert found_weights.keys() == weights.keys()
+        for name, weight in weights.items():
+            torch.testing.assert_close(found_weights[name], weight, atol=TOLERANCE, rtol=0, msg=lambda text, at=(kind, name): f"{at}: {text}")
+        assert all(results[rank][kind][2] == {} for rank in range(1, world_size))
+    assert min(norms) < OPTIMIZATION.clip_norm < max(norms), "clipping should take part in some steps, not in all"
+
+
+def train_and_resume(rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...]) -> dict[str | int, tuple[dict, dict, int]]:
+    """Weights of 12 steps at a stretch, and of 7 steps, a checkpoint, a new engine and 5 more."""
+    results = {}
+    for kind in kinds:
+        objective = RCL(bank=ToyBank(2))
+        batches = toy_batches(12, rank=rank, world_size=world_size)
+        place = Path(folder) / f"{kind}-{world_size}"
+
+        torch.manual_seed(100 + rank)
+        whole = make_engine(kind, dropout=0.3)
+        steps = train_steps(whole, objective, batches)
+        list(itertools.islice(steps, 7))
+        whole.save(place, progress=Progress(step=7, epoch=0, step_in_epoch=7, best_score=81.5, best_step=5))
+        list(steps)
+        expected = whole.weights()
+
+        torch.manual_seed(999)  # a fresh process knows nothing of the old one's random state
+        resumed = make_engine(kind, dropout=0.3)
+        progress = resumed.load(place)
+        list(train_steps(resumed, objective, batches[progress.step_in_epoch :], start=progress.step))
+        results[kind] = (expected, resumed.weights(), progress.step)
+    return results
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_resumed_equals_uninterrupted_with_dropout(world_size: int, tmp_path: Path) -> None:
+    results = run_in_processes(train_and_resume, world_size, str(tmp_path), ENGINES)[0]
+    for kind, (expected, resumed, step) in results.items():
+        assert step == 7
+        for name, weight in expected.items():
+            # Bit for bit: same numbers, same order, same random state.
+            assert torch.equal(resumed[name], weight), (kind, name)
+
+
+def save_checkpoints(rank: int, world_size: int, folder: str) -> None:
+    for kind in ("torch", 0, 2):
+        make_engine(kind).save(Path(folder) / str(kind), progress=Progress(step=3))
+
+
+def load_checkpoints(rank: int, world_size: int, folder: str) -> list[str | int]:
+    outcomes: list[str | int] = []
+    for wrote, reads in (("torch", "torch"), (0, 0), (2, 2), ("torch", 0), (2, 1)):
+        try:
+            outcomes.append(make_engine(reads).load(Path(folder) / str(wrote)).step)
+        except StoreError as error:
+            outcomes.append(error.found)
+    return outcomes
+
+
+def test_whole_states_load_at_another_world_size_and_shares_are_refused(tmp_path: Path) -> None:
+    run_in_processes(save_checkpoints, 2, str(tmp_path))
+    outcomes = run_in_processes(load_checkpoints, 1, str(tmp_path))[0]
+    torch_workers, zero_two = "a checkpoint of the torch engine on 2 workers", "a checkpoint of the deepspeed engine, ZeRO stage 2 on 2 workers"
+    assert outcomes == [3, 3, zero_two, torch_workers, zero_two]
