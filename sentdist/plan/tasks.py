@@ -51,7 +51,7 @@ TASKS: dict[str, TaskCard] = {
     "scenes-sts-dev": TaskCard(
         kind="sts", source="embedded/sts", split="dev", metric="spearman", licence="Apache-2.0", citation="sentdist"
     ),
-    "scenes-faq": TaskCard(kind="retrieval", source="embedded/faq", split="test", metric="map", licence="Apache-2.0", citation="sentdist"),
+    "scenes-faq": TaskCard(kind="retrieval", source="embedded/faq", split=None, metric="map", licence="Apache-2.0", citation="sentdist"),
 }
 
 TASK_GROUPS: dict[str, tuple[str, ...]] = {

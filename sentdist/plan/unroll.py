@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Protocol
 
 from sentdist.errors import RecipeError
-from sentdist.plan.recipe import Method, Recipe, recipe_from_values, with_path
+from sentdist.plan.recipe import Method, Recipe, check_method_in_path, recipe_from_values, with_path
 from sentdist.plan.specs import EncoderSpec, Entropy, Fold, Objective, Regularized, Selection, Task, Training
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
@@ -108,6 +108,12 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
             keys_at.setdefault((name, seed, fold), {})[tuple(map(repr, point.values()))] = scores.key
     for (name, _, _), keys in keys_at.items():
         varying[name] |= _paths_that_matter(tuple(recipe.sweep), keys)
+    for path, values in recipe.sweep.items():
+        if len(values) > 1 and not any(path in paths for paths in varying.values()):
+            raise RecipeError(
+                where=f"sweep.{path}", found=f"{len(values)} values that lead to the same stages",
+                expected="values of which each changes a result", remedy="Drop the line; what may not change a result stands in runtime.",
+            )  # fmt: skip
     trials = tuple(
         Trial(
             method=name,
@@ -126,6 +132,7 @@ def _grid(recipe: Recipe) -> Iterator[dict[str, Json]]:
     for path, values in recipe.sweep.items():
         if not values:
             raise RecipeError(where=f"sweep.{path}", found="no value", expected="at least one", remedy="Give values or drop the line.")
+        check_method_in_path(path, list(recipe.methods), where=f"sweep.{path}")
     for values in itertools.product(*recipe.sweep.values()):
         yield dict(zip(recipe.sweep, values, strict=True))
 
@@ -168,6 +175,10 @@ class _Builder:
         self.is_retrieval = recipe.corpus.source in {card.source for card in TASKS.values() if card.kind == "retrieval"}
         if recipe.folds is not None and not self.is_retrieval:
             raise RecipeError(where="folds", found=f"corpus {recipe.corpus.source}", expected="a retrieval corpus", remedy="Drop folds.")
+        if recipe.folds is None and self.is_retrieval:
+            raise RecipeError(
+                where="folds", found=f"none for corpus {recipe.corpus.source}", expected="folds over its queries", remedy="Add folds: {num: 5}."
+            )
 
     def corpus(self, fold: int | None) -> Corpus:
         section = self.recipe.corpus

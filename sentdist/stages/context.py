@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sentdist.plan.runtime import Runtime
 from sentdist.store.store import ArtifactStore
@@ -14,5 +14,5 @@ class Context:
 
     store: ArtifactStore
     data_root: str | None = None
-    runtime: Runtime = Runtime()
+    runtime: Runtime = field(default_factory=Runtime)
     folders: tuple[tuple[str, str], ...] = ()  # revision of an encoder given by path -> its folder

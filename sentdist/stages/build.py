@@ -1,0 +1,143 @@
+"""The bodies of the stages that one process can build by itself: corpus, bank, scores."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from sentdist.data.corpus import Corpus as CorpusTable
+from sentdist.data.corpus import build_corpus as build_table
+from sentdist.data.folds import faq_pairs
+from sentdist.data.retrieval import read_retrieval
+from sentdist.data.sources import read_source
+from sentdist.evaluation.geometry import measure_geometry
+from sentdist.learning.encode import encode
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.precision import apply_matmul_precision
+from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.stage import Json, Stage
+from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.stages.context import Context
+from sentdist.stages.environment import environment
+from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
+from sentdist.stages.scoring import LoadedTask, StsTask, TaskScore, load_task
+from sentdist.store.store import Artifact
+
+ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
+
+
+def build_corpus(stage: Corpus, context: Context) -> Artifact:
+    """Read the source, number its unique sentences, write ids and sentences as memory-mappable tables."""
+    started = time.perf_counter()
+    rows, columns = _training_rows(stage, context)
+    with context.store.staged() as folder:
+        facts = build_table(rows, columns=columns, folder=folder, limit=stage.limit, seed=stage.limit_seed)
+        return _commit(stage, folder, context, started, facts.as_dict())
+
+
+def build_bank(stage: Embed, context: Context) -> Artifact:
+    """Embed every unique sentence of a corpus in this process and write the bank in shards."""
+    started = time.perf_counter()
+    corpus = CorpusTable.open(folder_of(stage.corpus, context))
+    encoder = frozen_encoder(stage.encoder, context)
+    per_shard = context.runtime.rows_per_shard
+    with context.store.staged() as folder:
+        (folder / "shards").mkdir()
+        for number, first in enumerate(range(0, corpus.num_sentences, per_shard)):
+            sentences = corpus.sentences(np.arange(first, min(first + per_shard, corpus.num_sentences)))
+            embeddings = encode(
+                encoder, sentences, max_length=stage.max_length, tokens_per_batch=context.runtime.tokens_per_batch, precision=stage.precision
+            )
+            np.save(folder / "shards" / f"{number:05d}.npy", embeddings.astype(stage.dtype))
+        shape: dict[str, Json] = {"num_sentences": corpus.num_sentences, "width": encoder.width, "dtype": stage.dtype, "rows_per_shard": per_shard}
+        (folder / "bank.json").write_text(json.dumps(shape))
+        num_bytes = corpus.num_sentences * encoder.width * np.dtype(stage.dtype).itemsize
+        results: dict[str, Json] = {"num_sentences": corpus.num_sentences, "width": encoder.width, "bytes": num_bytes}
+        results["sentences_per_s"] = round(corpus.num_sentences / (time.perf_counter() - started), 1)
+        return _commit(stage, folder, context, started, results)
+
+
+def build_scores(stage: Evaluate, context: Context) -> Artifact:
+    """Embed every unique sentence of all tasks once, then score each task; items are kept for paired tests."""
+    started = time.perf_counter()
+    tasks = [load_task(task, context.data_root) for task in stage.tasks]
+    encoder = frozen_encoder(stage.encoder, context)
+    unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
+    row = {sentence: number for number, sentence in enumerate(unique)}
+    embeddings = encode(encoder, unique, max_length=stage.max_length, tokens_per_batch=context.runtime.tokens_per_batch, precision=stage.precision)
+    scores = [task.score(embeddings[[row[sentence] for sentence in task.sentences]]) for task in tasks]
+    results = score_results(scores) | _geometry(tasks, embeddings, row)
+    with context.store.staged() as folder:
+        (folder / "items").mkdir()
+        for score in scores:
+            pq.write_table(score.items, folder / "items" / f"{score.task}.parquet", compression="zstd")
+        (folder / "scores.json").write_text(json.dumps(results, indent=1))
+        return _commit(stage, folder, context, started, results)
+
+
+def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEncoder:
+    """A trained or untouched encoder, dropout off."""
+    apply_matmul_precision()
+    torch.manual_seed(0)  # an untouched checkpoint may lack the head that its pooling asks for
+    if isinstance(encoder, Train):
+        loaded = SentenceEncoder.load(folder_of(encoder, context), pooling=encoder.encoder.pooling)
+    else:
+        loaded = SentenceEncoder.load(checkpoint_of(encoder, context), revision=hub_revision(encoder, context), pooling=encoder.pooling)
+    loaded.eval()
+    return loaded
+
+
+def score_results(scores: list[TaskScore]) -> dict[str, Json]:
+    """Flat results: the main score under the task's name, every measure under `task.measure`."""
+    results: dict[str, Json] = {}
+    for score in scores:
+        results[score.task] = score.main
+        results |= {f"{score.task}.{name}": value for name, value in score.measures.items()}
+    return results
+
+
+def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int]) -> dict[str, Json]:
+    """Alignment, uniformity and mean cosine over the sentences of STS-B (or the first STS task), as SimCSE measures them."""
+    candidates = [task for task in tasks if isinstance(task, StsTask)]
+    if not candidates:
+        return {}
+    chosen = next((task for task in candidates if task.task.name == "stsb"), candidates[0])
+    rows = [row[sentence] for sentence in dict.fromkeys(chosen.sentences)]
+    place = {number: position for position, number in enumerate(rows)}
+    pairs = zip(chosen.pairs.sentence1, chosen.pairs.sentence2, chosen.pairs.score, strict=True)
+    positive = [(place[row[one]], place[row[other]]) for one, other, score in pairs if score > ALIGNMENT_ABOVE]
+    found = measure_geometry(embeddings_SD[rows], positive_rows=positive or None)
+    return {
+        "geometry.alignment": found.alignment,
+        "geometry.uniformity": found.uniformity,
+        "geometry.mean_cosine": found.mean_cosine,
+        "geometry.effective_rank": found.effective_rank,
+        "geometry.task": chosen.task.name,
+    }
+
+
+def _training_rows(stage: Corpus, context: Context) -> tuple[pa.Table, tuple[str, ...]]:
+    root = None if context.data_root is None else Path(context.data_root)
+    if stage.fold is not None:
+        bank = read_retrieval(stage.source, split=stage.split, data_root=root, document_field=stage.document_field)
+        fold = stage.fold
+        return faq_pairs(bank, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train"), ("anchor", "positive")
+    revision = stage.source_revision if stage.source.startswith("hub:") else None
+    rows = read_source(stage.source, split=stage.split, data_root=root, columns=stage.columns, hub_revision=revision)
+    if stage.add_reversed:
+        anchor, positive, *others = stage.columns
+        reversed_rows = rows.select([positive, anchor, *others]).rename_columns(list(stage.columns))
+        rows = pa.concat_tables([rows.select(list(stage.columns)), reversed_rows])
+    return rows, stage.columns
+
+
+def _commit(stage: Stage, folder: Path, context: Context, started: float, results: dict[str, Json]) -> Artifact:
+    runtime: dict[str, Json] = context.runtime.model_dump(mode="json")
+    seconds = time.perf_counter() - started
+    return context.store.commit(stage, folder, seconds=seconds, runtime=runtime, environment=environment(), results=results)

@@ -1,0 +1,50 @@
+"""Where the inputs of a stage lie on this machine: artifacts of other stages, and pretrained checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sentdist.errors import StoreError
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
+
+
+def folder_of(stage: Stage, context: Context) -> Path:
+    """A local folder with the artifact of an input stage.
+
+    Raises:
+        StoreError: the input was never built (or was removed since).
+    """
+    artifact = context.store.get(stage)
+    if artifact is None:
+        raise StoreError(where=f"{context.store.root}/{stage.place}", found="nothing", expected="a finished input", remedy="Run the whole recipe.")
+    return context.store.folder(artifact)
+
+
+def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
+    """The encoder that a training starts from: that of an earlier stage, or the pretrained checkpoint."""
+    regularizers = stage.regularizers
+    start = None if stage.start is None else folder_of(stage.start, context)
+    return SentenceEncoder.load(
+        checkpoint_of(stage.encoder, context) if start is None else start,
+        revision=hub_revision(stage.encoder, context) if start is None else None,
+        pooling=stage.encoder.pooling,
+        max_length=None,
+        attention_dropout=regularizers.attention_dropout,
+        hidden_dropout=regularizers.hidden_dropout,
+        drophead=regularizers.drophead,
+    )
+
+
+def checkpoint_of(encoder: EncoderSpec, context: Context) -> str:
+    """What `SentenceEncoder.load` understands: a packaged name, a folder, a hub id."""
+    return dict(context.folders).get(encoder.revision, encoder.checkpoint)
+
+
+def hub_revision(encoder: EncoderSpec, context: Context) -> str | None:
+    """The commit to ask the hub for; None where the content is pinned in another way."""
+    is_commit = "/" in encoder.checkpoint and encoder.revision not in dict(context.folders)
+    return encoder.revision if is_commit else None

@@ -1,0 +1,70 @@
+"""A whole plan in this process: for debugging, and the reference that Ray's results are held against."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sentdist.learning.bank import Bank, FileBank
+from sentdist.learning.checkpoint import DevScore
+from sentdist.learning.engine import TorchEngine
+from sentdist.learning.loop import StepReport
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.unroll import Plan
+from sentdist.stages.build import build_bank, build_corpus, build_scores
+from sentdist.stages.context import Context
+from sentdist.stages.inputs import folder_of
+from sentdist.stages.train import TrainSession, commit_training
+from sentdist.store.store import Artifact
+
+Listener = Callable[[Stage, TrainSession | None, StepReport | DevScore | Artifact], None]
+
+
+def run_local(plan: Plan, context: Context, *, listen: Listener | None = None) -> list[Artifact]:
+    """Build every missing stage of a plan, inputs first; returns the artifacts of all stages in that order.
+
+    `listen` hears each step, each dev score and each finished artifact.
+    """
+    return [build_here(stage, context, listen=listen) for stage in plan.stages]
+
+
+def build_here(stage: Stage, context: Context, *, listen: Listener | None = None) -> Artifact:
+    """The artifact of one stage, built in this process unless the store has it; its inputs must be there."""
+    found = context.store.get(stage)
+    if found is not None:
+        return found
+    match stage:
+        case Corpus():
+            artifact = build_corpus(stage, context)
+        case Embed():
+            artifact = build_bank(stage, context)
+        case Evaluate():
+            artifact = build_scores(stage, context)
+        case Train():
+            artifact = train_here(stage, context, listen=listen)
+        case _:
+            raise TypeError(f"no body for the stage {stage.kind}")
+    if listen is not None:
+        listen(stage, None, artifact)
+    return artifact
+
+
+def train_here(stage: Train, context: Context, *, listen: Listener | None = None, checkpoint: Path | None = None) -> Artifact:
+    """Train on one rank with the torch engine; `checkpoint` is where an earlier attempt stopped."""
+    started = time.perf_counter()
+    session = TrainSession(stage, context, make_engine=TorchEngine, bank=file_bank(stage, context))
+    if checkpoint is not None:
+        session.load(checkpoint)
+    for event in session.events():
+        if listen is not None:
+            listen(stage, session, event)
+    with context.store.staged() as folder:
+        results = session.finish(folder)
+        return commit_training(stage, folder, context, results=results, seconds=time.perf_counter() - started)
+
+
+def file_bank(stage: Train, context: Context) -> Bank | None:
+    """The banks of a training as memory-mapped files; None if its objective uses none."""
+    return FileBank([folder_of(bank, context) for bank in stage.banks]) if stage.banks else None

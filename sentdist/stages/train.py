@@ -1,0 +1,250 @@
+"""The body of a training stage as one rank sees it: data in order, steps, dev scores, the best weights."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sentdist.data.corpus import Corpus
+from sentdist.data.sampler import epoch_batches
+from sentdist.learning.bank import Bank
+from sentdist.learning.batch import Batch
+from sentdist.learning.checkpoint import DevScore, Progress
+from sentdist.learning.encode_over_ranks import encode_over_ranks
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.engine import Engine
+from sentdist.learning.gather import local_rows
+from sentdist.learning.loop import StepReport, train_steps
+from sentdist.learning.objectives.entropy import EntropyInfoNCE
+from sentdist.learning.objectives.info_nce import InfoNCE
+from sentdist.learning.objectives.objective import Objective
+from sentdist.learning.objectives.rcl import RCL
+from sentdist.learning.optimization import Optimization
+from sentdist.learning.precision import apply_matmul_precision
+from sentdist.learning.stopping import EarlyStopping
+from sentdist.plan import specs
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Train
+from sentdist.stages.cards import training_card
+from sentdist.stages.context import Context
+from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
+from sentdist.stages.environment import environment
+from sentdist.stages.inputs import folder_of, load_encoder
+from sentdist.stages.scoring import LoadedTask, load_task
+from sentdist.store.store import Artifact
+
+MakeEngine = Callable[[SentenceEncoder, Optimization], Engine]
+
+BEST_FILE = "best.pt"
+
+
+class TrainSession:
+    """One rank of one training. All methods are collective: every rank calls them, in the same order.
+
+    The caller draws from `events` and decides what to do between two of them: report, save, stop.
+    """
+
+    def __init__(self, stage: Train, context: Context, *, make_engine: MakeEngine, bank: Bank | None) -> None:
+        apply_matmul_precision()
+        self.stage = stage
+        self.context = context
+        self._corpus = Corpus.open(folder_of(stage.corpus, context))
+        self._ids_CR = self._corpus.ids[: num_columns(stage)]
+        torch.manual_seed(stage.seed)  # heads that start random start alike on all ranks
+        self._encoder = load_encoder(stage, context)
+        self.schedule = _Schedule.of(stage, self._corpus.num_rows)
+        self.engine = make_engine(self._encoder, _optimization(stage.training, self.schedule.num_steps))
+        torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank
+        self._objective = make_objective(stage.objective, bank)
+        self._dev = None if stage.selection is None else load_task(stage.selection.task, context.data_root)
+        stopping = None if stage.stopping is None else EarlyStopping(patience=stage.stopping.patience, steps_per_interval=self.schedule.stopping_interval)
+        self.progress = Progress(step=0, stopping=stopping)
+        self._best: dict[str, Tensor] = {}
+        self._curve = Curve(log_every=context.runtime.log_every)
+
+    @property
+    def history(self) -> list[dict[str, Json]]:
+        """Points of the learning curve so far, on rank 0."""
+        return self._curve.history
+
+    def events(self) -> Iterator[StepReport | DevScore]:
+        """Train from where the session stands to the end or to an early stop; `progress` is up to date at each event."""
+        for report in train_steps(self.engine, self._objective, self._batches(), start=self.progress.step):
+            self._advance(report)
+            yield report
+            if self._is_dev_due():
+                yield self._score_dev()
+            if self.progress.stopping is not None and self.progress.stopping.is_over:
+                return
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint from which `load` goes on as if nothing had happened."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.engine.rank == 0:
+            torch.save(self._best, folder / BEST_FILE)
+            (folder / HISTORY_FILE).write_text(history_lines(self.history))
+        self.engine.save(folder, progress=self.progress)
+
+    def load(self, folder: Path) -> None:
+        """Go on from a checkpoint of this stage."""
+        self.progress = self.engine.load(folder)
+        if self.engine.rank == 0:
+            self._best = torch.load(folder / BEST_FILE, weights_only=True)
+            self._curve.history[:] = [json.loads(line) for line in (folder / HISTORY_FILE).read_text().splitlines()]
+
+    def finish(self, folder: Path) -> dict[str, Json]:
+        """Write the chosen encoder and its history into `folder` (on rank 0) and say what came out.
+
+        Chosen are the weights with the best dev score; without a selection, the last ones.
+        """
+        weights = self.engine.weights() if self.progress.best_step is None else self._best
+        results = self._results()
+        if self.engine.rank == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            encoder = load_encoder(self.stage, self.context)
+            encoder.load_state_dict(weights)
+            encoder.save(folder, card=training_card(self.stage, results))
+            (folder / HISTORY_FILE).write_text(history_lines(self.history))
+        return results
+
+    def _batches(self) -> Iterator[Batch]:
+        training, engine = self.stage.training, self.engine
+        rows = local_rows(training.batch_size, rank=engine.rank, world_size=engine.world_size)
+        for epoch in range(self.progress.epoch, training.epochs):
+            batches = epoch_batches(
+                self._ids_CR, batch_size=training.batch_size, seed=self.stage.seed, epoch=epoch, unique_sentences=training.unique_sentences
+            )
+            self.schedule = replace(self.schedule, steps_in_epoch=len(batches))
+            for rows_M in batches[self.progress.step_in_epoch :]:
+                ids_CM = np.asarray(self._ids_CR[:, rows_M])
+                sentences = self._corpus.sentences(ids_CM[:, rows.start : rows.stop].ravel())
+                tokens = self._encoder.tokenize(sentences, max_length=training.max_length)
+                yield Batch(tokens=tokens, num_columns=len(ids_CM), first_row=rows.start, sentence_ids=ids_CM)
+
+    def _advance(self, report: StepReport) -> None:
+        progress = self.progress
+        is_epoch_over = progress.step_in_epoch + 1 >= self.schedule.steps_in_epoch
+        self.progress = replace(
+            progress,
+            step=report.step + 1,
+            epoch=progress.epoch + is_epoch_over,
+            step_in_epoch=0 if is_epoch_over else progress.step_in_epoch + 1,
+            stopping=None if progress.stopping is None else progress.stopping.after(report.loss),
+        )
+        self._curve.add(report)
+
+    def _is_dev_due(self) -> bool:
+        if self._dev is None:
+            return False
+        in_epoch = self.progress.step_in_epoch
+        return in_epoch == 0 or (in_epoch % self.schedule.dev_interval == 0 and in_epoch + self.schedule.dev_interval / 2 <= self.schedule.steps_in_epoch)
+
+    def _score_dev(self) -> DevScore:
+        assert self._dev is not None and self.stage.selection is not None
+        embeddings = embed_in_training(self.engine, self._encoder, self._dev, self.context.runtime.tokens_per_batch)
+        score = self._dev.score(embeddings).main
+        found = DevScore(step=self.progress.step, score=float("-inf") if score is None else score)
+        is_best = self.progress.best_score is None or found.score > self.progress.best_score
+        if is_best:
+            self._best = self.engine.weights()
+            self.progress = replace(self.progress, best_score=found.score, best_step=found.step)
+        self.progress = replace(self.progress, history=(*self.progress.history, found))
+        self.history.append({"step": found.step, "dev_score": score, "task": self.stage.selection.task.name, "at": round(time.time(), 2)})
+        return found
+
+    def _results(self) -> dict[str, Json]:
+        progress = self.progress
+        stopped_early = progress.stopping is not None and progress.stopping.is_over
+        return {
+            "num_steps": progress.step,
+            "num_steps_planned": self.schedule.num_steps,
+            "stopped_early": stopped_early,
+            "stopping_step": progress.step if stopped_early else None,
+            "best_step": progress.best_step,
+            "best_dev_score": progress.best_score,
+            "final_loss": self._curve.last_loss,
+            "num_parameters": sum(parameter.numel() for parameter in self._encoder.parameters()),
+            **self._curve.summary(),
+        }
+
+
+def embed_in_training(engine: Engine, encoder: SentenceEncoder, task: LoadedTask, tokens_per_batch: int) -> np.ndarray:
+    """(S, D) embeddings of a task's sentences by the weights as they are, dropout off, each unique sentence once, over all ranks."""
+    unique = list(dict.fromkeys(task.sentences))
+    row = {sentence: number for number, sentence in enumerate(unique)}
+    encoder.eval()
+    try:
+        embeddings = encode_over_ranks(engine.encode, encoder.tokenize, unique, tokens_per_batch=tokens_per_batch)
+    finally:
+        encoder.train()
+    return embeddings[[row[sentence] for sentence in task.sentences]]
+
+
+def make_objective(objective: specs.Objective, bank: Bank | None) -> Objective:
+    """The loss behind an objective's values."""
+    match objective:
+        case specs.InfoNCE():
+            return InfoNCE(temperature=objective.temperature)
+        case specs.Entropy():
+            return EntropyInfoNCE(phi=objective.phi, temperature=objective.temperature)
+        case specs.Regularized():
+            assert bank is not None, "the plan gives every rcl a bank"
+            return RCL(
+                bank=bank,
+                temperature=objective.temperature,
+                regulator_temperature=objective.regulator_temperature,
+                regulator_weight=objective.regulator_weight,
+            )
+
+
+def num_columns(stage: Train) -> int:
+    """Columns that take part: hard negatives can be left out of a corpus that has them."""
+    return 3 if stage.objective.hard_negatives and len(stage.corpus.columns) == 3 else 2
+
+
+def commit_training(stage: Train, folder: Path, context: Context, *, results: dict[str, Json], seconds: float) -> Artifact:
+    """Publish the folder that `finish` filled; on one process only."""
+    runtime: dict[str, Json] = context.runtime.model_dump(mode="json")
+    return context.store.commit(stage, folder, seconds=seconds, runtime=runtime, environment=environment(), results=results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Schedule:
+    """How many steps there are, and after how many of them something is due."""
+
+    num_steps: int
+    steps_in_epoch: int
+    dev_interval: int
+    stopping_interval: int
+
+    @staticmethod
+    def of(stage: Train, num_rows: int) -> _Schedule:
+        per_epoch = max(1, num_rows // stage.training.batch_size)
+        every = 1.0 if stage.selection is None else stage.selection.every_fraction
+        by_step = stage.stopping is None or stage.stopping.reading == "step"
+        stopping = 1 if by_step or stage.stopping is None else max(1, round(per_epoch * stage.stopping.interval_fraction))
+        return _Schedule(
+            num_steps=per_epoch * stage.training.epochs,
+            steps_in_epoch=per_epoch,
+            dev_interval=max(1, round(per_epoch * every)),
+            stopping_interval=stopping,
+        )
+
+
+def _optimization(training: specs.Training, num_steps: int) -> Optimization:
+    return Optimization(
+        num_steps=num_steps,
+        lr=training.learning_rate,
+        warmup_fraction=training.warmup_fraction,
+        schedule=training.schedule,
+        weight_decay=training.weight_decay,
+        clip_norm=training.clip_norm,
+        precision=training.precision,
+    )
