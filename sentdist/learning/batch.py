@@ -102,7 +102,7 @@ def collate(token_ids: Sequence[Sequence[int]], *, num_truncated: int = 0) -> To
             expected="at least one token a sentence",
             remedy="Drop empty sentences from the corpus.",
         )
-    flat = np.fromiter((token for sentence in token_ids for token in sentence), dtype=np.int64, count=sum(lengths))
+    flat = np.concatenate([np.asarray(sentence, dtype=np.int64) for sentence in token_ids])
     return TokenBatch(
         token_ids=torch.from_numpy(flat),
         boundaries=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def segments_of(lengths: Sequence[int], boundaries: Tensor, *, num_heads: int) -
     borders = group_borders(length_S[order])
     heads = np.arange(num_heads)
     groups, rows, reals = [], [], []
-    for first, last in zip(borders[:-1], borders[1:], strict=True):
+    for first, last in pairwise(borders):
         members = order[first:last]
         longest = int(length_S[members[-1]])
         column = np.arange(longest)

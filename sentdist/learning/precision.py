@@ -39,8 +39,14 @@ def choose_matmul_precision(medium_error: float) -> str:
     return "medium" if medium_error <= _LARGEST_FP32_ERROR else "highest"
 
 
-def apply_matmul_precision() -> str:
-    """Measure, choose and switch this process's float32 products on the CPU; returns the choice."""
+def apply_matmul_precision(device: torch.device) -> str:
+    """Measure, choose and switch this process's float32 products for training on `device`; returns the choice.
+
+    On a GPU the answer is "highest" unmeasured: the same switch would turn on TensorFloat-32 there, which does round.
+    """
+    if device.type != "cpu":
+        torch.set_float32_matmul_precision("highest")
+        return "highest"
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")

@@ -1,0 +1,77 @@
+"""What a saved encoder says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from huggingface_hub import EvalResult, ModelCard
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformerModelCardData
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderCard:
+    """The facts of a model card.
+
+    base_model: hub id or name of what training started from, and its revision. data: names of the training tables. objective: what was minimized.
+    hyperparameters: as they were set. scores: task -> value (Spearman × 100 and the like; the name says the metric).
+    """
+
+    base_model: str
+    base_revision: str | None = None
+    data: tuple[str, ...] = ()
+    objective: str
+    hyperparameters: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    language: str = "en"
+    license: str | None = None
+
+
+def card_data(card: EncoderCard) -> SentenceTransformerModelCardData:
+    """Fill sentence-transformers' own card data; nothing is looked up on the hub.
+
+    `train_datasets` stays empty: version 6.2's template fails on entries that its own trainer did not make, so the data are in our own table.
+    """
+    from sentence_transformers import SentenceTransformerModelCardData  # seconds to import, and needed only when something is saved
+
+    data = SentenceTransformerModelCardData(
+        language=card.language,
+        license=card.license,
+        local_files_only=True,
+        generate_widget_examples=False,
+    )
+    if not card.base_model.startswith((".", "~", "/")):  # the field makes a link to the hub
+        data.base_model = card.base_model
+        data.base_model_revision = card.base_revision
+    return data
+
+
+def add_training_facts(folder: Path, card: EncoderCard) -> None:
+    """Add objective, hyper-parameters and scores to the README.md that sentence-transformers wrote into `folder`."""
+    readme = ModelCard.load(folder / "README.md")
+    rows = {"objective": card.objective, "base model": card.base_model, "data": ", ".join(card.data) or "none", **card.hyperparameters}
+    sections = ["## How it was trained", _table(("setting", "value"), {name: str(value) for name, value in rows.items()})]
+    if card.scores:
+        sections += ["## Scores", _table(("task", "score"), {name: f"{score:.2f}" for name, score in card.scores.items()})]
+        readme.data.model_name = f"sentdist {card.objective}"
+        readme.data.eval_results = [
+            EvalResult(
+                task_type="sentence-similarity",
+                dataset_type="sentdist",
+                dataset_name=task,
+                metric_type="score",
+                metric_value=float(score),
+            )
+            for task, score in card.scores.items()
+        ]
+    readme.text += "\n" + "\n\n".join(sections) + "\n"
+    readme.save(folder / "README.md")
+
+
+def _table(header: tuple[str, str], rows: Mapping[str, str]) -> str:
+    lines = [f"| {header[0]} | {header[1]} |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
+    return "\n".join(lines)
