@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -107,8 +107,8 @@ class Recipe(Frozen):
     @model_validator(mode="after")
     def _names_exist(self) -> Recipe:
         for name, method in self.methods.items():
-            _check_method(name, method, tuple(self.methods))
-            Training.model_validate(self.training.model_dump() | method.training)
+            _check_method(name, method, self.methods)
+            _check_training(f"methods.{name}.training", self.training, method.training)
         if self.baseline is not None:
             _known("baseline", self.baseline, tuple(self.methods))
         for number, task in enumerate(self.evaluation.tasks):
@@ -120,11 +120,14 @@ class Recipe(Frozen):
         return self
 
 
-def _check_method(name: str, method: Method, names: tuple[str, ...]) -> None:
+def _check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
     here = f"methods.{name}"
     for field, other in (("start", method.start), ("bank", method.bank)):
-        if other is not None:
-            _known(f"{here}.{field}", other, tuple(known for known in names if known != name))
+        if other is None:
+            continue
+        _known(f"{here}.{field}", other, tuple(known for known in methods if known != name))
+        if methods[other].objective is None:
+            raise ValueError(f'{here}.{field}: "{other}" is the untouched checkpoint; expected a method with an objective')
     is_regularized = isinstance(method.objective, Regularized)
     if is_regularized and method.bank is None:
         raise ValueError(f"{here}.bank: found nothing; expected the name of the method that trains the entropy encoders")
@@ -140,12 +143,29 @@ def _check_method(name: str, method: Method, names: tuple[str, ...]) -> None:
         raise ValueError(f"{here}.training: has no effect on the untouched checkpoint; leave it out or give an objective")
 
 
+def _check_training(where: str, shared: Training, own: dict[str, Override]) -> None:
+    for field in own:
+        _known(where, field, tuple(Training.model_fields))
+    try:
+        Training.model_validate(shared.model_dump() | own)
+    except ValidationError as error:
+        raise ValueError("; ".join(f"{where}.{p['loc'][0]}: {p['msg']}, found {p['input']!r}" for p in error.errors())) from None
+
+
 def _known(where: str, name: str, names: Sequence[str]) -> None:
-    if name in names:
-        return
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f'Did you mean "{near[0]}"?' if near else ""
-    raise ValueError(f'{where}: "{name}" is not one of {", ".join(names)}. {hint}'.rstrip())
+    if name not in names:
+        raise ValueError(f"{where}: {_not_one_of(name, names)}")
+
+
+def _near(name: str, names: Sequence[str]) -> str | None:
+    beginning = [known for known in names if len(name) > 2 and known.startswith(name)]
+    return next(iter([*difflib.get_close_matches(name, names, n=1), *beginning]), None)
+
+
+def _not_one_of(name: str, names: Sequence[str]) -> str:
+    near = _near(name, names)
+    hint = f' Did you mean "{near}"?' if near else ""
+    return f'"{name}" is not one of {", ".join(names) or "(none)"}.{hint}'
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -156,6 +176,8 @@ def _mapping_without_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -
     seen: set[object] = set()
     for key_node, _ in node.value:
         key = loader.construct_object(key_node)
+        if not isinstance(key, Hashable):
+            raise yaml.constructor.ConstructorError(None, None, "a list or a mapping cannot be a key", key_node.start_mark)
         if key in seen:
             raise yaml.constructor.ConstructorError(None, None, f'the key "{key}" stands twice', key_node.start_mark)
         seen.add(key)
@@ -182,6 +204,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise RecipeError(
             where=str(path), found=error.strerror or str(error), expected="a readable recipe", remedy=_near_recipes(path)
         ) from None
+    except UnicodeDecodeError:
+        raise RecipeError(where=str(path), found="bytes that are no UTF-8", expected="a text file", remedy=_near_recipes(path)) from None
     except yaml.YAMLError as error:
         raise RecipeError(
             where=str(path), found=" ".join(str(error).split()), expected="valid YAML", remedy="Mend the line named."
@@ -252,7 +276,7 @@ def with_path(values: dict[str, Json], dotted: str, value: Json, *, where: str) 
 
 
 def _apply_override(values: dict[str, Json], override: str) -> None:
-    path, equals, text = override.partition("=")
+    path, equals, text = (part.strip() for part in override.partition("="))
     if not equals or not path:
         raise RecipeError(
             where=f"--set {override}",
@@ -260,7 +284,31 @@ def _apply_override(values: dict[str, Json], override: str) -> None:
             expected="a dotted field, =, and a YAML value",
             remedy="Example: --set training.batch_size=32",
         )
-    values.update(with_path(values, path.strip(), yaml.load(text, Loader=_StrictLoader), where=f"--set {override}"))
+    where = f"--set {override}"
+    try:
+        value = yaml.load(text, Loader=_StrictLoader)
+    except yaml.YAMLError as error:
+        raise RecipeError(where=where, found=" ".join(str(error).split()), expected="a YAML value", remedy="Quote it.") from None
+    if path.startswith("sweep."):  # the keys of a sweep are themselves dotted paths
+        sweep = values.get("sweep") or {}
+        assert isinstance(sweep, dict)
+        values["sweep"] = {**sweep, path.removeprefix("sweep."): value}
+        return
+    methods = values.get("methods")
+    check_method_in_path(path, list(methods) if isinstance(methods, dict) else [], where=where)
+    values.update(with_path(values, path, value, where=where))
+
+
+def check_method_in_path(dotted: str, methods: Sequence[str], *, where: str) -> None:
+    """Refuse a dotted path into a method that does not exist: it would quietly make a new one.
+
+    Raises:
+        RecipeError: naming the methods there are.
+    """
+    head, _, rest = dotted.partition(".")
+    name = rest.partition(".")[0]
+    if head == "methods" and name not in methods:
+        raise RecipeError(where=where, found=_not_one_of(name, methods), expected="a method of the recipe", remedy="Nothing was started.")
 
 
 def _explain(problem: object, values: dict[str, Json]) -> str:
@@ -273,11 +321,17 @@ def _explain(problem: object, values: dict[str, Json]) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         known = _fields_beside(location[:-1])
-        near = difflib.get_close_matches(location[-1], known, n=1)
-        hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(known)}" if known else ""
+        near = _near(location[-1], known)
+        hint = f'; did you mean "{near}"?' if near else f"; known are {', '.join(known)}" if known else ""
         return f"{where}: unknown key{hint}"
     if problem["type"] == "value_error":
         return f"{where}: {message}" if where else message
+    if problem["type"] == "union_tag_invalid":
+        return f"{where}.name: {_not_one_of(str(problem['ctx']['tag']), ('info_nce', 'entropy', 'rcl'))}"
+    if problem["type"] == "union_tag_not_found":
+        return f"{where}.name: found nothing; expected one of info_nce, entropy, rcl"
+    if problem["type"] == "missing":
+        return f"{where}: found nothing; expected a value"
     return f"{where}: {message}, found {problem['input']!r}"
 
 
@@ -300,8 +354,8 @@ def _fields_beside(location: list[str]) -> list[str]:
 def _near_recipes(path: Path) -> str:
     folder = path.parent if path.parent.is_dir() else Path()
     names = [file.name for file in sorted(folder.glob("*.yaml"))]
-    near = difflib.get_close_matches(path.name, names, n=1)
-    return f'Did you mean "{folder / near[0]}"?' if near else "Shipped recipes stand in rayjobs/recipes."
+    near = _near(path.name, names)
+    return f'Did you mean "{folder / near}"?' if near else "Shipped recipes stand in rayjobs/recipes."
 
 
-__all__ = ["Fraction", "Recipe", "check_unique_name", "load_recipe", "recipe_from_values", "with_path"]
+__all__ = ["Fraction", "Recipe", "check_method_in_path", "check_unique_name", "load_recipe", "recipe_from_values", "with_path"]

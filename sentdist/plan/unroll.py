@@ -177,7 +177,10 @@ class _Builder:
             raise RecipeError(where="folds", found=f"corpus {recipe.corpus.source}", expected="a retrieval corpus", remedy="Drop folds.")
         if recipe.folds is None and self.is_retrieval:
             raise RecipeError(
-                where="folds", found=f"none for corpus {recipe.corpus.source}", expected="folds over its queries", remedy="Add folds: {num: 5}."
+                where="folds",
+                found=f"none for corpus {recipe.corpus.source}",
+                expected="folds over its queries",
+                remedy="Add folds: {num: 5}.",
             )
 
     def corpus(self, fold: int | None) -> Corpus:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -17,10 +19,12 @@ from pyarrow import fs
 
 from sentdist.errors import StoreError
 from sentdist.plan.stage import Json, Stage
+from sentdist.plan.stages import STAGES
 from sentdist.store.record import Record
 
 RECORD = "record.json"
 STAGING = ".staging"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,7 @@ class ArtifactStore:
 
     def __init__(self, root: str | Path) -> None:
         self.root = str(root)
+        self.shown = _without_secrets(self.root)  # for messages and records
         self._fs, self._base = _open(self.root)
         self.is_local = isinstance(self._fs, fs.LocalFileSystem)
 
@@ -59,7 +64,8 @@ class ArtifactStore:
         return ArtifactStore, (self.root,)
 
     def has(self, stage: Stage) -> bool:
-        return self._fs.get_file_info(f"{self._base}/{stage.place}/{RECORD}").type == fs.FileType.File
+        with _reading(self.shown):
+            return self._fs.get_file_info(f"{self._base}/{stage.place}/{RECORD}").type == fs.FileType.File
 
     def get(self, stage: Stage) -> Artifact | None:
         """The artifact of a stage, or None if it was never finished."""
@@ -74,13 +80,15 @@ class ArtifactStore:
         found = [artifact for artifact in self.artifacts() if artifact.key.startswith(key) or artifact.record.place == key]
         if len(found) != 1:
             names = ", ".join(artifact.record.place for artifact in found) or "none"
-            raise StoreError(where=f"{self.root}: {key}", found=names, expected="one artifact", remedy="`sentdist store list` shows all.")
+            raise StoreError(where=f"{self.shown}: {key}", found=names, expected="one artifact", remedy="`sentdist store list` shows all.")
         return found[0]
 
     def artifacts(self, kind: str | None = None) -> Iterator[Artifact]:
         """All finished artifacts, in order of their places."""
         selector = fs.FileSelector(f"{self._base}/{kind}" if kind else self._base, recursive=True, allow_not_found=True)
-        for info in sorted(self._fs.get_file_info(selector), key=lambda info: info.path):
+        with _reading(self.shown):
+            files = self._fs.get_file_info(selector)
+        for info in sorted(files, key=lambda info: info.path):
             if info.base_name == RECORD and f"/{STAGING}/" not in info.path:
                 yield self._read(info.path.removeprefix(f"{self._base}/").removesuffix(f"/{RECORD}"))
 
@@ -93,12 +101,16 @@ class ArtifactStore:
         """
         if self.is_local:
             folder = Path(self._base) / STAGING / uuid.uuid4().hex
-            with _writing(self.root):
+            with _writing(self.shown):
                 folder.mkdir(parents=True)
         else:
             folder = Path(tempfile.mkdtemp(prefix="sentdist-"))
         try:
             yield folder
+        except OSError as error:
+            if error.errno in FULL:  # the writer of the artifact met it, not the store itself
+                raise _not_written(self.shown, error) from error
+            raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -106,6 +118,9 @@ class ArtifactStore:
         self, stage: Stage, folder: Path, *, seconds: float, runtime: dict[str, Json], environment: dict[str, str], results: dict[str, Json]
     ) -> Artifact:
         """Publish a staged folder as the artifact of a stage: data first, record last.
+
+        On a file system the finished folder, record included, appears by one rename. On an object store the data is copied first; two
+        writers of one key then lay the same file names over one another, and the record of the first is kept.
 
         Raises:
             StoreError: the store is full or cannot be written; nothing half-written counts.
@@ -128,10 +143,12 @@ class ArtifactStore:
         existing = self.get(stage)
         if existing is not None:
             return existing
-        with _writing(self.root):
-            self._publish(folder, stage.place)
-            self._write_text(f"{stage.place}/{RECORD}", record.model_dump_json(indent=1))
-        return Artifact(record=record, uri=self._uri(stage.place))
+        with _writing(self.shown):
+            if self.is_local:
+                self._publish_by_rename(folder, stage.place, record)
+            else:
+                self._publish_by_copy(folder, stage.place, record)
+        return self._read(stage.place)
 
     def folder(self, artifact: Artifact) -> Path:
         """A local folder with the files of an artifact; a remote one is copied to this machine once."""
@@ -154,13 +171,16 @@ class ArtifactStore:
         return list(self._differences(first.record.stage, second.record.stage, ""))
 
     def orphans(self, *, older_than_s: float = 3600.0) -> list[str]:
-        """Folders that hold data but no record, and staging folders, untouched for a while: what a crash left."""
+        """Folders that hold data but no record, and staging folders, untouched for a while: what a crash left.
+
+        Only folders of the store's own kinds are looked at, so that a root named by mistake loses nothing.
+        """
         selector = fs.FileSelector(self._base, recursive=True, allow_not_found=True)
         newest: dict[str, float] = {}
         finished: set[str] = set()
         for info in self._fs.get_file_info(selector):
             parts = info.path.removeprefix(f"{self._base}/").split("/")
-            if (info.type == fs.FileType.Directory and len(parts) > 2) or len(parts) < 2 or parts[0] in ("sweeps", "reports", "running"):
+            if (info.type == fs.FileType.Directory and len(parts) > 2) or len(parts) < 2 or parts[0] not in (*STAGES, STAGING):
                 continue
             place = "/".join(parts[:2])
             if len(parts) == 3 and parts[2] == RECORD:
@@ -173,7 +193,11 @@ class ArtifactStore:
         """Remove the orphans; returns their places."""
         places = self.orphans(older_than_s=older_than_s)
         for place in places:
-            self._fs.delete_dir(f"{self._base}/{place}")
+            path = f"{self._base}/{place}"
+            if self._fs.get_file_info(path).type == fs.FileType.Directory:
+                self._fs.delete_dir(path)
+            else:
+                self._fs.delete_file(path)
         return places
 
     def drop(self, artifact: Artifact) -> None:
@@ -188,14 +212,14 @@ class ArtifactStore:
             StoreError: read-only, missing rights, or too little room.
         """
         probe = f"{STAGING}/probe-{uuid.uuid4().hex}"
-        with _writing(self.root):
+        with _writing(self.shown):
             self._write_text(probe, "")
             self._fs.delete_file(f"{self._base}/{probe}")
         if self.is_local:
             free = shutil.disk_usage(self._base).free
             if free < needed_bytes:
                 raise StoreError(
-                    where=self.root,
+                    where=self.shown,
                     found=f"{free / 1e9:.1f} GB free",
                     expected=f"about {needed_bytes / 1e9:.1f} GB",
                     remedy="Free room or use another store.",
@@ -203,38 +227,52 @@ class ArtifactStore:
 
     def write_text(self, place: str, text: str) -> str:
         """Write a file that is not an artifact (a sweep's plan, a report); returns its address."""
-        with _writing(self.root):
+        with _writing(self.shown):
             self._write_text(place, text)
         return self._uri(place)
 
     def read_text(self, place: str) -> str | None:
         path = f"{self._base}/{place}"
-        if self._fs.get_file_info(path).type != fs.FileType.File:
-            return None
-        with self._fs.open_input_stream(path) as stream:
-            return bytes(stream.read()).decode()
+        with _reading(self.shown):
+            if self._fs.get_file_info(path).type != fs.FileType.File:
+                return None
+            with self._fs.open_input_stream(path) as stream:
+                return bytes(stream.read()).decode()
 
     def _read(self, place: str) -> Artifact:
         text = self.read_text(f"{place}/{RECORD}")
         if text is None:
             raise StoreError(
-                where=f"{self.root}/{place}", found="no record", expected="a finished artifact", remedy="Run the recipe again."
+                where=f"{self.shown}/{place}", found="no record", expected="a finished artifact", remedy="Run the recipe again."
             )
         return Artifact(record=Record.model_validate(json.loads(text)), uri=self._uri(place))
 
     def _uri(self, place: str) -> str:
-        return f"{self._base}/{place}" if self.is_local else f"{self.root.partition('?')[0].rstrip('/')}/{place}"
+        return f"{self._base}/{place}" if self.is_local else f"{self.shown}/{place}"
 
-    def _publish(self, folder: Path, place: str) -> None:
+    def _publish_by_rename(self, folder: Path, place: str, record: Record) -> None:
+        target = Path(self._base) / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_dev != target.parent.stat().st_dev:  # made elsewhere: a rename cannot cross file systems
+            nearby = Path(self._base) / STAGING / uuid.uuid4().hex
+            folder = shutil.copytree(folder, nearby)
+        (folder / RECORD).write_text(record.model_dump_json(indent=1))
+        try:
+            folder.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if (target / RECORD).exists():  # another writer was faster: his is kept
+                return
+            shutil.rmtree(target)  # data without a record, left by a crash
+            folder.rename(target)
+
+    def _publish_by_copy(self, folder: Path, place: str, record: Record) -> None:
         target = f"{self._base}/{place}"
-        if self._fs.get_file_info(target).type == fs.FileType.Directory:
-            self._fs.delete_dir(target)  # data without a record: an earlier writer died here
-        if not self.is_local:
-            self._fs.create_dir(target, recursive=True)
-            fs.copy_files(str(folder), target, destination_filesystem=self._fs)
-            return
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(target)
+        self._fs.create_dir(target, recursive=True)
+        fs.copy_files(str(folder), target, destination_filesystem=self._fs)
+        if self._fs.get_file_info(f"{target}/{RECORD}").type != fs.FileType.File:
+            self._write_text(f"{place}/{RECORD}", record.model_dump_json(indent=1))
 
     def _write_text(self, place: str, text: str) -> None:
         path = f"{self._base}/{place}"
@@ -267,6 +305,11 @@ class ArtifactStore:
         return found[0].record.stage if found else {"stage": key}
 
 
+def _without_secrets(root: str) -> str:
+    """The address without `key:secret@` and without what follows `?`."""
+    return re.sub(r"(?<=://)[^/@]*@", "", root.partition("?")[0].rstrip("/")) if "://" in root else root
+
+
 def _open(root: str) -> tuple[fs.FileSystem, str]:
     if "://" not in root:
         return fs.LocalFileSystem(), str(Path(root).expanduser().absolute())
@@ -274,9 +317,26 @@ def _open(root: str) -> tuple[fs.FileSystem, str]:
         filesystem, base = fs.FileSystem.from_uri(root)
     except (OSError, ValueError) as error:
         raise StoreError(
-            where=root, found=str(error), expected="a local path, s3:// or gs:// address", remedy="Mend the address."
+            where=_without_secrets(root), found=str(error), expected="a local path, s3:// or gs:// address", remedy="Mend the address."
         ) from None
+    if not base.strip("/"):
+        raise StoreError(
+            where=_without_secrets(root), found="no bucket", expected="an address such as s3://bucket/prefix", remedy="Mend the address."
+        )
     return filesystem, base.rstrip("/")
+
+
+@contextmanager
+def _reading(root: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            where=root,
+            found=" ".join(str(error).split()),
+            expected="a store that can be read",
+            remedy="Check the address, the network and the credentials.",
+        ) from error
 
 
 @contextmanager
@@ -284,10 +344,22 @@ def _writing(root: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = {28: "no space left", 30: "a read-only file system", 13: "no right to write"}.get(error.errno or 0, str(error))
-        raise StoreError(
-            where=root,
-            found=reason,
-            expected="a store that can be written",
-            remedy="Free room, mend the rights, or name another with --store.",
-        ) from error
+        raise _not_written(root, error) from error
+
+
+def _not_written(root: str, error: OSError) -> StoreError:
+    reasons = {
+        errno.ENOSPC: "no space left",
+        errno.EDQUOT: "a quota that is used up",
+        errno.EROFS: "a read-only file system",
+        errno.EACCES: "no right to write",
+        errno.EPERM: "no right to write",
+        errno.ENOTDIR: "a file where a folder should be",
+        errno.EEXIST: "a file where a folder should be",
+    }
+    return StoreError(
+        where=root,
+        found=reasons.get(error.errno or 0) or " ".join(str(error).split()),
+        expected="a store that can be written",
+        remedy="Free room, mend the rights, or name another with --store.",
+    )

@@ -103,5 +103,7 @@ def load_sweep(store: ArtifactStore, name: str) -> SweepRecord:
     """
     text = store.read_text(f"sweeps/{name}.json")
     if text is None:
-        raise StoreError(where=f"{store.root}: sweep {name}", found="nothing", expected="a sweep that was started", remedy="Run `sentdist sweep` first.")
+        raise StoreError(
+            where=f"{store.root}: sweep {name}", found="nothing", expected="a sweep that was started", remedy="Run `sentdist sweep` first."
+        )
     return SweepRecord.model_validate(json.loads(text))

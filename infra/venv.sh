@@ -1,0 +1,60 @@
+# Sourced by quickstart.sh and test.sh: how a Python environment with the pinned packages comes about, and how a script says that it cannot go on.
+
+say() { printf '%s\n' "$*"; }
+
+fail() {
+    printf '\nStopped: %s\n' "$*" >&2
+    exit 1
+}
+
+# Prints the first Python between 3.11 and 3.13 that runs and can make environments; PYTHON names another.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11 python}; do
+        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; then
+            command -v "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# enter_venv EXTRAS ("" or "[test]"): activates the environment at hand, else .venv, and installs what the pins ask for, once.
+enter_venv() {
+    local extras="$1" root="$2" python stamp wanted
+    if [ -z "${VIRTUAL_ENV:-}" ]; then
+        if [ ! -x "$root/.venv/bin/python" ]; then
+            python="$(find_python)" || fail "no usable Python was found (tried ${PYTHON:-python3, python3.13, python3.12, python3.11, python}; found $(python3 --version 2>&1 | head -1)). Install Python 3.11, 3.12 or 3.13 with its venv module (Debian: apt-get install python3-venv), or name one: PYTHON=/path/to/python bash $0"
+            say "Making .venv with $("$python" --version 2>&1) ..."
+            "$python" -m venv "$root/.venv" || fail "$python could not make $root/.venv. Remove that folder, check free space and run this again."
+        fi
+        export VIRTUAL_ENV="$root/.venv"
+    fi
+    export PATH="$VIRTUAL_ENV/bin:$PATH"
+    unset PYTHONHOME
+    stamp="$VIRTUAL_ENV/.sentdist-installed$(printf '%s' "$extras" | tr -d '[]')"
+    wanted="$root $(cat "$root/pyproject.toml" "$root/infra/constraints.txt" | cksum)"
+    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+        return 0
+    fi
+    say "Installing sentdist$extras with the versions of infra/constraints.txt (2 minutes or so the first time) ..."
+    local log="$VIRTUAL_ENV/install.log"
+    if ! "$VIRTUAL_ENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off -c "$root/infra/constraints.txt" -e "$root$extras" >"$log" 2>&1; then
+        tail -n 5 "$log" >&2
+        fail "pip could not install the packages ($(install_trouble "$log")). The whole log is $log; run this again when it is mended, what was downloaded is kept."
+    fi
+    printf '%s' "$wanted" >"$stamp"
+}
+
+# One likely cause, read from pip's log.
+install_trouble() {
+    if grep -qiE 'NewConnectionError|ConnectTimeout|Temporary failure in name resolution|Max retries|ProxyError|Network is unreachable|Failed to establish' "$1"; then
+        printf 'no package index could be reached: check the network, or set PIP_INDEX_URL to a mirror'
+    elif grep -qi 'No space left' "$1"; then
+        printf 'the disk is full: about 4 GB are needed'
+    elif grep -qiE 'No matching distribution|Could not find a version' "$1"; then
+        grep -iE 'No matching distribution|Could not find a version' "$1" | tail -n 1 | cut -c1-200
+    else
+        printf 'the last lines stand above'
+    fi
+}

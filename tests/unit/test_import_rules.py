@@ -1,0 +1,126 @@
+"""Who may import whom, how long a file may be, and what planning may load."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAX_LINES = 400
+
+# package -> packages of sentdist that it may import from; `errors` and itself always.
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "plan": set(),
+    "store": {"plan"},
+    "learning": set(),
+    "data": set(),
+    "evaluation": set(),
+    "stages": {"plan", "store", "learning", "data", "evaluation", "tracking"},
+    "tracking": {"plan", "store"},
+    "execution": {"plan", "store", "learning", "data", "evaluation", "stages", "tracking"},
+    "report": {"plan", "store", "evaluation"},
+}  # cli and rayjobs: all
+
+# third party -> the only places that may import it.
+OWNED_BY: dict[str, set[str]] = {
+    "ray": {"execution"},
+    "deepspeed": {"execution"},
+    "mlflow": {"tracking"},
+    "matplotlib": {"report"},
+    "typer": {"cli", "rayjobs"},
+    "rich": {"cli", "rayjobs"},
+    "torch": {"learning", "stages", "execution", "rayjobs"},
+    "transformers": {"learning", "stages", "execution", "rayjobs"},
+    "sentence_transformers": {"learning", "rayjobs"},
+    "datasets": {"data", "rayjobs"},  # rayjobs: the peer in the benchmark
+    "pydantic": {"plan", "store"},
+    "yaml": {"plan", "learning"},
+}
+
+
+def _sources() -> list[Path]:
+    return sorted([*(ROOT / "sentdist").rglob("*.py"), *(ROOT / "rayjobs").rglob("*.py")])
+
+
+def _package(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return "rayjobs" if parts[0] == "rayjobs" else parts[1]
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Every module that a file imports, at the top or inside a function, with its line."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
+            module = node.module or ""
+            # `from sentdist import plan` names the package only in its second half
+            yield from ((node.lineno, f"{module}.{alias.name}" if module == "sentdist" else module) for alias in node.names)
+
+
+def test_every_package_imports_only_what_the_table_allows() -> None:
+    broken = []
+    for path in _sources():
+        package = _package(path)
+        if package in ("cli", "rayjobs", "__init__"):
+            continue
+        for line, module in _imports(path):
+            parts = module.split(".")
+            if parts[0] == "rayjobs" or (parts[0] == "sentdist" and parts[1] not in {"errors", package, *MAY_IMPORT[package]}):
+                broken.append(f"{path.relative_to(ROOT)}:{line}: {package} may not import {module}")
+    assert not broken, "\n".join(broken)
+
+
+def test_every_foreign_package_has_its_owners() -> None:
+    broken = []
+    for path in _sources():
+        for line, module in _imports(path):
+            owners = OWNED_BY.get(module.split(".")[0])
+            if owners is not None and _package(path) not in owners:
+                broken.append(f"{path.relative_to(ROOT)}:{line}: {module} may only be imported by {', '.join(sorted(owners))}")
+    assert not broken, "\n".join(broken)
+
+
+def test_only_gather_crosses_ranks_in_learning() -> None:
+    crossing = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "sentdist/learning/objectives").rglob("*.py"))
+        if "torch.distributed" in path.read_text()
+    ]
+    assert not crossing
+
+
+def test_no_file_is_longer_than_a_sitting() -> None:
+    files = [*_sources(), *(ROOT / "tests").rglob("*.py")]
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
+    assert not {name: length for name, length in lengths.items() if length > MAX_LINES}
+
+
+def test_every_module_opens_with_a_sentence_that_says_what_it_knows() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in _sources()
+        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not silent
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("sentdist.plan.unroll", ("torch", "ray", "mlflow", "pyarrow", "numpy", "transformers")),
+        ("sentdist.store.sweep", ("torch", "ray", "mlflow", "transformers")),
+        ("sentdist.cli", ("torch", "ray", "mlflow", "pyarrow", "transformers", "matplotlib")),
+    ],
+)
+def test_importing_planning_loads_nothing_heavy(module: str, forbidden: tuple[str, ...]) -> None:
+    script = f"import sys, {module}; print(sorted(set(sys.modules) & {set(forbidden)!r}))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,215 @@
+"""The artifact store: one behaviour on a file system and on an S3-compatible server."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from sentdist.errors import StoreError
+from sentdist.plan.specs import EncoderSpec, InfoNCE, Training
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Corpus, Train
+from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
+
+CORPUS = Corpus(source="nli/triplets", source_revision="r")
+
+
+def _train(**changes: object) -> Train:
+    values = {
+        "encoder": EncoderSpec(checkpoint="minilm-l6", revision="r"),
+        "corpus": CORPUS,
+        "objective": InfoNCE(),
+        "training": Training(),
+        "seed": 0,
+    }
+    return Train.model_validate(values | changes)
+
+
+@pytest.fixture(scope="module")
+def s3_address() -> Iterator[str]:
+    """An S3-compatible server in this process, on a free port."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    client = boto3.client(
+        "s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret"
+    )
+    client.create_bucket(Bucket="artifacts")
+    yield f"{host}:{port}"
+    client.close()
+    server.stop()
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    if request.param == "local":
+        return ArtifactStore(tmp_path / "store")
+    address = request.getfixturevalue("s3_address")
+    for name, value in {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
+    return ArtifactStore(f"s3://artifacts/{uuid.uuid4().hex}?scheme=http&region=us-east-1&endpoint_override={address}")
+
+
+def _put(store: ArtifactStore, stage: Stage, text: str = "data", **results: str) -> Artifact:
+    with store.staged() as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "data.txt").write_text(text)
+        return _commit(store, stage, folder, **results)
+
+
+def _commit(store: ArtifactStore, stage: Stage, folder: Path, **results: str) -> Artifact:
+    return store.commit(stage, folder, seconds=1.0, runtime={"workers": 1}, environment={"python": "3"}, results=dict(results))
+
+
+def test_what_was_committed_is_found_with_its_files_and_record(store: ArtifactStore) -> None:
+    stage = _train()
+    assert store.get(stage) is None
+    artifact = _put(store, stage, "weights", score="80")
+    assert store.has(stage)
+    assert store.get(stage) == artifact
+    assert artifact.uri.endswith(stage.place)
+    assert artifact.record.files == {"inner/data.txt": 7}
+    assert artifact.record.inputs == (CORPUS.key,)
+    assert artifact.record.stage == stage.canonical()
+    assert artifact.record.results == {"score": "80"}
+    folder = store.folder(artifact)
+    assert (folder / "inner" / "data.txt").read_text() == "weights"
+    assert store.folder(artifact) == folder  # a remote artifact is copied once
+
+
+def test_a_stage_that_was_never_finished_has_no_artifact(store: ArtifactStore) -> None:
+    with store.staged() as folder:
+        (folder / "half.txt").write_text("half")
+    assert store.get(_train()) is None
+    assert list(store.artifacts()) == []
+    assert not folder.exists()
+
+
+def test_the_first_of_two_writers_is_kept(store: ArtifactStore) -> None:
+    stage = _train()
+    with store.staged() as slow:
+        (slow / "data.txt").write_text("same")
+        first = _put(store, stage, "same", writer="fast")
+        second = _commit(store, stage, slow, writer="slow")
+    assert second == first == store.get(stage)
+    assert second.record.results == {"writer": "fast"}
+
+
+def test_a_writer_that_comes_between_look_and_rename_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, stage = ArtifactStore(tmp_path), _train()
+    with store.staged() as slow:
+        (slow / "data.txt").write_text("slow")
+        _put(store, stage, "fast", writer="fast")
+        monkeypatch.setattr(store, "get", lambda _: None)  # the slow one looked before the fast one was done
+        assert _commit(store, stage, slow, writer="slow").record.results == {"writer": "fast"}
+    assert (tmp_path / stage.place / "inner" / "data.txt").read_text() == "fast"
+
+
+def test_data_without_a_record_is_no_artifact_and_is_overwritten(store: ArtifactStore) -> None:
+    stage = _train()
+    store.write_text(f"{stage.place}/inner/data.txt", "of a writer that died")
+    assert store.get(stage) is None
+    artifact = _put(store, stage, "whole")
+    assert (store.folder(artifact) / "inner" / "data.txt").read_text() == "whole"
+
+
+def test_garbage_collection_takes_orphans_and_nothing_else(store: ArtifactStore) -> None:
+    kept = _put(store, CORPUS)
+    orphan = _train()
+    store.write_text(f"{orphan.place}/model.bin", "half")
+    store.write_text(f"{STAGING}/abandoned/model.bin", "half")
+    store.write_text("sweeps/demo.json", "{}")
+    store.write_text("somebody/elses/file.txt", "not ours")
+    assert store.collect_garbage(older_than_s=3600) == []  # may still be being written
+    time.sleep(0.01)
+    removed = store.collect_garbage(older_than_s=0)
+    assert removed == [f"{STAGING}/abandoned", orphan.place]
+    assert store.orphans(older_than_s=0) == []
+    assert store.get(CORPUS) == kept
+    assert store.read_text("sweeps/demo.json") == "{}"
+    assert store.read_text("somebody/elses/file.txt") == "not ours"
+
+
+def test_artifacts_are_listed_by_kind_and_found_by_the_beginning_of_a_key(store: ArtifactStore) -> None:
+    corpus, train, other = _put(store, CORPUS), _put(store, _train()), _put(store, _train(seed=1))
+    assert {artifact.key for artifact in store.artifacts()} == {corpus.key, train.key, other.key}
+    assert {artifact.key for artifact in store.artifacts("train")} == {train.key, other.key}
+    assert store.find(train.key[:12]) == train
+    assert store.find(train.record.place) == train
+    with pytest.raises(StoreError, match="one artifact"):
+        store.find("")
+    with pytest.raises(StoreError, match="found none"):
+        store.find("ffffffffffff")
+
+
+def test_explain_names_the_fields_in_which_two_stages_differ(store: ArtifactStore) -> None:
+    limited = Corpus(source="nli/triplets", source_revision="r", limit=100)
+    for stage in (CORPUS, limited):
+        _put(store, stage)
+    first = _put(store, _train())
+    second = _put(store, _train(seed=1, objective=InfoNCE(temperature=0.05), corpus=limited))
+    found = {difference.field: (difference.first, difference.second) for difference in store.explain(first, second)}
+    assert found == {"seed": (0, 1), "objective.temperature": (1.0, 0.05), "corpus.limit": (None, 100)}
+    assert store.explain(first, first) == []
+
+
+def test_a_dropped_artifact_is_gone(store: ArtifactStore) -> None:
+    artifact = _put(store, _train())
+    store.drop(artifact)
+    assert store.get(_train()) is None
+    assert store.orphans(older_than_s=0) == []
+
+
+def test_a_store_travels_by_pickle(store: ArtifactStore) -> None:
+    artifact = _put(store, _train())
+    assert pickle.loads(pickle.dumps(store)).get(_train()) == artifact
+
+
+def test_texts_that_are_no_artifacts(store: ArtifactStore) -> None:
+    assert store.read_text("sweeps/demo.json") is None
+    assert store.write_text("sweeps/demo.json", "{}").endswith("sweeps/demo.json")
+    assert store.write_text("sweeps/demo.json", "[φ]")
+    assert store.read_text("sweeps/demo.json") == "[φ]"
+
+
+def test_a_writable_store_says_nothing(store: ArtifactStore) -> None:
+    store.check_writable(needed_bytes=1)
+    assert store.orphans(older_than_s=0) == []
+
+
+def test_a_folder_made_elsewhere_is_taken_in(tmp_path: Path) -> None:
+    elsewhere = Path("/dev/shm")
+    if not elsewhere.is_dir() or elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs a second file system")
+    folder = elsewhere / f"sentdist-test-{os.getpid()}"
+    folder.mkdir()
+    try:
+        (folder / "data.txt").write_text("data")
+        artifact = _commit(ArtifactStore(tmp_path), _train(), folder)
+    finally:
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+    assert (tmp_path / artifact.record.place / "data.txt").read_text() == "data"
+
+
+def test_the_record_is_part_of_what_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    rename = Path.rename
+
+    def watching(self: Path, target: Path) -> Path:
+        seen.append((self / RECORD).exists())
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", watching)
+    _put(ArtifactStore(tmp_path), _train())
+    assert seen == [True]
