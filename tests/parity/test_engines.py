@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from sentdist.errors import StoreError
+from sentdist.errors import StoreError, TrainingDiverged
 from sentdist.execution.deepspeed_engine import DeepSpeedEngine
+from sentdist.learning.batch import Batch
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives import RCL
+from sentdist.learning.objectives import RCL, InfoNCE
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
@@ -35,15 +38,30 @@ def make_engine(kind: str | int, *, dropout: float = 0.0, optimization: Optimiza
     return TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
 
 
-def train_toy(rank: int, world_size: int, kinds: tuple[str | int, ...]) -> dict[str | int, tuple[list[float], list[float], dict[str, Tensor]]]:
+def train_toy(
+    rank: int, world_size: int, kinds: tuple[str | int, ...]
+) -> dict[str | int, tuple[list[float], list[float], dict[str, Tensor]]]:
     """(losses, gradient norms, weights) after NUM_STEPS steps of RCL with two regulator pairs, by engine."""
     results = {}
     for kind in kinds:
         engine = make_engine(kind)
         batches = toy_batches(NUM_STEPS, rank=rank, world_size=world_size)
-        reports = list(train_steps(engine, RCL(bank=ToyBank(2)), batches))
+        steps = train_steps(engine, RCL(bank=ToyBank(2)), batches)
+        reports = list(itertools.islice(steps, 10))
+        evaluate_toy(engine, batches[0])
+        reports += steps
         results[kind] = ([report.loss for report in reports], [report.grad_norm for report in reports], engine.weights())
     return results
+
+
+def evaluate_toy(engine: Engine, batch: Batch) -> None:
+    """Embed in the middle of a training, as dev scores do: it must leave no trace."""
+    engine.encoder.eval()
+    with torch.no_grad():
+        embeddings = engine.encode(batch.tokens)
+    engine.encoder.train()
+    assert not embeddings.requires_grad
+    assert embeddings.isfinite().all()
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +81,9 @@ def test_engines_and_world_sizes_agree_after_20_steps(
         assert found_norms == pytest.approx(norms, rel=1e-4), kind
         assert found_weights.keys() == weights.keys()
         for name, weight in weights.items():
-            torch.testing.assert_close(found_weights[name], weight, atol=TOLERANCE, rtol=0, msg=lambda text, at=(kind, name): f"{at}: {text}")
+            torch.testing.assert_close(
+                found_weights[name], weight, atol=TOLERANCE, rtol=0, msg=lambda text, at=(kind, name): f"{at}: {text}"
+            )
         assert all(results[rank][kind][2] == {} for rank in range(1, world_size))
     assert min(norms) < OPTIMIZATION.clip_norm < max(norms), "clipping should take part in some steps, not in all"
 
@@ -120,5 +140,66 @@ def load_checkpoints(rank: int, world_size: int, folder: str) -> list[str | int]
 def test_whole_states_load_at_another_world_size_and_shares_are_refused(tmp_path: Path) -> None:
     run_in_processes(save_checkpoints, 2, str(tmp_path))
     outcomes = run_in_processes(load_checkpoints, 1, str(tmp_path))[0]
-    torch_workers, zero_two = "a checkpoint of the torch engine on 2 workers", "a checkpoint of the deepspeed engine, ZeRO stage 2 on 2 workers"
+    torch_workers, zero_two = (
+        "a checkpoint of the torch engine on 2 workers",
+        "a checkpoint of the deepspeed engine, ZeRO stage 2 on 2 workers",
+    )
     assert outcomes == [3, 3, zero_two, torch_workers, zero_two]
+
+
+class BadOnRankOne:
+    """Eq. 1 whose value, or only whose gradient, is not finite on rank 1."""
+
+    def __init__(self, rank: int, *, only_gradient: bool) -> None:
+        self.is_bad, self.only_gradient = rank == 1, only_gradient
+
+    def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        loss = InfoNCE()(embeddings, batch)
+        if not self.is_bad:
+            return loss
+        return loss + (embeddings * 0).sum().sqrt() if self.only_gradient else loss * math.inf
+
+
+def stop_toy(rank: int, world_size: int) -> list[tuple[str | int, bool, str, bool]]:
+    """(engine, whether only the gradient is bad, what was found, whether the weights stayed)."""
+    outcomes = []
+    for kind, only_gradient in itertools.product(ENGINES, (False, True)):
+        engine = make_engine(kind)
+        batches = toy_batches(4, rank=rank, world_size=world_size)
+        list(train_steps(engine, InfoNCE(), batches[:3]))
+        before = engine.weights()
+        try:
+            list(train_steps(engine, BadOnRankOne(rank, only_gradient=only_gradient), batches[3:], start=3))
+            found = "nothing"
+        except TrainingDiverged as error:
+            found = error.where
+        after = engine.weights()
+        outcomes.append((kind, only_gradient, found, all(torch.equal(after[name], weight) for name, weight in before.items())))
+    return outcomes
+
+
+def test_what_is_not_finite_on_one_rank_stops_all_before_the_optimizer() -> None:
+    for rank, outcomes in enumerate(run_in_processes(stop_toy, 2)):
+        assert len(outcomes) == 2 * len(ENGINES)
+        for kind, only_gradient, where, is_unmoved in outcomes:
+            expected = "step 3, gradient" if only_gradient else f"step 3, rows {4 * rank} to {4 * rank + 3} of the batch"
+            assert (where, is_unmoved) == (expected, True), (kind, only_gradient)
+
+
+def train_in_bf16(rank: int, world_size: int) -> dict[str | int, tuple[list[float], set[torch.dtype]]]:
+    results = {}
+    for kind in ENGINES:
+        engine = make_engine(kind, optimization=replace(OPTIMIZATION, precision="bf16"))
+        batches = toy_batches(NUM_STEPS, rank=rank, world_size=world_size)
+        losses = [report.loss for report in train_steps(engine, RCL(bank=ToyBank(2)), batches)]
+        results[kind] = (losses, {weight.dtype for weight in engine.weights().values()})
+    return results
+
+
+def test_bf16_is_autocast_over_float32_weights_in_every_engine(reference: tuple[list[float], list[float], dict[str, Tensor]]) -> None:
+    results = run_in_processes(train_in_bf16, 2)[0]
+    for kind, (losses, dtypes) in results.items():
+        assert dtypes == {torch.float32}, kind
+        assert losses == pytest.approx(results["torch"][0], rel=1e-3), kind  # the same roundings, gradients summed in another order
+        assert losses == pytest.approx(reference[0], rel=1e-2), kind  # bfloat16 knows embeddings to 0.4 %
+        assert losses != reference[0], kind

@@ -1,0 +1,123 @@
+"""The file bank: rows by sentence id over shards, and clear words about damaged ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sentdist.errors import DataError
+from sentdist.learning.bank import FileBank
+
+ROWS, WIDTH, ROWS_PER_SHARD = 25, 6, 10
+
+
+def write_bank(folder: Path, *, seed: int = 0, dtype: str = "float32", rows: int = ROWS, width: int = WIDTH) -> np.ndarray:
+    table = np.random.default_rng(seed).normal(size=(rows, width)).astype(dtype)
+    (folder / "shards").mkdir(parents=True)
+    for shard, first in enumerate(range(0, rows, ROWS_PER_SHARD)):
+        np.save(folder / "shards" / f"{shard:05d}.npy", table[first : first + ROWS_PER_SHARD])
+    facts = {"num_sentences": rows, "width": width, "dtype": dtype, "rows_per_shard": ROWS_PER_SHARD}
+    (folder / "bank.json").write_text(json.dumps(facts))
+    return table
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_rows_come_in_the_order_asked_across_shards(dtype: str, tmp_path: Path) -> None:
+    tables = [write_bank(tmp_path / str(n), seed=n, dtype=dtype) for n in range(3)]
+    bank = FileBank([tmp_path / str(n) for n in range(3)])
+    ids = np.array([[24, 0, 9, 10], [10, 19, 20, 0]])
+    rows = bank.rows(ids)
+    assert rows.shape == (3, 8, WIDTH)
+    assert rows.dtype == torch.float32
+    np.testing.assert_array_equal(rows.numpy(), np.stack([table[ids.ravel()].astype(np.float32) for table in tables]))
+
+
+def test_shards_are_mapped_and_read_only(tmp_path: Path) -> None:
+    write_bank(tmp_path / "0")
+    shards = FileBank([tmp_path / "0"])._shards[0]
+    assert all(isinstance(shard, np.memmap) and not shard.flags.writeable for shard in shards)
+
+
+def damage_width(folder: Path) -> None:
+    np.save(folder / "shards" / "00001.npy", np.ones((ROWS_PER_SHARD, WIDTH + 1), dtype=np.float32))
+
+
+def damage_type(folder: Path) -> None:
+    np.save(folder / "shards" / "00001.npy", np.ones((ROWS_PER_SHARD, WIDTH)))
+
+
+def remove_shard(folder: Path) -> None:
+    (folder / "shards" / "00002.npy").unlink()
+
+
+def cut_shard(folder: Path) -> None:
+    path = folder / "shards" / "00000.npy"
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def empty_facts(folder: Path) -> None:
+    (folder / "bank.json").write_text("{}")
+
+
+def remove_facts(folder: Path) -> None:
+    (folder / "bank.json").unlink()
+
+
+def senseless_facts(folder: Path) -> None:
+    (folder / "bank.json").write_text(json.dumps({"num_sentences": 0, "width": 6, "dtype": "float32", "rows_per_shard": 10}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (damage_width, r"00001\.npy.*\(10, 7\).*\(10, 6\)"),
+        (damage_type, r"00001\.npy.*float64.*float32"),
+        (remove_shard, r"00002\.npy.*\(5, 6\)"),
+        (cut_shard, r"00000\.npy"),
+        (empty_facts, r"bank\.json.*num_sentences"),
+        (remove_facts, r"bank\.json.*FileNotFoundError"),
+        (senseless_facts, r"bank\.json.*positive num_sentences"),
+    ],
+)
+def test_damage_is_found_when_the_bank_is_opened(damage: Callable[[Path], None], words: str, tmp_path: Path) -> None:
+    write_bank(tmp_path / "0")
+    damage(tmp_path / "0")
+    with pytest.raises(DataError, match=words):
+        FileBank([tmp_path / "0"])
+
+
+@pytest.mark.parametrize("other", [{"rows": 24}, {"width": 7}])
+def test_artifacts_that_do_not_fit_together_are_refused(other: dict, tmp_path: Path) -> None:
+    write_bank(tmp_path / "0")
+    write_bank(tmp_path / "1", **other)
+    with pytest.raises(DataError, match="25 of width 6"):
+        FileBank([tmp_path / "0", tmp_path / "1"])
+
+
+def test_a_bank_of_nothing_is_refused() -> None:
+    with pytest.raises(DataError, match="at least one phi"):
+        FileBank([])
+
+
+@pytest.mark.parametrize("bad_id", [-1, ROWS])
+def test_missing_ids_are_named(bad_id: int, tmp_path: Path) -> None:
+    write_bank(tmp_path / "0")
+    with pytest.raises(DataError, match=rf"such as {bad_id}; expected ids from 0 to 24"):
+        FileBank([tmp_path / "0"]).rows(np.array([3, bad_id]))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_rows_without_a_direction_are_named(value: float, tmp_path: Path) -> None:
+    write_bank(tmp_path / "0")
+    table = write_bank(tmp_path / "1", seed=1)
+    table[12] = value
+    np.save(tmp_path / "1" / "shards" / "00001.npy", table[10:20])
+    bank = FileBank([tmp_path / "0", tmp_path / "1"])
+    bank.rows(np.array([11, 13]))
+    with pytest.raises(DataError, match="sentence 12 by encoder 1"):
+        bank.rows(np.array([11, 12, 13]))

@@ -1,0 +1,244 @@
+"""Training steps: what a report says, and what stops a run before the optimizer is touched."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.errors import DataError, RecipeError, ResourceError, TrainingDiverged
+from sentdist.learning.batch import Batch
+from sentdist.learning.checkpoint import Progress, latest_checkpoint
+from sentdist.learning.engine import TorchEngine
+from sentdist.learning.gather import local_rows
+from sentdist.learning.loop import train_steps
+from sentdist.learning.objectives import OBJECTIVES, RCL, EntropyInfoNCE, InfoNCE
+from sentdist.learning.optimization import Optimization, adamw
+from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
+
+OPTIMIZATION = Optimization(num_steps=10, lr=1e-2, warmup_fraction=0.2)
+
+
+class PoisonedAfter:
+    """An objective whose loss is `factor` times Eq. 1 from the given step on."""
+
+    def __init__(self, step: int, factor: float) -> None:
+        self.step, self.factor = step, factor
+
+    def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        loss = InfoNCE()(embeddings, batch)
+        self.step -= 1
+        return loss if self.step >= 0 else loss * self.factor
+
+
+class InfiniteGradient:
+    """An objective with a finite value and a gradient that is not."""
+
+    def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        return (embeddings * 0).sum().sqrt()
+
+
+def frozen_state(engine: TorchEngine) -> list[Tensor]:
+    parameters = list(engine.encoder.parameters())
+    return [tensor.clone() for parameter in parameters for tensor in (parameter, *engine._optimizer.state.get(parameter, {}).values())]
+
+
+def assert_equal(found: list[Tensor], expected: list[Tensor]) -> None:
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_reports_say_what_happened() -> None:
+    engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
+    reports = list(train_steps(engine, InfoNCE(temperature=0.05), toy_batches(10), start=0))
+    assert [report.step for report in reports] == list(range(10))
+    # Warm-up over 2 steps from 0, then linearly to 0 after the tenth.
+    assert [report.lr for report in reports] == pytest.approx([0, 5e-3, *(1e-2 * (8 - k) / 8 for k in range(8))])
+    assert all(report.num_sentences == 24 and report.grad_norm > 0 for report in reports)
+    assert reports[-1].loss < reports[0].loss
+
+
+def busy(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def test_seconds_of_a_step_leave_out_what_the_caller_does_meanwhile() -> None:
+    def slow_batches() -> Iterator[Batch]:
+        for batch in toy_batches(3):
+            busy(0.02)
+            yield batch
+
+    engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
+    began = time.perf_counter()
+    reports = []
+    for report in train_steps(engine, InfoNCE(), slow_batches()):
+        reports.append(report)
+        busy(0.1)
+    elapsed = time.perf_counter() - began
+    assert all(report.seconds.data >= 0.02 for report in reports)
+    assert sum(report.seconds.total for report in reports) <= elapsed - 3 * 0.1
+    parts = [getattr(report.seconds, part) for report in reports for part in ("forward", "loss", "backward", "optimizer")]
+    assert min(parts) > 0
+    assert all(report.seconds.waiting == 0 for report in reports), "nobody to wait for"
+
+
+@pytest.mark.parametrize("factor", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_stops_before_the_optimizer(factor: float, tmp_path: Path) -> None:
+    engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
+    steps = train_steps(engine, PoisonedAfter(3, factor), toy_batches(10))
+    list(itertools.islice(steps, 3))
+    engine.save(tmp_path / "step-3", progress=Progress(step=3))
+    before = frozen_state(engine)
+    with pytest.raises(TrainingDiverged, match=r"step 3, rows 0 to 7 of the batch.*all embeddings here finite") as caught:
+        next(steps)
+    assert_equal(frozen_state(engine), before)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    # The last good checkpoint is the way out.
+    last = latest_checkpoint(tmp_path)
+    assert last is not None
+    resumed = TorchEngine(ToyEncoder(seed=9), OPTIMIZATION)
+    assert resumed.load(last).step == 3
+    assert_equal(frozen_state(resumed), before)
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_optimizer() -> None:
+    engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
+    before = [parameter.clone() for parameter in engine.encoder.parameters()]
+    with pytest.raises(TrainingDiverged, match="step 5, gradient: found norm nan"):
+        next(train_steps(engine, InfiniteGradient(), toy_batches(1), start=5))
+    assert_equal(list(engine.encoder.parameters()), before)
+
+
+def test_sentences_whose_embeddings_are_not_finite_are_named() -> None:
+    encoder = ToyEncoder()
+    (batch,) = toy_batches(1)
+    with torch.no_grad():
+        encoder.tokens.weight[batch.tokens.token_ids[0]] = float("nan")
+    with pytest.raises(TrainingDiverged, match=rf"embeddings not finite, sentences \[{batch.sentence_ids[0, 0]}"):
+        next(train_steps(TorchEngine(encoder, OPTIMIZATION), InfoNCE(), [batch]))
+
+
+@pytest.mark.parametrize(("num_rows", "world_size", "remedy"), [(64, 3, "63 or 66"), (2, 4, "4 or 8"), (0, 2, "2 or 4")])
+def test_a_batch_that_workers_do_not_divide_is_refused(num_rows: int, world_size: int, remedy: str) -> None:
+    with pytest.raises(ResourceError, match=rf"{num_rows} rows for {world_size} workers.*{remedy}"):
+        local_rows(num_rows, rank=0, world_size=world_size)
+
+
+def test_shares_of_a_batch_cover_it_in_rank_order() -> None:
+    assert [list(local_rows(6, rank=rank, world_size=3)) for rank in range(3)] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_batch_that_is_not_a_global_one_is_refused() -> None:
+    (batch,) = toy_batches(1)
+    short = replace(batch, sentence_ids=batch.sentence_ids[:, :4])
+    with pytest.raises(DataError, match=r"8 rows gathered.*the 4 rows of the global batch"):
+        InfoNCE()(ToyEncoder()(short.tokens), short)
+
+
+def test_embeddings_that_do_not_fill_their_columns_are_refused() -> None:
+    (batch,) = toy_batches(1)
+    with pytest.raises(DataError, match="anchor and a positive"):
+        InfoNCE()(ToyEncoder()(batch.tokens), replace(batch, num_columns=1))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_temperatures_that_make_no_sense_are_refused(value: float) -> None:
+    for make in (
+        lambda: InfoNCE(temperature=value),
+        lambda: EntropyInfoNCE(phi=0.1, temperature=value),
+        lambda: RCL(bank=ToyBank(1), temperature=value),
+        lambda: RCL(bank=ToyBank(1), regulator_temperature=value),
+    ):
+        with pytest.raises(RecipeError, match="temperature"):
+            make()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_phi_and_weight_must_be_finite(value: float) -> None:
+    with pytest.raises(RecipeError, match=r"entropy\.phi"):
+        EntropyInfoNCE(phi=value)
+    with pytest.raises(RecipeError, match=r"rcl\.regulator_weight"):
+        RCL(bank=ToyBank(1), regulator_weight=value)
+
+
+def test_every_option_of_rcl_is_seen() -> None:
+    (batch,) = toy_batches(1)
+    embeddings = ToyEncoder()(batch.tokens).detach()
+    options = [{}, {"temperature": 0.05}, {"regulator_temperature": 0.3}, {"regulator_weight": 0.5}]
+    losses = {float(RCL(bank=ToyBank(2), **option)(embeddings, batch)) for option in options}
+    assert len(losses) == len(options)
+    same = [RCL(bank=ToyBank(2), temperature=0.3, regulator_temperature=value)(embeddings, batch) for value in (None, 0.3)]
+    assert torch.equal(*same), "left out, the regulators have the main term's temperature"
+
+
+def test_hard_negatives_enter_the_first_term_of_eq_3_only() -> None:
+    (batch,) = toy_batches(1)
+    embeddings = ToyEncoder()(batch.tokens)
+    without = Batch(tokens=batch.tokens.select(0, 16), num_columns=2, first_row=0, sentence_ids=batch.sentence_ids[:2])
+    bank = ToyBank(2)
+    regulators = [RCL(bank=bank)(rows, of) - InfoNCE()(rows, of) for rows, of in ((embeddings, batch), (embeddings[:16], without))]
+    torch.testing.assert_close(*regulators)
+
+
+def test_objectives_are_found_by_the_names_recipes_use() -> None:
+    found = {name: objective.__name__ for name, objective in OBJECTIVES.items()}
+    assert found == {"info_nce": "InfoNCE", "entropy": "EntropyInfoNCE", "rcl": "RCL"}
+
+
+def test_vectors_do_not_decay() -> None:
+    encoder = ToyEncoder()
+    decays = {id(parameter): group["weight_decay"] for group in adamw(encoder, OPTIMIZATION).param_groups for parameter in group["params"]}
+    found = {name: decays[id(parameter)] for name, parameter in encoder.named_parameters()}
+    assert found == {"tokens.weight": 0.01, "dense.weight": 0.01, "norm.weight": 0, "norm.bias": 0, "dense.bias": 0}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_steps", 0),
+        ("lr", 0.0),
+        ("lr", float("nan")),
+        ("warmup_fraction", 1.5),
+        ("schedule", "cosine"),
+        ("weight_decay", -0.1),
+        ("clip_norm", 0.0),
+        ("precision", "fp16"),
+    ],
+)
+def test_training_options_out_of_range_are_refused(field: str, value: object) -> None:
+    with pytest.raises(RecipeError, match=rf"train\.{field}: found {value!r}"):
+        Optimization(**{"num_steps": 10, field: value})
+
+
+def test_constant_schedule_and_no_clipping() -> None:
+    batches = toy_batches(4)
+    constant = replace(OPTIMIZATION, schedule="constant", warmup_fraction=0.0)
+    reports = list(train_steps(TorchEngine(ToyEncoder(), constant), InfoNCE(), batches))
+    assert [report.lr for report in reports] == [1e-2] * 4
+    weights = []
+    for clip_norm in (None, 1e6, 1e-3):
+        engine = TorchEngine(ToyEncoder(), replace(constant, clip_norm=clip_norm))
+        list(train_steps(engine, InfoNCE(), batches))
+        weights.append(engine.weights()["dense.weight"])
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_bf16_computes_in_bf16_over_float32_weights() -> None:
+    batches = toy_batches(3)
+    losses = {}
+    for precision in ("fp32", "bf16"):
+        engine = TorchEngine(ToyEncoder(), replace(OPTIMIZATION, precision=precision, warmup_fraction=0.0))
+        assert engine.encode(batches[0].tokens).dtype == torch.float32
+        losses[precision] = [report.loss for report in train_steps(engine, InfoNCE(temperature=0.05), batches)]
+        assert {tensor.dtype for tensor in engine.weights().values()} == {torch.float32}
+    assert losses["bf16"] != losses["fp32"]
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)  # bfloat16 knows cosines to 0.4 %, divided by a temperature of 0.05
