@@ -90,7 +90,7 @@ class Batch:
         return replace(self, tokens=self.tokens.pin())
 
 
-def collate(token_ids: Sequence[Sequence[int]], *, num_truncated: int = 0) -> TokenBatch:
+def collate(token_ids: Sequence[Sequence[int] | np.ndarray], *, num_truncated: int = 0) -> TokenBatch:
     """Join the token ids of S sentences into one TokenBatch on the host; a sentence without a token is a DataError."""
     if not token_ids:
         raise DataError(where="collate", found="no sentences", expected="at least one", remedy="Drop empty batches before training.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -55,9 +56,9 @@ class SentenceEncoder(nn.Module):
         self.drophead = drophead
         self.padded_reason = padded_reason
         # The model's own pooler never reaches the loss: kept out of the parameters (DDP and ZeRO wait for its gradient), in the export.
-        self._unused_pooler = (getattr(model, "pooler", None),)
+        self._unused_pooler = (model._modules.get("pooler"),)
         if self._unused_pooler[0] is not None:
-            model.pooler = None
+            model._modules["pooler"] = None
         self.model = model
         self.head = PoolingHead(self.width, initializer_range=model.config.initializer_range) if has_head(pooling) else None
 
@@ -116,7 +117,7 @@ class SentenceEncoder(nn.Module):
         """
         limit = self.max_length if max_length is None else max_length
         if limit > self.max_length:
-            limit = _checked_length(limit, self.max_length, Path(self.model.config.name_or_path))
+            limit = _checked_length(limit, self.max_length, Path(str(self.model.config.name_or_path)))
         for index, sentence in enumerate(sentences):
             if not sentence.strip():
                 raise DataError(
@@ -195,7 +196,7 @@ def _checked_length(max_length: int | None, longest: int, folder: Path) -> int:
 
 
 def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, folder: Path) -> None:
-    rows = int(model.get_input_embeddings().num_embeddings)
+    rows = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
     if len(tokenizer) > rows:
         raise EncoderError(
             where=f"encoder {folder}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -113,9 +113,7 @@ class _GroupedAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, segments: Segments, scale: float, p: float
-    ) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, segments: Segments, scale: float, p: float) -> Tensor:
         query_P, key_P, value_P = (rows.index_select(0, segments.row_of_slot) for rows in (query, key, value))
         out_P = torch.empty_like(query_P)
         probabilities, keeps, at = [], [], 0
@@ -136,7 +134,7 @@ class _GroupedAttention(torch.autograd.Function):
         return out_P.index_select(0, segments.slot_of_row)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query_P, key_P, value_P, *saved = ctx.saved_tensors
         segments, num_groups, at = ctx.segments, len(ctx.segments.groups), 0
         grad_P = grad.index_select(0, segments.row_of_slot)
@@ -184,13 +182,13 @@ def flat_attention(
     query, key, value: (1, H, T, head width). Returns the context (1, T, H, head width) and no weights.
     dropout: on attention probabilities; drophead: on whole heads. Both act in training only.
     """
-    _, num_heads, num_tokens, width = query.shape
+    num_heads, num_tokens, width = query.shape[1:]
     p = dropout if module.training else 0.0
     scale = width**-0.5 if scaling is None else scaling
     query, key, value = (states[0].transpose(0, 1) for states in (query, key, value))
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and p == 0.0:
         bounds, longest = segments.boundaries, segments.longest
-        context = varlen_attn(query, key, value, bounds, bounds, longest, longest, scale=scale)
+        context = cast(Tensor, varlen_attn(query, key, value, bounds, bounds, longest, longest, scale=scale))
     else:
         rows = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
         with torch.autocast(query.device.type, enabled=False):

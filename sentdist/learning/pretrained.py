@@ -184,7 +184,7 @@ def declared_pooling(folder: Path) -> str | None:
     if not modules:
         return None
     mode = _pooling_mode(folder, modules)
-    computable = {
+    computable: dict[tuple[tuple[str, ...], str | None], str] = {
         (("Pooling",), "mean"): "mean",
         (("Pooling",), "cls"): "cls",
         (("Pooling", "Dense"), "cls"): "cls_mlp",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -33,16 +35,16 @@ class _Dropout(torch.autograd.Function):
     """Keeps a one-byte mask for the backward pass instead of autograd's two products."""
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, values: Tensor, p: float) -> Tensor:
+    def forward(ctx: Any, values: Tensor, p: float) -> Tensor:
         keep = keep_mask(values.shape, p, device=values.device)
         ctx.save_for_backward(keep)
-        ctx.scale = 1.0 / (1.0 - p)  # type: ignore[attr-defined]
-        return (values * keep).mul_(ctx.scale)  # type: ignore[attr-defined]
+        ctx.scale = 1.0 / (1.0 - p)
+        return (values * keep).mul_(ctx.scale)
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        (keep,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return (grad * keep).mul_(ctx.scale), None  # type: ignore[attr-defined]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (keep,) = ctx.saved_tensors
+        return (grad * keep).mul_(ctx.scale), None
 
 
 class Dropout(nn.Dropout):

