@@ -1,0 +1,124 @@
+"""A training corpus on disk: unique sentences with an id each, the rows as ids, both memory-mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sentdist.errors import DataError
+
+SENTENCES = "sentences.arrow"
+ROWS = "rows.arrow"
+ROLES = ("anchor", "positive", "negative")
+SENTENCES_PER_BATCH = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """An opened corpus: R rows of C columns over S unique sentences.
+
+    ids: (C, R) int32 or int64 sentence ids, a read-only view of the mapped file: workers on one host share its pages and keep no copy.
+    """
+
+    folder: Path
+    column_names: tuple[str, ...]
+    ids: np.ndarray
+    _batches: tuple[pa.StringArray, ...]
+    _first_ids: np.ndarray  # (batches + 1,) id of each batch's first sentence
+
+    @classmethod
+    def open(cls, folder: Path) -> Corpus:
+        """Map the two files of a corpus folder. Raises DataError when one is absent or is not what `write_corpus` writes."""
+        rows = _mapped(folder / ROWS)
+        sentences = _mapped(folder / SENTENCES)
+        if rows.num_record_batches != 1 or sentences.schema.names != ["sentence"]:
+            raise _damaged(folder, "files that are no corpus")
+        batches = tuple(sentences.get_batch(number).column(0) for number in range(sentences.num_record_batches))
+        return cls(
+            folder=folder,
+            column_names=tuple(rows.schema.names),
+            ids=_stacked(rows.get_batch(0)),
+            _batches=batches,
+            _first_ids=np.cumsum([0, *(len(batch) for batch in batches)]),
+        )
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.ids.shape[1])
+
+    @property
+    def num_sentences(self) -> int:
+        return int(self._first_ids[-1])
+
+    def sentences(self, ids: np.ndarray) -> list[str]:
+        """Return the sentences of the ids, in their order. Raises DataError for an id outside 0 … S − 1."""
+        wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < self.num_sentences):
+            raise DataError(
+                where=str(self.folder),
+                found=f"sentence ids from {wanted.min()} to {wanted.max()}",
+                expected=f"0 to {self.num_sentences - 1}",
+                remedy="The rows or the bank belong to another corpus: build it again.",
+            )
+        batch_numbers = np.searchsorted(self._first_ids, wanted, side="right") - 1
+        found: list[str] = [""] * len(wanted)
+        for number in np.unique(batch_numbers):
+            places = np.flatnonzero(batch_numbers == number)
+            texts = self._batches[number].take(pa.array(wanted[places] - self._first_ids[number])).to_pylist()
+            for place, text in zip(places.tolist(), texts, strict=True):
+                found[place] = text
+        return found
+
+    def sentence_blocks(self) -> Iterator[list[str]]:
+        """Yield all sentences in the order of their ids, a block at a time, without ever holding more than a block."""
+        for batch in self._batches:
+            yield batch.to_pylist()
+
+
+def write_corpus(folder: Path, *, ids_CR: np.ndarray, sentences: Iterator[pa.Array]) -> None:
+    """Write sentences.arrow (blocks in the order of their ids, large_string) and rows.arrow (one record batch) into an existing folder."""
+    schema = pa.schema([pa.field("sentence", pa.large_string(), nullable=False)])
+    with pa.OSFile(str(folder / SENTENCES), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for block in sentences:
+            writer.write_batch(pa.record_batch([block.cast(pa.large_string())], schema=schema))
+    names = ROLES[: len(ids_CR)]
+    rows = pa.record_batch(
+        [pa.array(column) for column in ids_CR],
+        schema=pa.schema([pa.field(name, pa.from_numpy_dtype(ids_CR.dtype), nullable=False) for name in names]),
+    )
+    with pa.OSFile(str(folder / ROWS), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+
+
+def _mapped(path: Path) -> pa.RecordBatchFileReader:
+    try:
+        return pa.ipc.open_file(pa.memory_map(str(path), "r"))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _damaged(path, str(error).splitlines()[0]) from error
+
+
+def _stacked(rows: pa.RecordBatch) -> np.ndarray:
+    """Return the columns as one (C, R) array without copying: in one record batch they lie at equal distances."""
+    columns = [column.to_numpy(zero_copy_only=True) for column in rows.columns]
+    starts = [column.__array_interface__["data"][0] for column in columns]
+    distances = set(np.diff(starts).tolist())
+    if len(columns) == 1:
+        return columns[0][None, :]
+    if len(distances) != 1:
+        raise _damaged(Path(ROWS), "columns at unequal distances")
+    return np.lib.stride_tricks.as_strided(
+        columns[0], shape=(len(columns), rows.num_rows), strides=(distances.pop(), columns[0].itemsize), writeable=False
+    )
+
+
+def _damaged(path: Path, found: str) -> DataError:
+    return DataError(
+        where=str(path),
+        found=found,
+        expected=f"a corpus ({SENTENCES}, {ROWS})",
+        remedy="Delete the artifact; the next run builds it again.",
+    )

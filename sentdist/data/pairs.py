@@ -1,0 +1,96 @@
+"""Graded sentence pairs (semantic textual similarity), checked row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sentdist.data.sources import read_source
+from sentdist.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """P sentence pairs. subset: the part of the task that each comes from; score: (P,) float64; num_ungraded: rows left out for want of a score."""
+
+    subset: tuple[str, ...]
+    sentence1: tuple[str, ...]
+    sentence2: tuple[str, ...]
+    score: np.ndarray
+    num_ungraded: int = 0
+
+    @property
+    def num_pairs(self) -> int:
+        return len(self.sentence1)
+
+
+def read_pairs(
+    name: str,
+    *,
+    split: str | None = None,
+    data_root: Path | None = None,
+    hub_revision: str | None = None,
+    score_range: tuple[float, float] = (0.0, 5.0),
+) -> Pairs:
+    """Return the graded pairs of a source with columns sentence1, sentence2, score and, if there is one, subset.
+
+    Rows without a gold score (null, or empty in a text file) are left out, as the STS16 release asks. Raises DataError, naming the row (counted
+    from 0 within the split), for a score that is NaN, no number or outside the range, and for an empty sentence.
+    """
+    table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
+    absent = [column for column in ("sentence1", "sentence2", "score") if column not in table.column_names]
+    if absent:
+        raise DataError(
+            where=name,
+            found=f"columns {', '.join(table.column_names)}",
+            expected="columns sentence1, sentence2, score",
+            remedy=f"Rename the columns of the file ({', '.join(absent)} missing).",
+        )
+    where = name if split is None else f"{name}, split {split}"
+    subsets = table["subset"].to_pylist() if "subset" in table.column_names else [name] * table.num_rows
+    columns = zip(subsets, table["sentence1"].to_pylist(), table["sentence2"].to_pylist(), table["score"].to_pylist(), strict=True)
+    graded: list[tuple[str, str, str, float]] = []
+    for row, (subset, sentence1, sentence2, score) in enumerate(columns):
+        if score is None or score == "":
+            continue
+        value = _score(where, row, score, score_range)
+        graded.append((str(subset), _sentence(where, row, "sentence1", sentence1), _sentence(where, row, "sentence2", sentence2), value))
+    if not graded:
+        raise DataError(
+            where=where, found="no graded pair", expected="at least one row with a score", remedy="Take a split whose scores are public."
+        )
+    subset_column, first, second, scores = zip(*graded, strict=True)
+    return Pairs(
+        subset=subset_column,
+        sentence1=first,
+        sentence2=second,
+        score=np.asarray(scores, dtype=np.float64),
+        num_ungraded=table.num_rows - len(graded),
+    )
+
+
+def _score(where: str, row: int, score: object, score_range: tuple[float, float]) -> float:
+    low, high = score_range
+    try:
+        value = float(str(score))
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:  # also false for NaN
+        raise DataError(
+            where=where,
+            found=f"score {score} in row {row}",
+            expected=f"a number from {low:g} to {high:g}",
+            remedy="Correct the row or remove it.",
+        )
+    return value
+
+
+def _sentence(where: str, row: int, column: str, sentence: object) -> str:
+    if not isinstance(sentence, str) or not sentence.strip():
+        found = (
+            f"an empty {column} in row {row}" if sentence is None or isinstance(sentence, str) else f"{column} {sentence!r} in row {row}"
+        )
+        raise DataError(where=where, found=found, expected="a sentence", remedy="Correct the row or remove it.")
+    return sentence

@@ -1,0 +1,145 @@
+"""Queries, documents and graded judgements that have been checked against each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.data import embedded, local, retrieval_files
+from sentdist.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DOCUMENT_FIELDS = ("answer", "question", "question_answer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieval:
+    """A bank of documents with queries judged against it.
+
+    queries and documents run parallel to query_ids and document_ids. qrels: query id → document id → relevance, an integer ≥ 0, 0 = not relevant;
+    every query has an entry. num_empty_documents: documents without text, which are left out of the bank; their judgements stay, so that a relevant
+    one counts as not found (Cranfield has two).
+    """
+
+    query_ids: tuple[str, ...]
+    queries: tuple[str, ...]
+    document_ids: tuple[str, ...]
+    documents: tuple[str, ...]
+    qrels: dict[str, dict[str, int]]
+    num_empty_documents: int = 0
+
+
+def read_retrieval(name: str, *, split: str | None = None, data_root: Path | None = None, document_field: str = "answer") -> Retrieval:
+    """Return a retrieval source with the judged queries of a split (None: of all) and its whole bank.
+
+    document_field says what of an FAQ is the document: its answer, its question, or both joined by a space; documents that are no FAQs are their
+    title and text, as in BEIR, and take only "answer". Raises DataError for a missing part, ids that occur twice or nowhere, empty queries,
+    a bank without any text, a relevance that is not an integer ≥ 0.
+    """
+    if name == "embedded/faq":
+        local.check_split(name, (), split)
+        tables = embedded.faq_tables()
+        return assemble(
+            name, documents=tables.documents, queries=tables.queries, judgements=tables.judgements, document_field=document_field
+        )
+    files = None if name.startswith("hub:") else retrieval_files.find(name, data_root)
+    if files is None:
+        raise DataError(
+            where=name,
+            found="no documents, queries and qrels of that name",
+            expected=f"{name}_docs (or _faqs), {name}_queries, {name}_qrels, or a BEIR folder, under the data root",
+            remedy="embedded/faq needs no files.",
+        )
+    known = [part for part, _ in files.judgements if part] or [part for part, _ in local.file_facts(name, files.judgements[0][1]).splits]
+    local.check_split(name, known, split)
+    return assemble(
+        name,
+        documents=retrieval_files.read_documents(name, files),
+        queries=retrieval_files.read_queries(name, files),
+        judgements=retrieval_files.read_judgements(name, files, split),
+        document_field=document_field,
+    )
+
+
+def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: pa.Table, document_field: str) -> Retrieval:
+    """Check the three tables against each other and return them as one value. Queries without a judgement are left out."""
+    document_ids = _unique_ids(name, "document", documents["document_id"].to_pylist())
+    texts = _document_texts(name, documents, document_field)
+    query_ids = _unique_ids(name, "query", queries["query_id"].to_pylist())
+    qrels = _qrels(name, judgements, set(query_ids), set(document_ids))
+    judged = [(query, text) for query, text in zip(query_ids, queries["query"].to_pylist(), strict=True) if query in qrels]
+    for query, text in judged:
+        if not (text or "").strip():
+            raise _complaint(name, f"an empty query {query}", "text in every judged query", "Remove the query and its judgements.")
+    filled = [(document, text) for document, text in zip(document_ids, texts, strict=True) if text]
+    if not filled:
+        raise _complaint(name, "no document with text", "a bank of documents", "Fill the documents in.")
+    return Retrieval(
+        query_ids=tuple(query for query, _ in judged),
+        queries=tuple(text for _, text in judged),
+        document_ids=tuple(document for document, _ in filled),
+        documents=tuple(text for _, text in filled),
+        qrels={query: qrels[query] for query, _ in judged},
+        num_empty_documents=len(texts) - len(filled),
+    )
+
+
+def _document_texts(name: str, documents: pa.Table, document_field: str) -> list[str]:
+    if document_field not in DOCUMENT_FIELDS:
+        raise _complaint(name, f'document_field "{document_field}"', f"one of {', '.join(DOCUMENT_FIELDS)}", "Choose one of them.")
+    fields: Sequence[str]
+    if "answer" in documents.column_names:
+        fields = document_field.split("_")
+    elif document_field != "answer":
+        raise _complaint(
+            name, f'document_field "{document_field}"', "documents with a question and an answer", 'Leave it at "answer": the whole text.'
+        )
+    else:
+        fields = [field for field in ("title", "text") if field in documents.column_names]
+    local.check_columns(name, documents.column_names, fields or ["text"])
+    columns = [documents[field].to_pylist() for field in fields]
+    return [" ".join(part.strip() for part in parts if part and part.strip()) for parts in zip(*columns, strict=True)]
+
+
+def _unique_ids(name: str, what: str, ids: list[str | None]) -> list[str]:
+    for value, count in Counter(ids).items():
+        if not value:
+            raise _complaint(name, f"a {what} without an id", f"an id for every {what}", "Number them.")
+        if count > 1:
+            raise _complaint(name, f"{what} id {value} {count} times", f"each {what} id once", "Remove the repetitions.")
+    return [str(value) for value in ids]
+
+
+def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[str]) -> dict[str, dict[str, int]]:
+    qrels: dict[str, dict[str, int]] = {}
+    for row, judgement in enumerate(judgements.to_pylist()):
+        query, document = judgement["query_id"], judgement["document_id"]
+        if query not in queries:
+            raise _complaint(name, f"query {query} in row {row} of the judgements", "a query of the source", "Complete the queries.")
+        if document not in documents:
+            raise _complaint(
+                name, f"document {document} in row {row} of the judgements", "a document of the source", "Complete the documents."
+            )
+        if document in qrels.setdefault(query, {}):
+            raise _complaint(name, f"query {query} and document {document} judged twice", "one judgement a pair", f"Remove row {row}.")
+        qrels[query][document] = _grade(name, row, judgement["relevance"])
+    return qrels
+
+
+def _grade(name: str, row: int, relevance: object) -> int:
+    try:
+        value = float(str(relevance))
+    except ValueError:
+        value = -1.0
+    if not value.is_integer() or value < 0:
+        raise _complaint(name, f"relevance {relevance} in row {row} of the judgements", "an integer ≥ 0", "Correct the judgement.")
+    return int(value)
+
+
+def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:
+    return DataError(where=name, found=found, expected=expected, remedy=remedy)
