@@ -1,0 +1,171 @@
+"""How well queries find their documents: exact cosine search, accuracy among the top k, MAP, MRR, nDCG and recall."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import ir_measures
+import numpy as np
+from ir_measures import AP, RR, R, Success, nDCG
+from numpy.typing import ArrayLike, NDArray
+
+from sentdist.errors import DataError
+from sentdist.evaluation.metrics import checked_embeddings, normalized
+
+ROWS_PER_TILE = 8192
+# Two documents whose cosines agree to this many decimals tie: float32 embeddings do not tell them apart.
+COSINE_DECIMALS = 6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ranking:
+    """The best K documents of Q queries: rows of the corpus and their cosines, best first; ties in the corpus's own order."""
+
+    documents: NDArray[np.int64]  # (Q, K)
+    cosines: NDArray[np.float64]  # (Q, K)
+    num_documents: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RetrievalScore:
+    """The mean over queries of each measure × 100, and its value for every query (for paired tests).
+
+    `acc@k`: share of queries with a relevant document among the first k. `map`, `mrr`: to `depth`. A document counts as relevant from
+    grade 1 on; `ndcg@10` uses the grades.
+    """
+
+    measures: dict[str, float]
+    per_query: dict[str, NDArray[np.float64]]
+    query_ids: tuple[str, ...]
+    num_documents: int
+    depth: int
+
+    def items(self) -> dict[str, Sequence[str] | NDArray[np.float64]]:
+        """The columns to keep per query: `query_id` and one column a measure."""
+        return {"query_id": self.query_ids, **self.per_query}
+
+
+def search(queries_QD: ArrayLike, documents: ArrayLike | Iterable[NDArray[np.float32]], *, depth: int) -> Ranking:
+    """Find the `depth` documents of highest cosine to each query, exactly.
+
+    `documents` is one (R, D) array or an iterable of (r, D) tiles, so a corpus need not fit one matrix: memory is O(Q · (depth + r)).
+    Computed in float64 and rounded to six decimals; documents that then tie keep the corpus's order, on every machine.
+    """
+    unit_QD = normalized(checked_embeddings(queries_QD, where="queries"))
+    rows_Qk = np.zeros((len(unit_QD), 0), dtype=np.int64)
+    cosines_Qk = np.zeros((len(unit_QD), 0))
+    first_row = 0
+    for tile in _tiles(documents):
+        unit_RD = normalized(checked_embeddings(tile, where=f"documents from row {first_row}"))
+        if unit_RD.shape[1] != unit_QD.shape[1]:
+            raise DataError(
+                where="documents",
+                found=f"width {unit_RD.shape[1]}",
+                expected=f"width {unit_QD.shape[1]}, as the queries have",
+                remedy="Encode queries and documents with the same encoder.",
+            )
+        cosines_QR = np.round(unit_QD @ unit_RD.T, COSINE_DECIMALS)
+        rows_QR = np.broadcast_to(np.arange(first_row, first_row + len(unit_RD)), cosines_QR.shape)
+        cosines_Qk, rows_Qk = _best(np.hstack([cosines_Qk, cosines_QR]), np.hstack([rows_Qk, rows_QR]), depth)
+        first_row += len(unit_RD)
+    if not first_row:
+        raise DataError(where="documents", found="none", expected="at least one", remedy="Check that the corpus was read.")
+    return Ranking(documents=rows_Qk, cosines=cosines_Qk, num_documents=first_row)
+
+
+def score_retrieval(
+    queries_QD: ArrayLike,
+    documents: ArrayLike | Iterable[NDArray[np.float32]],
+    *,
+    query_ids: Sequence[str],
+    document_ids: Sequence[str],
+    qrels: Mapping[str, Mapping[str, int]],
+    depth: int = 1000,
+    recall_at: Sequence[int] = (10, 100),
+    where: str = "retrieval",
+) -> RetrievalScore:
+    """Search and score; `qrels[query][document]` is a grade, 0 = not relevant.
+
+    Qrels of queries that are not in `query_ids` are left alone (a fold scores a part of the queries). Raises DataError for a query
+    without a relevant document and for qrels of these queries that name unknown documents: silently, both would lower every score.
+    """
+    judged = _judgements(query_ids, document_ids, qrels, where)
+    ranking = search(queries_QD, documents, depth=min(depth, len(document_ids)))
+    if (len(ranking.documents), ranking.num_documents) != (len(query_ids), len(document_ids)):
+        raise DataError(
+            where=where,
+            found=f"{len(ranking.documents)} query embeddings and {ranking.num_documents} document embeddings",
+            expected=f"{len(query_ids)} and {len(document_ids)}, one for each id",
+            remedy="Give embeddings in the order of the ids.",
+        )
+    num_ranked = ranking.documents.shape[1]
+    # Ranks, not cosines, are handed over: trec_eval reads scores as float32 and breaks ties by document name.
+    scores = [float(num_ranked - place) for place in range(num_ranked)]
+    run = {
+        query: dict(zip((document_ids[row] for row in rows.tolist()), scores, strict=True))
+        for query, rows in zip(query_ids, ranking.documents, strict=True)
+    }
+    named = _measures(recall_at)
+    place_of = {query: place for place, query in enumerate(query_ids)}
+    per_query = {name: np.zeros(len(query_ids)) for name in named}
+    name_of = {measure: name for name, measure in named.items()}
+    for metric in ir_measures.iter_calc(list(named.values()), judged, run):
+        per_query[name_of[metric.measure]][place_of[metric.query_id]] = 100.0 * metric.value
+    return RetrievalScore(
+        measures={name: float(values.mean()) for name, values in per_query.items()},
+        per_query=per_query,
+        query_ids=tuple(query_ids),
+        num_documents=len(document_ids),
+        depth=num_ranked,
+    )
+
+
+def _measures(recall_at: Sequence[int]) -> dict[str, ir_measures.measures.Measure]:
+    accuracy = {f"acc@{k}": Success @ k for k in (1, 3, 5)}
+    return {**accuracy, "map": AP, "mrr": RR, "ndcg@10": nDCG @ 10, **{f"recall@{k}": R @ k for k in recall_at}}
+
+
+def _tiles(documents: ArrayLike | Iterable[NDArray[np.float32]]) -> Iterable[ArrayLike]:
+    if isinstance(documents, np.ndarray):
+        return (documents[start : start + ROWS_PER_TILE] for start in range(0, len(documents), ROWS_PER_TILE))
+    return documents  # type: ignore[return-value]
+
+
+def _best(cosines_QR: NDArray[np.float64], rows_QR: NDArray[np.int64], depth: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The `depth` best columns of each row. Columns stand in corpus order within a cosine, so a stable sort keeps that order."""
+    order_Qk = np.argsort(-cosines_QR, axis=1, kind="stable")[:, :depth]
+    return np.take_along_axis(cosines_QR, order_Qk, axis=1), np.take_along_axis(rows_QR, order_Qk, axis=1)
+
+
+def _judgements(
+    query_ids: Sequence[str], document_ids: Sequence[str], qrels: Mapping[str, Mapping[str, int]], where: str
+) -> dict[str, dict[str, int]]:
+    for kind, ids in (("query", query_ids), ("document", document_ids)):
+        if len(set(ids)) != len(ids) or not len(ids):
+            raise DataError(
+                where=f"{where}: {kind} ids",
+                found=f"{len(ids)} ids, {len(set(ids))} of them different",
+                expected="at least one, all different",
+                remedy=f"Drop the {kind} rows that repeat an id.",
+            )
+    judged = {query: dict(qrels.get(query, {})) for query in query_ids}
+    without = [query for query, grades in judged.items() if not any(grade > 0 for grade in grades.values())]
+    if without:
+        raise DataError(
+            where=f"{where}: qrels",
+            found=f"{len(without)} of {len(query_ids)} queries without a relevant document, first {without[0]!r}",
+            expected="at least one document of grade 1 or more for each query",
+            remedy="Leave such queries out before scoring; no ranking can answer them.",
+        )
+    known = set(document_ids)
+    unknown = sorted(set(itertools.chain.from_iterable(judged.values())) - known)
+    if unknown:
+        raise DataError(
+            where=f"{where}: qrels",
+            found=f"{len(unknown)} documents that the corpus does not have, first {unknown[0]!r}",
+            expected="ids of the corpus",
+            remedy="Check that corpus and qrels belong to the same release.",
+        )
+    return judged

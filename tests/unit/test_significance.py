@@ -1,0 +1,114 @@
+"""Tests over seeds, Williams' test and Holm's correction: against libraries, published values and simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from sentdist.errors import DataError
+from sentdist.evaluation.significance import compare_seeds, compare_with_fixed, holm, summarize, williams
+
+
+def test_summary_and_its_interval_by_hand() -> None:
+    found = summarize([80.0, 82.0, 84.0])
+    assert (found.mean, found.sd, found.num_seeds) == (82.0, 2.0, 3)
+    # t(0.975, 2) = 4.303 from any table; 4.303 · 2 / √3 = 4.968.
+    assert (found.low, found.high) == pytest.approx((82 - 4.968, 82 + 4.968), abs=1e-3)
+
+
+def test_one_seed_has_no_spread_and_no_test() -> None:
+    found = summarize([80.0])
+    assert (found.mean, found.sd, found.low, found.high, found.num_seeds) == (80.0, None, None, None, 1)
+    for compared in (compare_seeds([81.0], [80.0, 79.0]), compare_seeds([81.0, 82.0], [80.0]), compare_with_fixed([81.0], 80.0)):
+        assert compared.p is None and compared.low is None and compared.reason == "one seed: no test over seeds"
+    assert compare_seeds([81.0], [80.0, 79.0]).difference == 1.5
+
+
+def test_copies_of_one_run_have_no_test() -> None:
+    assert "copies" in compare_seeds([81.0, 81.0], [80.0, 80.0]).reason
+    assert "copies" in compare_with_fixed([81.0, 81.0], 80.0).reason
+    assert compare_seeds([81.0, 81.2], [80.0, 80.0]).p is not None
+
+
+def test_seed_tests_by_hand() -> None:
+    ours, theirs = [82.1, 82.5, 82.4, 82.6, 82.4], [81.2, 81.9, 81.6, 81.8, 81.6]
+    found = compare_seeds(ours, theirs)
+    standard_error = np.sqrt(np.var(ours, ddof=1) / 5 + np.var(theirs, ddof=1) / 5)
+    a, b = np.var(ours, ddof=1) / 5, np.var(theirs, ddof=1) / 5
+    degrees = (a + b) ** 2 / (a**2 / 4 + b**2 / 4)
+    assert found.p == pytest.approx(2 * scipy.stats.t.sf(found.difference / standard_error, degrees))
+    assert found.difference - found.low == pytest.approx(scipy.stats.t.ppf(0.975, degrees) * standard_error)  # type: ignore[operator]
+    fixed = compare_with_fixed(ours, 81.29)
+    assert fixed.p == pytest.approx(2 * scipy.stats.t.sf((np.mean(ours) - 81.29) / (np.std(ours, ddof=1) / 5**0.5), 4))
+    assert (fixed.low + fixed.high) / 2 == pytest.approx(fixed.difference)  # type: ignore[operator]
+
+
+def test_false_alarms_and_coverage_over_seeds() -> None:
+    """2000 null comparisons of 5 seeds with unequal spread: alarms are Binomial(2000, 0.05), 100 ± 9.7; five of those either way."""
+    generator = np.random.default_rng(0)
+    alarms = covered = fixed_alarms = 0
+    for _ in range(2000):
+        ours, theirs = generator.normal(80, 0.2, 5), generator.normal(80, 0.5, 5)
+        found = compare_seeds(ours, theirs)
+        alarms += found.p < 0.05
+        covered += found.low <= 0 <= found.high
+        fixed_alarms += compare_with_fixed(ours, 80.0).p < 0.05
+    assert 52 <= alarms <= 148 and 52 <= fixed_alarms <= 148
+    assert covered == 2000 - alarms
+
+
+def test_williams_against_a_published_value() -> None:
+    """R's psych package documents r.test(103, .5, .4, .1): t = 0.89, p < 0.37; the rest is Steiger's Eq. 7 by hand."""
+    r12, r13, r23, n = 0.5, 0.4, 0.1, 103
+    determinant = np.linalg.det(np.array([[1, r12, r13], [r12, 1, r23], [r13, r23, 1]]))
+    expected = (r12 - r13) * np.sqrt((n - 1) * (1 + r23) / (2 * (n - 1) / (n - 3) * determinant + ((r12 + r13) / 2) ** 2 * (1 - r23) ** 3))
+    found = williams(r12, r13, r23, num_items=n)
+    assert found.t == pytest.approx(expected) and found.degrees == 100
+    assert found.t == pytest.approx(0.89, abs=0.005)
+    mirrored = williams(r13, r12, r23, num_items=n)
+    assert (mirrored.t, mirrored.p) == pytest.approx((-found.t, found.p))
+
+
+def test_williams_false_alarms() -> None:
+    """2000 null cases of 60 normal items: Binomial(2000, 0.05), 100 ± 9.7; the test is a little liberal or strict at small n."""
+    generator = np.random.default_rng(1)
+    alarms = 0
+    for _ in range(2000):
+        gold = generator.normal(size=60)
+        shared = gold + generator.normal(size=60)
+        values = np.corrcoef([gold, shared + generator.normal(size=60), shared + generator.normal(size=60)])
+        alarms += williams(values[0, 1], values[0, 2], values[1, 2], num_items=60).p < 0.05
+    assert 52 <= alarms <= 148
+
+
+def test_williams_at_the_edges() -> None:
+    assert williams(0.8, 0.8, 1.0, num_items=50).p == 1.0
+    with pytest.raises(DataError, match="Divide scores by 100"):
+        williams(80.0, 79.0, 0.9, num_items=50)
+    with pytest.raises(DataError, match="at least 4 items"):
+        williams(0.5, 0.4, 0.9, num_items=3)
+
+
+def test_holm_leaves_out_tasks_without_a_test() -> None:
+    # Smallest times 3, next times 2, then monotone: .01·3, max(.03, .02·2), max(.04, .03).
+    assert holm([0.03, None, 0.01, 0.02]) == pytest.approx([0.04, None, 0.03, 0.04])
+    assert holm([None, None]) == [None, None]
+    assert holm([]) == []
+
+
+def test_holm_is_the_step_down_rule() -> None:
+    """Rejecting adjusted p < α is rejecting p(1) < α/m, p(2) < α/(m−1), … until the first that is not (Holm 1979)."""
+    generator = np.random.default_rng(2)
+    for _ in range(10):
+        p_values = generator.uniform(0, 0.05, size=7)
+        level = generator.uniform(0.01, 0.2)
+        kept = np.sort(p_values) < level / np.arange(7, 0, -1)
+        rejected = 7 if kept.all() else int(np.argmin(kept))
+        assert sum(adjusted < level for adjusted in holm(p_values.tolist())) == rejected  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("scores", [[], [80.0, float("nan")]])
+def test_scores_that_are_none_or_nan_are_refused(scores: list[float]) -> None:
+    with pytest.raises(DataError, match="at least one finite score"):
+        summarize(scores)
