@@ -1,0 +1,65 @@
+"""Which numbers of a record or a history are shown as metrics, under names that a server takes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from sentdist.plan.stage import Json
+from sentdist.plan.tasks import TASK_GROUPS
+from sentdist.store.record import Record
+
+CURVE = {"loss": "loss", "grad_norm": "grad_norm", "lr": "learning_rate", "sentences_per_s": "sentences_per_s", "dev_score": "dev_score"}
+
+
+def curve_metrics(point: Mapping[str, Json]) -> dict[str, float]:
+    """Metrics of one line of a history; what is no finite number is left out."""
+    return {shown: number for name, shown in CURVE.items() if (number := _number(point.get(name))) is not None}
+
+
+def final_metrics(record: Record) -> dict[str, float]:
+    """Metrics of a finished stage: its numeric results, how long it took, and for scores the averages of task groups.
+
+    A training's mean throughput is called `mean_sentences_per_s`, since `sentences_per_s` is its curve.
+    """
+    found = {metric_name(name): number for name, value in record.results.items() if (number := _number(value)) is not None}
+    if record.kind == "train" and "sentences_per_s" in found:
+        found["mean_sentences_per_s"] = found.pop("sentences_per_s")
+    if record.kind == "scores":
+        found |= averages(main_scores(record))
+    return found | {f"{record.kind}_s": record.seconds}
+
+
+def main_scores(record: Record) -> dict[str, float]:
+    """The main score (× 100) of every task: the results without a dot in their name, in their order."""
+    return {name: number for name, value in record.results.items() if "." not in name and (number := _number(value)) is not None}
+
+
+def averages(scores: Mapping[str, float]) -> dict[str, float]:
+    """Means over the task groups that are complete; over all tasks (`avg`) where several tasks make no group."""
+    found = {
+        f"avg_{group}": sum(scores[task] for task in tasks) / len(tasks)
+        for group, tasks in TASK_GROUPS.items()
+        if all(task in scores for task in tasks)
+    }
+    if not found and len(scores) > 1:
+        found["avg"] = sum(scores.values()) / len(scores)
+    return found
+
+
+def primary_metric(tasks: Sequence[str]) -> str:
+    """The metric by which trials over these tasks are compared: the first average there is, else the only task."""
+    unrolled = [task for given in tasks for task in TASK_GROUPS.get(given, (given,))]
+    return next(iter(averages(dict.fromkeys(unrolled, 0.0))), metric_name(unrolled[0]))
+
+
+def metric_name(name: str) -> str:
+    """A name that MLflow takes: `acc@1` becomes `acc_at_1`."""
+    return re.sub(r"[^\w\-. :/]", "_", name.replace("@", "_at_"))
+
+
+def _number(value: Json) -> float | None:
+    if not isinstance(value, bool | int | float) or not math.isfinite(value):
+        return None
+    return float(value)

@@ -1,0 +1,145 @@
+"""How the fields of a stage and of all that it was made from become flat parameters, so that a table of runs can be filtered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sentdist.plan.stage import Json
+from sentdist.store.sweep import TrialRecord
+
+Stages = Mapping[str, dict[str, Json]]  # key -> Stage.canonical()
+
+
+def trial_parameters(trial: TrialRecord, stages: Stages) -> dict[str, str]:
+    """Parameters of a trial: its method, seed and fold, and those of its training and scoring, under the recipe's names."""
+    found: dict[str, Json] = {"method": trial.method, "cell": trial.cell, "seed": trial.seed, "fold": trial.fold}
+    return _texts(found | _scores(trial.key, stages) | {"seed": trial.seed, "fold": trial.fold})
+
+
+def stage_parameters(key: str, stages: Stages) -> dict[str, str]:
+    """Parameters of a stage. What it does not set (None) is left out; numbers are spelt as Python does."""
+    kind = stages[key]["kind"]
+    return _texts({"corpus": _corpus, "train": _train, "bank": _bank, "scores": _scores}[str(kind)](key, stages) | {"kind": kind})
+
+
+def data_sets(key: str, stages: Stages) -> list[tuple[str, str, str]]:
+    """(name, digest, context) of the data that a stage reads, directly or through its inputs: train, dev or test."""
+    fields = _fields(key, stages)
+    kind = stages[key]["kind"] if key in stages else None
+    found: list[tuple[str, str, str]] = []
+    if kind == "corpus":
+        found.append((_named(fields["source"], fields.get("split")), str(fields["source_revision"]), "train"))
+    for name in ("corpus", "encoder", "start"):
+        inner = _input(fields.get(name))
+        found += data_sets(inner, stages) if inner in stages else []
+    selection = fields.get("selection")
+    if kind == "train" and isinstance(selection, dict):
+        found.append(_task(selection["task"], "dev"))
+    tasks = fields.get("tasks")
+    if isinstance(tasks, list):
+        found += [_task(task, "test") for task in tasks]
+    return list(dict.fromkeys(found))
+
+
+def uses(key: str, stages: Stages) -> list[str]:
+    """Keys of the stages that stand in the fields of a stage, in order."""
+    found: list[str] = []
+    for value in _fields(key, stages).values():
+        for item in value if isinstance(value, list) else [value]:
+            inner = _input(item)
+            if inner and inner not in found:
+                found.append(inner)
+    return found
+
+
+def _corpus(key: str, stages: Stages) -> dict[str, Json]:
+    fields = _fields(key, stages)
+    if not fields:
+        return {}
+    fold = fields.get("fold")
+    own = {f"corpus.{name}": fields.get(name) for name in ("split", "columns", "limit", "add_reversed")}
+    number = fold.get("number") if isinstance(fold, dict) else None
+    return {"corpus": fields["source"], "corpus.revision": fields["source_revision"], **own, "fold": number}
+
+
+def _train(key: str, stages: Stages) -> dict[str, Json]:
+    fields = _fields(key, stages)
+    if not fields:
+        return {}
+    found = _encoder(fields["encoder"]) | _corpus(_input(fields["corpus"]), stages)
+    for section in ("objective", "training", "regularizers", "stopping"):
+        values = fields.get(section)
+        if isinstance(values, dict):
+            found |= {f"{section}.{name}": value for name, value in values.items()}
+    if "objective.phi" in found:
+        found["phi"] = found["objective.phi"]
+    selection = fields.get("selection")
+    if isinstance(selection, dict):
+        task = selection["task"]
+        found["selection.task"] = task["name"] if isinstance(task, dict) else None
+        found["selection.every_fraction"] = selection["every_fraction"]
+    start = _input(fields.get("start"))
+    found["start"] = _objective(start, stages).get("name") if start else None
+    banks = fields.get("banks")
+    keys = [_input(bank) for bank in banks] if isinstance(banks, list) else []
+    if keys:
+        found |= {"num_regulators": len(keys), "bank.dtype": _fields(keys[0], stages).get("dtype")}
+        phis = [_objective(_input(_fields(bank, stages).get("encoder")), stages).get("phi") for bank in keys]
+        found["phis"] = [phi for phi in phis if phi is not None] or None
+    return found | {"seed": fields["seed"]}
+
+
+def _bank(key: str, stages: Stages) -> dict[str, Json]:
+    fields = _fields(key, stages)
+    made = _train(_input(fields["encoder"]), stages) | _corpus(_input(fields["corpus"]), stages)
+    return made | {f"bank.{name}": fields[name] for name in ("dtype", "max_length", "precision")}
+
+
+def _scores(key: str, stages: Stages) -> dict[str, Json]:
+    fields = _fields(key, stages)
+    if not fields:
+        return {}
+    train = _input(fields["encoder"])
+    found = _train(train, stages) if train else _encoder(fields["encoder"])
+    tasks = fields["tasks"]
+    names = [task["name"] for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
+    found |= {"evaluation.tasks": names, "evaluation.max_length": fields.get("max_length"), "evaluation.precision": fields["precision"]}
+    return found
+
+
+def _encoder(value: Json) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        return {}
+    return {"encoder": value["checkpoint"], "encoder.revision": value["revision"], "encoder.pooling": value["pooling"]}
+
+
+def _objective(key: str, stages: Stages) -> dict[str, Json]:
+    objective = _fields(key, stages).get("objective")
+    return objective if isinstance(objective, dict) else {}
+
+
+def _fields(key: str, stages: Stages) -> dict[str, Json]:
+    fields = stages[key]["fields"] if key in stages else {}
+    assert isinstance(fields, dict)
+    return fields
+
+
+def _input(value: Json) -> str:
+    return str(value["stage"]) if isinstance(value, dict) and list(value) == ["stage"] else ""
+
+
+def _task(task: Json, context: str) -> tuple[str, str, str]:
+    assert isinstance(task, dict)
+    return _named(task["source"], task.get("split")), str(task["revision"]), context
+
+
+def _named(source: Json, split: Json) -> str:
+    return f"{source} ({split})" if split else str(source)
+
+
+def _texts(values: Mapping[str, Json]) -> dict[str, str]:
+    return {name: _text(value) for name, value in values.items() if value is not None}
+
+
+def _text(value: Json) -> str:
+    return ", ".join(_text(item) for item in value) if isinstance(value, list) else str(value)

@@ -1,0 +1,110 @@
+"""What a sweep tells whoever keeps track of it; nothing here knows MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from sentdist.plan.stage import Json
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord
+
+Outcome = Literal["failed", "stopped"]  # stopped: pruned by a scheduler or cancelled by a person
+
+
+class RunHandle(Protocol):
+    """Where one training tells its progress. Picklable: it travels to rank 0. No method raises or waits for a server."""
+
+    @property
+    def url(self) -> str | None:
+        """Page of the run; None without a server."""
+        ...
+
+    def points(self, points: Sequence[Mapping[str, Json]]) -> None:
+        """Take lines of a history as they come: {"step", "loss", "lr", …} or {"step", "dev_score", …}."""
+        ...
+
+    def watch_system(self) -> None:
+        """From now until `close`, sample this machine's processor, memory, network and GPUs."""
+        ...
+
+    def close(self, *, timeout_s: float = 5.0) -> list[str]:
+        """Send what is left, waiting at most so long; returns the warnings of this handle."""
+        ...
+
+
+class Tracker(Protocol):
+    """A picklable listener to a sweep. No method raises because of a server; mishaps stand in `warnings`.
+
+    A stage is named by its key. The trial's own last training and its scores (whose key is the trial's) belong to the trial's run, every
+    other stage has a run of its own; the tracker knows which from the sweep.
+    """
+
+    @property
+    def warnings(self) -> Sequence[str]: ...
+
+    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> None:
+        """Open or find the sweep's run. `stages`: the canonical values of all its stages, by key."""
+        ...
+
+    def begin(self, key: str) -> RunHandle:
+        """Open or find the run to which the progress of a stage (or trial) belongs."""
+        ...
+
+    def finish(self, record: Record) -> None:
+        """A stage is in the store: complete its run from the record and the history beside it."""
+        ...
+
+    def fail(self, key: str, reason: str, outcome: Outcome = "failed") -> None:
+        """A stage or trial ended without an artifact."""
+        ...
+
+    def finish_sweep(self, outcome: Outcome | None = None) -> None:
+        """Bring every run up to date with the store, link them to each other, and end the sweep's run."""
+        ...
+
+    def log_report(self, sweep: SweepRecord, folder: Path) -> None:
+        """Keep a report's tables and figures on the sweep's run, with a summary of the trials."""
+        ...
+
+    def register_best(self, sweep: SweepRecord) -> str | None:
+        """Register the encoder of the best trained trial; returns the address of the model, None if there is none."""
+        ...
+
+
+class NullRun:
+    """A run that nobody keeps."""
+
+    @property
+    def url(self) -> str | None:
+        return None
+
+    def points(self, points: Sequence[Mapping[str, Json]]) -> None: ...
+
+    def watch_system(self) -> None: ...
+
+    def close(self, *, timeout_s: float = 5.0) -> list[str]:
+        return []
+
+
+class NullTracker:
+    """Keeps track of nothing: without a server, the records and histories in the store are the log."""
+
+    warnings: Sequence[str] = ()
+
+    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> None: ...
+
+    def begin(self, key: str) -> RunHandle:
+        return NullRun()
+
+    def finish(self, record: Record) -> None: ...
+
+    def fail(self, key: str, reason: str, outcome: Outcome = "failed") -> None: ...
+
+    def finish_sweep(self, outcome: Outcome | None = None) -> None: ...
+
+    def log_report(self, sweep: SweepRecord, folder: Path) -> None: ...
+
+    def register_best(self, sweep: SweepRecord) -> str | None:
+        return None
