@@ -24,12 +24,12 @@ class LengthGroup:
     """Sentences of similar length that are attended to in one batched product.
 
     num_sentences: n. length: L, that of the longest of them.
-    padding: (n·H, 1, L) float32, 0 at tokens and -inf behind a sentence's end; None when all have length L.
+    is_padding: (n·H, L) bool, true behind a sentence's end; None when all have length L.
     """
 
     num_sentences: int
     length: int
-    padding: Tensor | None
+    is_padding: Tensor | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +87,8 @@ def segments_of(lengths: Sequence[int], boundaries: Tensor, *, num_heads: int) -
         token = start_S[members][:, None] + np.minimum(column, length_S[members][:, None] - 1)
         rows.append((token[:, None, :] * num_heads + heads[:, None]).ravel())
         reals.append(np.repeat(inside[:, None, :], num_heads, axis=1).ravel())
-        padding = None
-        if not inside.all():
-            bias = np.where(inside, 0.0, -np.inf).astype(np.float32)
-            padding = torch.from_numpy(np.repeat(bias, num_heads, axis=0)[:, None]).to(device)
-        groups.append(LengthGroup(num_sentences=len(members), length=longest, padding=padding))
+        is_padding = None if inside.all() else torch.from_numpy(np.repeat(~inside, num_heads, axis=0)).to(device)
+        groups.append(LengthGroup(num_sentences=len(members), length=longest, is_padding=is_padding))
     row_of_slot, real = np.concatenate(rows), np.concatenate(reals)
     slot_of_row = np.empty(int(length_S.sum()) * num_heads, dtype=np.int64)
     slot_of_row[row_of_slot[real]] = np.flatnonzero(real)
@@ -121,8 +118,8 @@ class _GroupedAttention(torch.autograd.Function):
             q, k, v, out = (_batch(rows, at, group, segments.num_heads) for rows in (query_P, key_P, value_P, out_P))
             at += q.shape[0] * group.length
             scores = torch.bmm(q, k.transpose(1, 2)).mul_(scale)
-            if group.padding is not None:
-                scores += group.padding
+            if group.is_padding is not None:
+                scores.masked_fill_(group.is_padding[:, None, :], -torch.inf)
             probability = torch.softmax(scores, dim=-1)
             probabilities.append(probability)
             if p > 0.0:
@@ -144,6 +141,8 @@ class _GroupedAttention(torch.autograd.Function):
                 _batch(rows, at, group, segments.num_heads) for rows in (query_P, key_P, value_P, grad_P, *grads)
             )
             at += q.shape[0] * group.length
+            if group.is_padding is not None:  # a padded slot repeats a token, but nobody reads its output
+                grad_out.masked_fill_(group.is_padding[:, :, None], 0.0)
             probability = saved[index]
             grad_probability = torch.bmm(grad_out, v.transpose(1, 2))
             dropped = probability

@@ -1,0 +1,164 @@
+"""An encoder without padding equals the obvious padded one: embeddings, loss and gradients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from encoders import SENTENCES, tiny_encoder
+from torch import Tensor
+from transformers import AutoModel, AutoTokenizer
+
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.pooling import POOLINGS
+from sentdist.learning.pretrained import FLAT_FAMILIES
+
+pytestmark = pytest.mark.parity
+
+# float32 sums in another order; both sides were within 2e-6 of a float64 run
+CLOSE = {"rtol": 1e-4, "atol": 2e-6}
+
+
+def padded_embeddings(model: torch.nn.Module, folder: Path, sentences: tuple[str, ...], *, pooling: str = "mean") -> Tensor:
+    """What one writes first: pad, mask, eager attention, pool."""
+    inputs = AutoTokenizer.from_pretrained(folder)(list(sentences), padding=True, return_tensors="pt")
+    states = model(**inputs, output_hidden_states=True).hidden_states
+    mask = inputs["attention_mask"][:, :, None].float()
+    if pooling in ("cls", "cls_mlp", "cls_mlp_train_only"):
+        return states[-1][:, 0]
+    tokens = states[-1] if pooling == "mean" else (states[1] + states[-1]) / 2
+    return (tokens * mask).sum(dim=1) / mask.sum(dim=1)
+
+
+def contrast(embeddings_SD: Tensor) -> Tensor:
+    """A small InfoNCE between the two halves of the sentences."""
+    unit = torch.nn.functional.normalize(embeddings_SD, dim=1)
+    half = len(unit) // 2
+    return torch.nn.functional.cross_entropy(unit[:half] @ unit[half:].T / 0.05, torch.arange(half))
+
+
+def eager(folder: Path) -> torch.nn.Module:
+    return AutoModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def both_losses(folder: Path, sentences: tuple[str, ...]) -> tuple[SentenceEncoder, torch.nn.Module, Tensor, Tensor]:
+    encoder, model = SentenceEncoder.load(folder, attention_dropout=0.0, hidden_dropout=0.0).train(), eager(folder)
+    losses = contrast(encoder(encoder.tokenize(sentences))), contrast(padded_embeddings(model, folder, sentences))
+    for loss in losses:
+        loss.backward()
+    return encoder, model, *losses
+
+
+def assert_equal_gradients(encoder: SentenceEncoder, model: torch.nn.Module) -> None:
+    expected = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    found = {name: weight.grad for name, weight in encoder.model.named_parameters() if weight.grad is not None}
+    assert found.keys() == {name for name in expected if not name.startswith("pooler.")}
+    total = torch.stack([gradient.norm() for gradient in expected.values()]).norm()
+    for name, gradient in found.items():
+        assert gradient is not None
+        # float32 sums in another order: 1.5e-6 was measured. A key's bias has no influence on a softmax and its gradient is
+        # rounding noise, hence the part that is relative to the whole gradient.
+        difference = float((gradient - expected[name]).norm())
+        assert difference <= 2e-5 * float(expected[name].norm()) + 1e-6 * float(total), name
+
+
+@pytest.mark.parametrize("family", sorted(FLAT_FAMILIES))
+def test_loss_and_gradients_of_every_flat_family(family: str, tmp_path: Path) -> None:
+    folder = tiny_encoder(tmp_path, family)
+    encoder, model, flat, padded = both_losses(folder, SENTENCES)
+    assert encoder.is_flat
+    torch.testing.assert_close(flat, padded, rtol=1e-5, atol=1e-6)
+    assert_equal_gradients(encoder, model)
+
+
+def test_loss_and_gradients_of_minilm(minilm: Path) -> None:
+    encoder, model, flat, padded = both_losses(minilm, SENTENCES)
+    torch.testing.assert_close(flat, padded, rtol=1e-5, atol=1e-6)
+    assert_equal_gradients(encoder, model)
+
+
+def test_padded_family_equals_the_obvious_way(tiny_mpnet_dir: Path) -> None:
+    encoder, model, bucketed, padded = both_losses(tiny_mpnet_dir, SENTENCES)
+    assert not encoder.is_flat
+    assert "mpnet" in (encoder.padded_reason or "")
+    torch.testing.assert_close(bucketed, padded, rtol=1e-5, atol=1e-6)
+    assert_equal_gradients(encoder, model)
+
+
+@pytest.mark.parametrize("pooling", sorted(POOLINGS))
+def test_pooling_equals_padded_pooling(pooling: str, tiny_roberta_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_roberta_dir, pooling=pooling).eval()
+    with torch.no_grad():
+        expected = padded_embeddings(eager(tiny_roberta_dir), tiny_roberta_dir, SENTENCES, pooling=pooling)
+        if pooling == "cls_mlp":
+            assert encoder.head is not None
+            expected = torch.tanh(expected @ encoder.head.dense.weight.T + encoder.head.dense.bias)
+        torch.testing.assert_close(encoder(encoder.tokenize(SENTENCES)), expected, **CLOSE)
+
+
+def test_train_only_head_acts_in_training_only(tiny_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir, pooling="cls_mlp_train_only", attention_dropout=0.0, hidden_dropout=0.0)
+    tokens = encoder.tokenize(SENTENCES)
+    with torch.no_grad():
+        trained, tested = encoder.train()(tokens), encoder.eval()(tokens)
+    assert encoder.head is not None
+    torch.testing.assert_close(trained, torch.tanh(encoder.head.dense(tested)), **CLOSE)
+
+
+def test_sentences_do_not_see_each_other(tiny_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir).eval()
+    with torch.no_grad():
+        together = encoder(encoder.tokenize(SENTENCES))
+        alone = torch.cat([encoder(encoder.tokenize([sentence])) for sentence in SENTENCES])
+    torch.testing.assert_close(together, alone, **CLOSE)
+
+
+def test_bfloat16_stays_near_float32(tiny_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir).eval()
+    tokens = encoder.tokenize(SENTENCES)
+    with torch.no_grad():
+        exact = encoder(tokens)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = encoder(tokens)
+    assert rounded.dtype == torch.float32
+    cosine = torch.nn.functional.cosine_similarity(exact, rounded)
+    assert float(cosine.min()) > 0.999  # bfloat16 keeps 8 bits: 4e-3 a value, averaged over 32 axes
+
+
+def test_attention_dropout_keeps_the_mean_and_changes_the_draw(tiny_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir, attention_dropout=0.3, hidden_dropout=0.0).train()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        draws = encoder(encoder.tokenize(SENTENCES * 200)).view(200, len(SENTENCES), -1)
+        exact = encoder.eval()(encoder.tokenize(SENTENCES))
+    spread = draws.std(dim=0)
+    assert float(spread.mean()) > 0.01
+    # attention is not linear in its dropout beyond the first layer, so the mean is only near: within a third of one draw's spread
+    assert float((draws.mean(dim=0) - exact).abs().mean()) < float(spread.mean()) / 3
+
+
+def test_gradient_under_attention_dropout_is_that_of_the_drawn_function(tiny_encoder_dir: Path) -> None:
+    """With the generator reset, the dropped network is one fixed function: central differences give its gradient."""
+    encoder = SentenceEncoder.load(tiny_encoder_dir, attention_dropout=0.3, hidden_dropout=0.2).train().double()
+    tokens = encoder.tokenize(SENTENCES)
+    weight = encoder.model.encoder.layer[0].attention.self.query.weight
+
+    direction = torch.from_numpy(np.random.default_rng(0).normal(size=tuple(weight.shape)))
+
+    def loss_at(shift: float) -> float:
+        torch.manual_seed(5)
+        with torch.no_grad():
+            weight.add_(shift * direction)
+            loss = float(encoder(tokens).pow(3).sum())
+            weight.sub_(shift * direction)
+        return loss
+
+    torch.manual_seed(5)
+    encoder(tokens).pow(3).sum().backward()
+    assert weight.grad is not None
+    analytic = float((weight.grad * direction).sum())
+    numeric = (loss_at(1e-2) - loss_at(-1e-2)) / 2e-2
+    # pooling is float32 whatever the model is, so a difference of losses keeps a few digits only
+    assert analytic == pytest.approx(numeric, rel=1e-2)
