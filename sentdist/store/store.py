@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 from pyarrow import fs
 
 from sentdist.errors import StoreError
@@ -165,6 +166,15 @@ class ArtifactStore:
         except OSError:  # another process of this machine was faster
             shutil.rmtree(scratch)
         return cache
+
+    def open_file(self, place: str) -> pa.NativeFile:
+        """One file of an artifact as a stream, wherever the store is; for those who need a part of a large artifact.
+
+        Raises:
+            StoreError: it is not there, or the store cannot be read.
+        """
+        with _reading(self.shown):
+            return self._fs.open_input_file(f"{self._base}/{place}")
 
     def explain(self, first: Artifact, second: Artifact) -> list[Difference]:
         """The fields in which two stages differ, followed into the input stages that differ."""
