@@ -120,7 +120,7 @@ def read_file(name: str, path: Path, *, split: str | None = None, columns: Seque
         raise _empty(name, path)
     wanted = None if columns is None else list(dict.fromkeys([*columns, *(["split"] if split is not None else [])]))
     try:
-        table = _parse(path, wanted)
+        table = _parse(name, path, wanted)
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError, UnicodeDecodeError) as error:
         raise DataError(
             where=name,
@@ -192,12 +192,13 @@ def _parquet_shape(name: str, path: Path) -> tuple[int, tuple[str, ...]]:
         ) from error
 
 
-def _parse(path: Path, columns: list[str] | None) -> pa.Table:
+def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        present = pq.read_schema(path).names
-        return pq.read_table(path, columns=None if columns is None else [column for column in columns if column in present])
+        if columns is not None:
+            check_columns(name, pq.read_schema(path).names, columns)
+        return pq.read_table(path, columns=columns)
     if path.suffix == ".jsonl":
         import pyarrow.json
 

@@ -139,9 +139,9 @@ lie | in a hammock | swing gently in a net between two trees | rest | yard beach
 watch | television | stare at a TV show; follow a program on a screen | look at something | home restaurant gym |
 watch | the birds | observe sparrows through binoculars | look at something | park forest lake yard |
 admire | a statue | look up at a sculpture | look at something | museum park street church |
-swim | | do laps; move through the water | be in the water | lake pool river beach | slow
-dive | from a board | leap headfirst from a platform | be in the water | pool lake |
-surf | a wave | balance on a board over the sea | be in the water | beach |
+swim | | do laps; move through the water | spend time in the water | lake pool river beach | slow
+dive | from a board | leap headfirst from a platform | spend time in the water | pool lake |
+surf | a wave | balance on a board over the sea | spend time in the water | beach |
 catch | a fish | reel in a trout; pull a salmon out | get food from nature | lake river beach |
 gather | mushrooms | look for edible fungi | get food from nature | forest | slow
 feed | the chickens | throw grain to the hens | look after others | farm yard |
@@ -165,14 +165,14 @@ comb | the hair | tidy a head of curls | do personal care | home hotel studio | 
 """
 
 BEAST_ACTIVITIES = """
-chase | a ball | go after a bouncing toy | be playful | yard park beach field |
-jump | over a fence | leap across a barrier | be playful | farm yard field |
-roll | in the mud | turn over in wet dirt | be playful | farm yard field forest |
-run | | race along; dash about | be on the move | park beach field farm forest road |
-cross | a stream | wade to the other bank | be on the move | forest river farm | slow
-climb | a tree | scramble up a trunk | be on the move | forest yard park |
-sleep | | take a nap; lie curled up | be at rest | home farm yard park |
-lie | on a blanket | rest on a woolen cover | be at rest | home porch yard |
+chase | a ball | go after a bouncing toy | have fun | yard park beach field |
+jump | over a fence | leap across a barrier | have fun | farm yard field |
+roll | in the mud | turn over in wet dirt | have fun | farm yard field forest |
+run | | race along; dash about | keep moving | park beach field farm forest road |
+cross | a stream | wade to the other bank | keep moving | forest river farm | slow
+climb | a tree | scramble up a trunk | keep moving | forest yard park |
+sleep | | take a nap; lie curled up | get some rest | home farm yard park |
+lie | on a blanket | rest on a woolen cover | get some rest | home porch yard |
 drink | water | lap from a puddle; quench its thirst | take nourishment | farm lake river yard | slow
 eat | grass | graze; munch on green blades | take nourishment | farm field park | slow
 eat | a carrot | gnaw at an orange root | take nourishment | farm yard home | slow
@@ -264,11 +264,34 @@ apron, aprons | smock, smocks
 # Counts that exclude each other; of the phrases of one count each means the same.
 COUNTS = (("a",), ("two", "a pair of"), ("three", "a trio of"), ("five",), ("several", "a group of", "a handful of"))
 
-DOUBLING = frozenset(("run", "swim", "cut", "sit", "chop", "jog", "dig", "put", "hit", "scrub", "strum", "snap"))
+DOUBLING = frozenset(
+    (
+        "run",
+        "swim",
+        "cut",
+        "sit",
+        "chop",
+        "jog",
+        "dig",
+        "put",
+        "set",
+        "get",
+        "step",
+        "hit",
+        "scrub",
+        "strum",
+        "snap",
+        "sip",
+        "lap",
+        "stir",
+        "pen",
+        "wrap",
+    )
+)
 PARTICIPLES = {
     "beat": "beaten", "blow": "blown", "build": "built", "buy": "bought", "catch": "caught", "draw": "drawn", "drink": "drunk", "drive": "driven",
     "eat": "eaten", "feed": "fed", "fly": "flown", "give": "given", "hang": "hung", "hit": "hit", "light": "lit", "put": "put", "read": "read",
-    "ride": "ridden", "saw": "sawn", "sell": "sold", "sew": "sewn", "shoot": "shot", "sing": "sung", "sweep": "swept", "take": "taken",
+    "ride": "ridden", "saw": "sawn", "sell": "sold", "sew": "sewn", "shoot": "shot", "sing": "sung", "stir": "stirred", "sweep": "swept", "take": "taken",
     "teach": "taught", "tell": "told", "throw": "thrown", "try": "tried", "write": "written", "dig": "dug", "chop": "chopped", "carry": "carried",
     "fry": "fried",
 }  # fmt: skip
