@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from sentdist.data.build import build_corpus as build_table
 from sentdist.data.corpus import Corpus as CorpusTable
-from sentdist.data.corpus import build_corpus as build_table
 from sentdist.data.folds import faq_pairs
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources import read_source
@@ -37,8 +38,8 @@ def build_corpus(stage: Corpus, context: Context) -> Artifact:
     started = time.perf_counter()
     rows, columns = _training_rows(stage, context)
     with context.store.staged() as folder:
-        facts = build_table(rows, columns=columns, folder=folder, limit=stage.limit, seed=stage.limit_seed)
-        return _commit(stage, folder, context, started, facts.as_dict())
+        facts = build_table(rows, columns=columns, folder=folder, limit=stage.limit, seed=stage.limit_seed, add_reversed=stage.add_reversed)
+        return _commit(stage, folder, context, started, asdict(facts))
 
 
 def build_bank(stage: Embed, context: Context) -> Artifact:
@@ -52,10 +53,19 @@ def build_bank(stage: Embed, context: Context) -> Artifact:
         for number, first in enumerate(range(0, corpus.num_sentences, per_shard)):
             sentences = corpus.sentences(np.arange(first, min(first + per_shard, corpus.num_sentences)))
             embeddings = encode(
-                encoder, sentences, max_length=stage.max_length, tokens_per_batch=context.runtime.tokens_per_batch, precision=stage.precision
+                encoder,
+                sentences,
+                max_length=stage.max_length,
+                tokens_per_batch=context.runtime.tokens_per_batch,
+                precision=stage.precision,
             )
             np.save(folder / "shards" / f"{number:05d}.npy", embeddings.astype(stage.dtype))
-        shape: dict[str, Json] = {"num_sentences": corpus.num_sentences, "width": encoder.width, "dtype": stage.dtype, "rows_per_shard": per_shard}
+        shape: dict[str, Json] = {
+            "num_sentences": corpus.num_sentences,
+            "width": encoder.width,
+            "dtype": stage.dtype,
+            "rows_per_shard": per_shard,
+        }
         (folder / "bank.json").write_text(json.dumps(shape))
         num_bytes = corpus.num_sentences * encoder.width * np.dtype(stage.dtype).itemsize
         results: dict[str, Json] = {"num_sentences": corpus.num_sentences, "width": encoder.width, "bytes": num_bytes}
@@ -70,7 +80,9 @@ def build_scores(stage: Evaluate, context: Context) -> Artifact:
     encoder = frozen_encoder(stage.encoder, context)
     unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     row = {sentence: number for number, sentence in enumerate(unique)}
-    embeddings = encode(encoder, unique, max_length=stage.max_length, tokens_per_batch=context.runtime.tokens_per_batch, precision=stage.precision)
+    embeddings = encode(
+        encoder, unique, max_length=stage.max_length, tokens_per_batch=context.runtime.tokens_per_batch, precision=stage.precision
+    )
     scores = [task.score(embeddings[[row[sentence] for sentence in task.sentences]]) for task in tasks]
     results = score_results(scores) | _geometry(tasks, embeddings, row)
     with context.store.staged() as folder:
@@ -83,14 +95,14 @@ def build_scores(stage: Evaluate, context: Context) -> Artifact:
 
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEncoder:
     """A trained or untouched encoder, dropout off."""
-    apply_matmul_precision()
     torch.manual_seed(0)  # an untouched checkpoint may lack the head that its pooling asks for
     if isinstance(encoder, Train):
         loaded = SentenceEncoder.load(folder_of(encoder, context), pooling=encoder.encoder.pooling)
     else:
         loaded = SentenceEncoder.load(checkpoint_of(encoder, context), revision=hub_revision(encoder, context), pooling=encoder.pooling)
-    loaded.eval()
-    return loaded
+    device = torch.device("cuda" if context.runtime.gpus_per_worker and torch.cuda.is_available() else "cpu")
+    apply_matmul_precision(device)
+    return loaded.to(device).eval()
 
 
 def score_results(scores: list[TaskScore]) -> dict[str, Json]:
@@ -130,10 +142,6 @@ def _training_rows(stage: Corpus, context: Context) -> tuple[pa.Table, tuple[str
         return faq_pairs(bank, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train"), ("anchor", "positive")
     revision = stage.source_revision if stage.source.startswith("hub:") else None
     rows = read_source(stage.source, split=stage.split, data_root=root, columns=stage.columns, hub_revision=revision)
-    if stage.add_reversed:
-        anchor, positive, *others = stage.columns
-        reversed_rows = rows.select([positive, anchor, *others]).rename_columns(list(stage.columns))
-        rows = pa.concat_tables([rows.select(list(stage.columns)), reversed_rows])
     return rows, stage.columns
 
 

@@ -30,7 +30,7 @@ class Curve:
         for part in ("data", "forward", "loss", "backward", "optimizer", "waiting"):
             self.seconds[part] = self.seconds.get(part, 0.0) + getattr(report.seconds, part)
         self._recent.append(report)
-        if len(self._recent) >= self.log_every or report.step == 0:
+        if (report.step + 1) % self.log_every == 0 or report.step == 0:  # fixed places, so that a resumed curve has the same points
             self._point()
 
     def _point(self) -> None:

@@ -14,7 +14,12 @@ LIBRARIES = ("sentdist", "torch", "transformers", "ray", "deepspeed", "mlflow", 
 @cache
 def environment() -> dict[str, str]:
     """Versions, host and processor, as text."""
-    found = {"python": platform.python_version(), "host": platform.node(), "system": platform.platform(terse=True), "processor": _processor()}
+    found = {
+        "python": platform.python_version(),
+        "host": platform.node(),
+        "system": platform.platform(terse=True),
+        "processor": _processor(),
+    }
     for name in LIBRARIES:
         try:
             found[name] = importlib.metadata.version(name)
@@ -27,7 +32,9 @@ def environment() -> dict[str, str]:
 def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor() or platform.machine())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor() or platform.machine()
+    )
 
 
 def _commit() -> str | None:

@@ -20,7 +20,9 @@ def folder_of(stage: Stage, context: Context) -> Path:
     """
     artifact = context.store.get(stage)
     if artifact is None:
-        raise StoreError(where=f"{context.store.root}/{stage.place}", found="nothing", expected="a finished input", remedy="Run the whole recipe.")
+        raise StoreError(
+            where=f"{context.store.root}/{stage.place}", found="nothing", expected="a finished input", remedy="Run the whole recipe."
+        )
     return context.store.folder(artifact)
 
 

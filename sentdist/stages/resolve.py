@@ -73,7 +73,10 @@ def _folder_digest(folder: Path, where: str) -> str:
     if not (folder / "config.json").is_file() or not weights:
         found = "no such folder" if not folder.is_dir() else "no config.json" if weights else "no weights (*.safetensors)"
         raise EncoderError(
-            where=f"{where}: {folder}", found=found, expected="a saved Hugging Face encoder", remedy="Give a folder written by save_pretrained."
+            where=f"{where}: {folder}",
+            found=found,
+            expected="a saved Hugging Face encoder",
+            remedy="Give a folder written by save_pretrained.",
         )
     digest = hashlib.sha256()
     for path in [folder / "config.json", *weights]:

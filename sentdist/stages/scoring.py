@@ -63,8 +63,10 @@ class StsTask:
     def score(self, embeddings_SD: np.ndarray) -> TaskScore:
         first, second = embeddings_SD[: self.pairs.num_pairs], embeddings_SD[self.pairs.num_pairs :]
         found = score_sts(first, second, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name)
-        items = pa.table({"subset": list(found.subset_names), "similarity": found.similarities_S, "score": found.gold_S})
-        return TaskScore(task=self.task.name, main=found.spearman, measures={"spearman": found.spearman, "pearson": found.pearson}, items=items)
+        items = pa.table(found.items())
+        return TaskScore(
+            task=self.task.name, main=found.spearman, measures={"spearman": found.spearman, "pearson": found.pearson}, items=items
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,6 @@ class TrainSession:
     """
 
     def __init__(self, stage: Train, context: Context, *, make_engine: MakeEngine, bank: Bank | None) -> None:
-        apply_matmul_precision()
         self.stage = stage
         self.context = context
         self._corpus = Corpus.open(folder_of(stage.corpus, context))
@@ -61,10 +60,15 @@ class TrainSession:
         self._encoder = load_encoder(stage, context)
         self.schedule = _Schedule.of(stage, self._corpus.num_rows)
         self.engine = make_engine(self._encoder, _optimization(stage.training, self.schedule.num_steps))
+        apply_matmul_precision(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank
         self._objective = make_objective(stage.objective, bank)
         self._dev = None if stage.selection is None else load_task(stage.selection.task, context.data_root)
-        stopping = None if stage.stopping is None else EarlyStopping(patience=stage.stopping.patience, steps_per_interval=self.schedule.stopping_interval)
+        stopping = (
+            None
+            if stage.stopping is None
+            else EarlyStopping(patience=stage.stopping.patience, steps_per_interval=self.schedule.stopping_interval)
+        )
         self.progress = Progress(step=0, stopping=stopping)
         self._best: dict[str, Tensor] = {}
         self._curve = Curve(log_every=context.runtime.log_every)
@@ -76,12 +80,16 @@ class TrainSession:
 
     def events(self) -> Iterator[StepReport | DevScore]:
         """Train from where the session stands to the end or to an early stop; `progress` is up to date at each event."""
+        if self._is_dev_due() and self.progress.step > 0 and not self._is_scored():
+            yield self._score_dev()  # the checkpoint was taken between a step and its dev score
+        if self._is_stopped():
+            return
         for report in train_steps(self.engine, self._objective, self._batches(), start=self.progress.step):
             self._advance(report)
             yield report
             if self._is_dev_due():
                 yield self._score_dev()
-            if self.progress.stopping is not None and self.progress.stopping.is_over:
+            if self._is_stopped():
                 return
 
     def save(self, folder: Path) -> None:
@@ -144,7 +152,15 @@ class TrainSession:
         if self._dev is None:
             return False
         in_epoch = self.progress.step_in_epoch
-        return in_epoch == 0 or (in_epoch % self.schedule.dev_interval == 0 and in_epoch + self.schedule.dev_interval / 2 <= self.schedule.steps_in_epoch)
+        return in_epoch == 0 or (
+            in_epoch % self.schedule.dev_interval == 0 and in_epoch + self.schedule.dev_interval / 2 <= self.schedule.steps_in_epoch
+        )
+
+    def _is_scored(self) -> bool:
+        return bool(self.progress.history) and self.progress.history[-1].step == self.progress.step
+
+    def _is_stopped(self) -> bool:
+        return self.progress.stopping is not None and self.progress.stopping.is_over
 
     def _score_dev(self) -> DevScore:
         assert self._dev is not None and self.stage.selection is not None
@@ -161,7 +177,7 @@ class TrainSession:
 
     def _results(self) -> dict[str, Json]:
         progress = self.progress
-        stopped_early = progress.stopping is not None and progress.stopping.is_over
+        stopped_early = self._is_stopped()
         return {
             "num_steps": progress.step,
             "num_steps_planned": self.schedule.num_steps,

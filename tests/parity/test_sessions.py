@@ -1,0 +1,114 @@
+"""A training as a stage: interrupted and resumed, or shared by two ranks, it ends with the same parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sentdist.learning.engine import TorchEngine
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Train
+from sentdist.plan.unroll import Plan
+from sentdist.stages.context import Context
+from sentdist.stages.local import build_here, file_bank, run_local
+from sentdist.stages.train import TrainSession
+from tests.parity.processes import run_in_processes
+from tests.tiny_world import tiny_plan, tiny_values, write_data
+
+pytestmark = pytest.mark.parity
+
+# float32 sums in another order; twelve steps of AdamW at 1e-3 keep the difference near the last digits
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-6}
+
+
+def _final_rcl(plan: Plan) -> Train:
+    return next(stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == "rcl")
+
+
+def _with_inputs(values: dict[str, Json], data: Path, store: Path) -> tuple[Train, Context]:
+    plan, context = tiny_plan(values, data=data, store=store)
+    final = _final_rcl(plan)
+    for stage in plan.stages:
+        if stage.key in {
+            needed.key for bank in final.inputs for needed in (bank, *bank.inputs, *[i for n in bank.inputs for i in n.inputs])
+        }:
+            build_here(stage, context)
+    return final, context
+
+
+def _session(stage: Train, context: Context) -> TrainSession:
+    return TrainSession(stage, context, make_engine=TorchEngine, bank=file_bank(stage, context))
+
+
+def _states_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], **tolerance: float) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        if name.endswith("attention.self.key.bias") and tolerance["rtol"] > 0:
+            continue  # softmax ignores it: its true gradient is 0, and AdamW scales the rounding error up to whole steps
+        torch.testing.assert_close(one[name], other[name], msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+
+
+@pytest.mark.parametrize("killed_after", [1, 5, 7])
+def test_killed_and_resumed_ends_like_uninterrupted(tmp_path: Path, tiny_encoder_dir: Path, killed_after: int) -> None:
+    """Dropout on, two epochs, dev selection, the kill in mid-epoch and at an epoch's first step: bit for bit the same."""
+    values = tiny_values(tiny_encoder_dir, training={"batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "max_length": 20})
+    methods = values["methods"]
+    assert isinstance(methods, dict)
+    methods["rcl"] = {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01, 0.02], "stopping": {"patience": 50}}
+    stage, context = _with_inputs(values, write_data(tmp_path / "data"), tmp_path / "store")
+    whole = _session(stage, context)
+    num_events = len(list(whole.events()))
+
+    first = _session(stage, context)
+    for number, _ in enumerate(first.events(), start=1):
+        if number == killed_after:
+            first.save(tmp_path / "checkpoint")
+            break
+    second = _session(stage, context)
+    second.load(tmp_path / "checkpoint")
+    rest = len(list(second.events()))
+
+    assert num_events == killed_after + rest
+    assert second.progress == whole.progress
+    _states_equal(whole.engine.weights(), second.engine.weights(), rtol=0, atol=0)
+    assert whole.finish(tmp_path / "one")["best_dev_score"] == second.finish(tmp_path / "two")["best_dev_score"]
+    assert [point["step"] for point in whole.history] == [point["step"] for point in second.history]
+
+
+def _train_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> dict[str, Any]:
+    plan, context = tiny_plan(values, data=data, store=store)
+    session = _session(_final_rcl(plan), context)
+    losses = [event.loss for event in session.events() if hasattr(event, "loss")]
+    return {"losses": losses, "weights": session.engine.weights(), "dev": [found.score for found in session.progress.history]}
+
+
+def test_two_ranks_end_like_one(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Dropout off: losses, dev scores and parameters do not depend on how many ranks share a batch."""
+    data = write_data(tmp_path / "data")
+    values = tiny_values(tiny_encoder_dir)
+    stage, context = _with_inputs(values, data, tmp_path / "store")
+    alone = _session(stage, context)
+    losses = [event.loss for event in alone.events() if hasattr(event, "loss")]
+    first, second = run_in_processes(_train_on_rank, 2, values, data, tmp_path / "store")
+    assert first["losses"] == pytest.approx(losses, rel=1e-5)
+    assert first["dev"] == second["dev"] == pytest.approx([found.score for found in alone.progress.history], abs=0.5)
+    _states_equal(alone.engine.weights(), first["weights"], **TOLERANCE)
+
+
+def test_a_whole_sweep_in_one_process(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Every stage gives its artifact; a second run builds nothing; options that matter change keys and numbers."""
+    data = write_data(tmp_path / "data")
+    values = tiny_values(tiny_encoder_dir)
+    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+    artifacts = run_local(plan, context)
+    scores = {artifact.record.label: artifact.record.results["stsb"] for artifact in artifacts if artifact.record.kind == "scores"}
+    assert len(scores) == 3 and all(isinstance(score, float) for score in scores.values())
+    heard: list[object] = []
+    run_local(plan, context, listen=lambda stage, session, event: heard.append(event))
+    assert heard == []
+    final = next(artifact for artifact in artifacts if artifact.record.kind == "train" and artifact.record.label.startswith("rcl"))
+    assert final.record.results["num_steps"] == 6
+    assert {"history.jsonl", "model.safetensors", "README.md"} <= set(final.record.files)
