@@ -249,6 +249,12 @@ class ArtifactStore:
             with self._fs.open_input_stream(path) as stream:
                 return bytes(stream.read()).decode()
 
+    def names(self, place: str) -> list[str]:
+        """Names of the files in a folder of the store, sorted; none if there is no such folder."""
+        with _reading(self.shown):
+            infos = self._fs.get_file_info(fs.FileSelector(f"{self._base}/{place}", allow_not_found=True))
+        return sorted(info.base_name for info in infos if info.type == fs.FileType.File)
+
     def _read(self, place: str) -> Artifact:
         text = self.read_text(f"{place}/{RECORD}")
         if text is None:

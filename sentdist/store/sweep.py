@@ -95,6 +95,11 @@ def save_sweep(store: ArtifactStore, sweep: SweepRecord) -> str:
     return store.write_text(f"sweeps/{sweep.name}.json", sweep.model_dump_json(indent=1))
 
 
+def sweep_names(store: ArtifactStore) -> list[str]:
+    """Names of the sweeps that were started with this store."""
+    return [name.removesuffix(".json") for name in store.names("sweeps") if name.endswith(".json")]
+
+
 def load_sweep(store: ArtifactStore, name: str) -> SweepRecord:
     """Read a sweep back.
 
