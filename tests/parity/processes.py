@@ -15,8 +15,9 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")  # read when the server below imports deepspeed
-# A server that has imported these once forks a rank in milliseconds; started fresh, each rank would import torch for seconds.
-multiprocessing.get_context("forkserver").set_forkserver_preload(["torch", "torch.distributed", "transformers", "deepspeed"])
+# A server that has imported these once forks a rank in milliseconds; started fresh, each rank would import them for seconds.
+PRELOADED = ["torch.distributed.tensor", "transformers.conversion_mapping", "transformers.models.bert.modeling_bert", "deepspeed"]
+multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
 
 
 def run_in_processes(function: Callable[..., Any], world_size: int, *arguments: Any) -> list[Any]:
