@@ -128,6 +128,21 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     return Plan(recipe=recipe, trials=trials, rows=rows)
 
 
+def evaluation_of(
+    checkpoint: str, *, revision: str | None, pooling: str, tasks: tuple[str, ...], max_length: int | None, resolver: Resolver
+) -> Evaluate:
+    """The scores of any encoder on tasks or groups of tasks, without a recipe.
+
+    Raises:
+        RecipeError, DataError, EncoderError: as `unroll`.
+    """
+    values: dict[str, Json] = {
+        "name": "evaluate", "encoder": {"checkpoint": checkpoint, "revision": revision, "pooling": pooling},
+        "corpus": {"source": "none"}, "evaluation": {"tasks": list(tasks), "max_length": max_length}, "methods": {"base": {}},
+    }  # fmt: skip
+    return _Builder(recipe_from_values(values, where="sentdist evaluate"), resolver, {}).scores("base", seed=0, fold=None)
+
+
 def _grid(recipe: Recipe) -> Iterator[dict[str, Json]]:
     for path, values in recipe.sweep.items():
         if not values:

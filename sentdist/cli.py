@@ -1,0 +1,370 @@
+"""The command line: what each command is called, what it takes, and how its answer is printed."""
+
+# Everything heavier than typer is imported inside the commands: `sentdist --help` and `sentdist plan` must not wait for torch or Ray.
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from sentdist.errors import SentdistError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from sentdist.plan.unroll import Plan
+    from sentdist.stages.context import Context
+    from sentdist.store.store import ArtifactStore
+
+DEFAULT_STORE = ".sentdist/store"
+
+
+class _Commands(TyperGroup):
+    """Tells a SentdistError in one sentence and ends with exit code 2; `--debug` shows where it came from."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SentdistError as error:
+            if ctx.params.get("debug"):
+                raise
+            _console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Train sentence encoders on Ray: recipes in, shared stages, honest comparisons out.",
+)
+store_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at and tidy the artifact store.")
+bank_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Banks of embeddings in the object store of a Ray cluster.")
+app.add_typer(store_app, name="store")
+app.add_typer(bank_app, name="bank")
+
+RecipeFile = Annotated[Path, typer.Argument(help="A recipe, such as rayjobs/recipes/demo.yaml.", show_default=False)]
+Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a field of the recipe; may be repeated.")]
+StoreRoot = Annotated[str, typer.Option("--store", envvar="SENTDIST_STORE", help="Where artifacts are kept: a folder, s3:// or gs://.")]
+DataRoot = Annotated[Path | None, typer.Option("--data", envvar="SENTDIST_DATA", help="Folder of the data sets.")]
+
+
+@app.callback()
+def main(debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for errors.")] = False) -> None:
+    """What `--debug` means is decided in _Commands."""
+
+
+@app.command()
+def plan(
+    recipe: RecipeFile,
+    overrides: Overrides = None,
+    store: StoreRoot = DEFAULT_STORE,
+    data: DataRoot = None,
+    trials: Annotated[bool, typer.Option("--trials", help="Also list every trial.")] = False,
+) -> None:
+    """Show what a recipe comes to: what is in the store, what will be built, how much work that is."""
+    from sentdist.store.forecast import forecast
+
+    unrolled, context = _unrolled(recipe, overrides, store, data)
+    ahead = forecast(unrolled, context.store)
+    console = _console()
+    table = _table(
+        f"{unrolled.recipe.name}: {len(unrolled.trials)} trials", "stage", "mentioned", "distinct", "in the store", "to build", "sentences"
+    )
+    for kind in ahead.kinds:
+        cells = (kind.mentions, kind.distinct, kind.finished, kind.missing, kind.sentences)
+        table.add_row(kind.kind, *(f"{cell:,}" if cell else "–" for cell in cells))
+    console.print(table)
+    mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
+    console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing spares {ahead.saved}.")
+    console.print(_work_left(ahead.seconds, sum(kind.missing for kind in ahead.kinds)), highlight=False)
+    if trials:
+        for trial in unrolled.trials:
+            mark = "in the store" if trial.key in ahead.finished else "to build"
+            console.print(f"{trial.scores.place}  {trial.name}  ({mark})", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def run(
+    recipe: RecipeFile,
+    overrides: Overrides = None,
+    store: StoreRoot = DEFAULT_STORE,
+    data: DataRoot = None,
+    local: Annotated[bool, typer.Option("--local", help="In this process, without Ray: for debugging.")] = False,
+) -> None:
+    """Build what a recipe needs, stage after stage; on a Ray cluster, or with --local in this process."""
+    if not local:
+        _on_cluster("run", recipe, overrides, store, data)
+        return
+    unrolled, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
+    context.store.check_writable()
+
+    from sentdist.execution.local_lines import local_listener
+    from sentdist.stages.local import run_local
+    from sentdist.store.sweep import save_sweep, sweep_record
+
+    save_sweep(context.store, sweep_record(unrolled))
+    run_local(unrolled, context, listen=local_listener(typer.echo))
+    _print_scores(unrolled, context.store)
+
+
+@app.command()
+def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = DEFAULT_STORE, data: DataRoot = None) -> None:
+    """Run all trials of a recipe on a Ray cluster, as many at once as it can carry."""
+    _on_cluster("sweep", recipe, overrides, store, data)
+
+
+@app.command()
+def evaluate(
+    encoder: Annotated[
+        str, typer.Argument(help="A folder, a packaged name (minilm-l6), a hub id, or the key of a train artifact.", show_default=False)
+    ],
+    tasks: Annotated[
+        list[str] | None, typer.Option("--tasks", help="Tasks or groups; may be repeated.  [default: sts]", show_default=False)
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Commit of a hub checkpoint.")] = None,
+    pooling: Annotated[str, typer.Option(help="mean, cls, cls_mlp, cls_mlp_train_only or first_last.")] = "mean",
+    max_length: Annotated[int | None, typer.Option(help="Tokens; the encoder's own limit if left out.")] = None,
+    store: StoreRoot = DEFAULT_STORE,
+    data: DataRoot = None,
+) -> None:
+    """Score any encoder, ours or not."""
+    from sentdist.plan.unroll import evaluation_of
+    from sentdist.stages.resolve import FileResolver
+
+    opened = _store(store)
+    checkpoint = _encoder_folder(encoder, opened)
+    resolver = FileResolver(data_root=data)
+    stage = evaluation_of(
+        checkpoint, revision=revision, pooling=pooling, tasks=tuple(tasks or ["sts"]), max_length=max_length, resolver=resolver
+    )
+
+    from sentdist.stages.context import Context
+    from sentdist.stages.local import build_here
+
+    context = Context(store=opened, data_root=None if data is None else str(data), folders=tuple(resolver.folders.items()))
+    artifact = build_here(stage, context)
+    table = _table(encoder, "task", "score × 100")
+    for task in stage.tasks:
+        table.add_row(task.name, _number(artifact.record.results[task.name]))
+    scores = [float(value) for task in stage.tasks if isinstance(value := artifact.record.results[task.name], int | float)]
+    table.add_row("average", _number(sum(scores) / len(scores)) if scores else "–")
+    _console().print(table)
+    typer.echo(f"All measures and items: {opened.folder(artifact)}")
+
+
+@app.command()
+def report(
+    sweep: Annotated[str, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False)],
+    store: StoreRoot = DEFAULT_STORE,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,
+) -> None:
+    """Write the tables and figures of a sweep as Markdown and HTML."""
+    from sentdist.report.report import write_report
+
+    opened = _store(store)
+    folder = write_report(opened, sweep, out or Path("reports") / sweep)
+    typer.echo((folder / "report.md").read_text())
+    typer.echo(f"Written: {folder / 'report.md'} and {folder / 'report.html'}")
+
+
+@app.command()
+def explain(
+    first: Annotated[str, typer.Argument(help="The beginning of a key, or a place.", show_default=False)],
+    second: Annotated[str, typer.Argument(show_default=False)],
+    store: StoreRoot = DEFAULT_STORE,
+) -> None:
+    """Show the fields in which two stages differ."""
+    opened = _store(store)
+    one, other = opened.find(first), opened.find(second)
+    differences = opened.explain(one, other)
+    if not differences:
+        typer.echo(f"{one.record.place} and {other.record.place} are one stage.")
+        return
+    table = _table("", "field", one.record.place, other.record.place)
+    for difference in differences:
+        table.add_row(difference.field, str(difference.first), str(difference.second))
+    _console().print(table)
+
+
+@app.command()
+def track(
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Write what the store knows into MLflow; runs that are there stay as they are.")
+    ] = False,
+    sweep: Annotated[str | None, typer.Argument(help="Only this sweep.")] = None,
+    store: StoreRoot = DEFAULT_STORE,
+    uri: Annotated[
+        str, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="Address of the MLflow server.")
+    ] = "http://127.0.0.1:5001",
+) -> None:
+    """Bring MLflow up to date from the records in the store."""
+    if not rebuild:
+        typer.echo("Nothing done: `sentdist track --rebuild` writes the store's records into MLflow.")
+        raise typer.Exit(1)
+    from sentdist.tracking.rebuild import rebuild as rebuild_runs
+
+    rebuild_runs(_store(store), uri, sweep)
+    typer.echo(f"MLflow at {uri} now shows what is in {store}.")
+
+
+@app.command()
+def doctor(store: StoreRoot = DEFAULT_STORE, data: DataRoot = None) -> None:
+    """Check this machine: versions, compiler, ports, data, store, Ray and MLflow."""
+    from sentdist.execution.health import examine
+
+    console, sound = _console(), True
+    for finding in examine(store, data):
+        sound = sound and finding.state != "bad"
+        mark = {"good": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}[finding.state]
+        console.print(f"{mark}  {finding.subject:<22}", end="")
+        console.print(finding.text, markup=False, highlight=False, soft_wrap=True)
+    if not sound:
+        raise typer.Exit(1)
+
+
+@store_app.command("list")
+def store_list(
+    kind: Annotated[str | None, typer.Argument(help="corpus, train, bank or scores.")] = None, store: StoreRoot = DEFAULT_STORE
+) -> None:
+    """List the artifacts with their size and the time they took."""
+    table = _table(store, "place", "made", "seconds", "MB")
+    for artifact in _store(store).artifacts(kind):
+        record = artifact.record
+        table.add_row(record.place, record.created_at, f"{record.seconds:.1f}", f"{sum(record.files.values()) / 1e6:.1f}")
+    _console().print(table)
+
+
+@store_app.command("show")
+def store_show(key: Annotated[str, typer.Argument(help="The beginning of a key, or a place.")], store: StoreRoot = DEFAULT_STORE) -> None:
+    """Print the record of an artifact."""
+    artifact = _store(store).find(key)
+    typer.echo(artifact.record.model_dump_json(indent=2))
+    typer.echo(artifact.uri)
+
+
+@store_app.command("gc")
+def store_gc(
+    older_than_hours: Annotated[float, typer.Option(min=0.0, help="Leave alone what was touched since.")] = 1.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list.")] = False,
+    store: StoreRoot = DEFAULT_STORE,
+) -> None:
+    """Remove folders that hold data but no record: what crashed writers left."""
+    opened = _store(store)
+    seconds = older_than_hours * 3600
+    places = opened.orphans(older_than_s=seconds) if dry_run else opened.collect_garbage(older_than_s=seconds)
+    for place in places:
+        typer.echo(place)
+    typer.echo(f"{len(places)} orphan{'' if len(places) == 1 else 's'} {'found' if dry_run else 'removed'}.")
+
+
+@bank_app.command("list")
+def bank_list() -> None:
+    """List the banks that the cluster holds in memory."""
+    from sentdist.execution.embedding_bank import list_banks
+
+    _connect()
+    table = _table("banks in the object store", "key", "sentences", "encoders", "MB", "shards")
+    for bank in list_banks():
+        table.add_row(bank.key, f"{bank.num_sentences:,}", str(bank.num_encoders), f"{bank.num_bytes / 1e6:.1f}", str(bank.num_shards))
+    _console().print(table)
+
+
+@bank_app.command("drop")
+def bank_drop(key: Annotated[str, typer.Argument(help="As `sentdist bank list` shows it.")]) -> None:
+    """Free a bank's memory; its artifact stays in the store, and the next training that needs it loads it again."""
+    from sentdist.execution.embedding_bank import drop_bank
+
+    _connect()
+    drop_bank(key)
+    typer.echo(f"{key} dropped.")
+
+
+def _unrolled(recipe: Path, overrides: list[str] | None, store: str, data: Path | None) -> tuple[Plan, Context]:
+    from sentdist.plan.recipe import check_unique_name, load_recipe
+    from sentdist.plan.unroll import unroll
+    from sentdist.stages.context import Context
+    from sentdist.stages.resolve import FileResolver
+
+    loaded = load_recipe(recipe, overrides or [])
+    check_unique_name(recipe, loaded.name)
+    resolver = FileResolver(data_root=data)
+    unrolled = unroll(loaded, resolver)
+    context = Context(
+        store=_store(store),
+        data_root=None if data is None else str(data.absolute()),
+        runtime=loaded.runtime,
+        folders=tuple(resolver.folders.items()),
+    )
+    return unrolled, context
+
+
+def _store(root: str) -> ArtifactStore:
+    from sentdist.store.store import ArtifactStore
+
+    return ArtifactStore(root if "://" in root else str(Path(root).absolute()))
+
+
+def _encoder_folder(encoder: str, store: ArtifactStore) -> str:
+    """A key of a train artifact becomes its folder; all else is a checkpoint as it stands."""
+    is_key = len(encoder) >= 6 and all(letter in "0123456789abcdef" for letter in encoder) and not Path(encoder).exists()
+    return str(store.folder(store.find(encoder))) if is_key or encoder.startswith("train/") else encoder
+
+
+def _on_cluster(command: str, recipe: Path, overrides: list[str] | None, store: str, data: Path | None) -> None:
+    raise NotImplementedError
+
+
+def _connect() -> None:
+    raise NotImplementedError
+
+
+def _print_scores(plan: Plan, store: ArtifactStore) -> None:
+    """One line a trial, the main score of every task."""
+    tasks = list(dict.fromkeys(task.name for trial in plan.trials for task in trial.scores.tasks))
+    table = _table(plan.recipe.name, "trial", *tasks)
+    for trial in plan.trials:
+        artifact = store.get(trial.scores)
+        results = {} if artifact is None else artifact.record.results
+        table.add_row(trial.name, *(_number(results.get(task)) for task in tasks))
+    _console().print(table)
+
+
+def _number(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, int | float) else "–"
+
+
+def _work_left(seconds: float | None, missing: int) -> str:
+    if not missing:
+        return "Nothing to build."
+    if seconds is None:
+        return "How long that takes is not known: this store holds no earlier run to judge by."
+    minutes = max(1, round(seconds / 60))
+    return (
+        f"About {minutes} minute{'' if minutes == 1 else 's'} of work, one stage after another, at the speed of earlier runs in this store."
+    )
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
+    return table
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,155 @@
+"""Whether this machine is fit to run: one finding a line, with what to do about it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shutil
+import socket
+import sys
+import sysconfig
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from sentdist.errors import StoreError
+from sentdist.store.store import ArtifactStore
+
+PACKAGES = ("torch", "ray", "deepspeed", "transformers", "sentence-transformers", "mlflow", "pyarrow")
+TIMEOUT_S = 2.0
+DASHBOARD = "http://127.0.0.1:8265"
+TRACKING = "http://127.0.0.1:5001"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """bad: something will not work. note: something is away that is not always needed."""
+
+    subject: str
+    state: Literal["good", "note", "bad"]
+    text: str
+
+
+def examine(store: str, data: Path | None) -> Iterator[Finding]:
+    """Look at everything that a first run needs, cheapest first; starts nothing."""
+    yield _python()
+    for package in PACKAGES:
+        yield _package(package)
+    yield _compiler()
+    yield _shared_memory()
+    yield _store(store)
+    yield _data(data)
+    yield _ray(os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD))
+    yield _mlflow(os.environ.get("MLFLOW_TRACKING_URI", TRACKING))
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding(subject="Python", state="good", text=f"{version} at {sys.executable}")
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(subject=name, state="good", text=importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(subject=name, state="bad", text="not installed; run `pip install -c infra/constraints.txt -e .`")
+
+
+def _compiler() -> Finding:
+    compiler = next((path for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name and (path := shutil.which(name))), None)
+    if compiler is None:
+        text = "no C++ compiler; DeepSpeed builds its CPU collectives with one. Debian: apt-get install g++; macOS: xcode-select --install."
+        return Finding(subject="compiler", state="bad", text=text)
+    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        return Finding(subject="compiler", state="bad", text=f"{compiler}, but Python.h is missing. Debian: apt-get install python3-dev.")
+    return Finding(subject="compiler", state="good", text=compiler)
+
+
+def _shared_memory() -> Finding:
+    if not Path("/dev/shm").is_dir():
+        return Finding(subject="shared memory", state="note", text="no /dev/shm here; Ray uses files in its temporary folder instead.")
+    free = shutil.disk_usage("/dev/shm").free / 1e9
+    if free < 1.0:
+        text = f"{free:.1f} GB free in /dev/shm; Ray will use slow files. In a container: --shm-size=4g."
+        return Finding(subject="shared memory", state="note", text=text)
+    return Finding(subject="shared memory", state="good", text=f"{free:.1f} GB free in /dev/shm")
+
+
+def _store(root: str) -> Finding:
+    try:
+        store = ArtifactStore(root)
+        store.check_writable()
+        return Finding(subject="store", state="good", text=f"{store.shown} can be written")
+    except StoreError as error:
+        return Finding(subject="store", state="bad", text=str(error))
+
+
+def _data(root: Path | None) -> Finding:
+    if root is None:
+        text = "none; recipes on embedded/… need none, others want --data DIR or SENTDIST_DATA."
+        return Finding(subject="data", state="note", text=text)
+    if not root.is_dir():
+        return Finding(subject="data", state="bad", text=f"{root} is no folder; correct --data or SENTDIST_DATA.")
+    found = sorted(path.name for path in root.iterdir() if path.is_dir())
+    return Finding(subject="data", state="good", text=f"{root} with {', '.join(found) or 'nothing in it'}")
+
+
+def _ray(address: str) -> Finding:
+    answer = _ask(f"{address.rstrip('/')}/api/version", token=_token())
+    if isinstance(answer, dict) and "ray_version" in answer:
+        return Finding(subject="Ray", state="good", text=f"{answer['ray_version']} answers at {address}")
+    if answer in (401, 403):
+        text = f"{address} wants a token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (infra/quickstart.sh writes .sentdist/env)."
+        return Finding(subject="Ray", state="bad", text=text)
+    return _away("Ray", address, answer, "only `run --local` works. cluster/laptop.sh starts one.")
+
+
+def _mlflow(uri: str) -> Finding:
+    answer = _ask(f"{uri.rstrip('/')}/version")
+    if isinstance(answer, str) and answer[:1].isdigit():
+        return Finding(subject="MLflow", state="good", text=f"{answer} answers at {uri}")
+    return _away("MLflow", uri, answer, "runs are kept in the store; `sentdist track --rebuild` brings them in later.")
+
+
+def _away(subject: str, address: str, answer: object, consequence: str) -> Finding:
+    host, port = urlsplit(address).hostname or "", urlsplit(address).port or 80
+    if answer is None and not _is_open(host, port):
+        return Finding(subject=subject, state="note", text=f"nothing listens at {address}; {consequence}")
+    return Finding(subject=subject, state="bad", text=f"{address} is used by something that is not {subject}; choose another port.")
+
+
+def _token() -> str | None:
+    if token := os.environ.get("RAY_AUTH_TOKEN"):
+        return token
+    path = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    return Path(path).read_text().strip() if path and Path(path).is_file() else None
+
+
+def _is_open(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(TIMEOUT_S)
+        return probe.connect_ex((host, port)) == 0
+
+
+def _ask(url: str, *, token: str | None = None) -> object:
+    """The answer as JSON or text; the HTTP status of a refusal; None if nobody answers."""
+    if not url.startswith(("http://", "https://")):
+        return None
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+            text = response.read(10_000).decode(errors="replace")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except (OSError, ValueError):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()

@@ -1,0 +1,114 @@
+"""What of a plan is in a store already, and how much work the rest is, by the speed of earlier runs."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from dataclasses import dataclass
+
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.tasks import TASKS
+from sentdist.plan.unroll import Plan
+from sentdist.store.store import ArtifactStore
+
+MAX_RECORDS = 40  # of each kind: enough for a median, and still quick on an object store
+START_UP_S = 20.0  # of one Ray Train run on two cores (a worker that imports torch and deepspeed); measured 15–25 s
+UNKNOWN_PAIRS = 1000  # of a task whose size is not published
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindForecast:
+    """The stages of one kind: how often trials mention them, how many differ, how many are finished, what is left.
+
+    sentences: to train on or to encode; an upper bound, because early stopping and repeated sentences make it less.
+    sentences_per_s: of earlier stages of this kind in this store; None if there are none.
+    """
+
+    kind: str
+    mentions: int
+    distinct: int
+    finished: int
+    sentences: int
+    sentences_per_s: float | None
+
+    @property
+    def missing(self) -> int:
+        return self.distinct - self.finished
+
+    @property
+    def seconds(self) -> float | None:
+        """Work left, one stage after another."""
+        if not self.missing:
+            return 0.0
+        if self.sentences_per_s is None:
+            return None
+        return self.sentences / self.sentences_per_s + (START_UP_S * self.missing if self.kind == "train" else 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """A plan held against a store."""
+
+    kinds: tuple[KindForecast, ...]
+    finished: frozenset[str]  # keys
+
+    @property
+    def saved(self) -> int:
+        """Stages that sharing spares: mentioned, but the same as another."""
+        return sum(kind.mentions - kind.distinct for kind in self.kinds)
+
+    @property
+    def seconds(self) -> float | None:
+        """All work left, one stage after another; None if the store knows no speed for some of it."""
+        known = [kind.seconds for kind in self.kinds if kind.kind != "corpus"]
+        return None if any(seconds is None for seconds in known) else sum(seconds for seconds in known if seconds is not None)
+
+
+def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
+    """Look which stages are finished and estimate the rest; reads records only, no data.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    finished = frozenset(stage.key for stage in plan.stages if store.has(stage))
+    kinds = []
+    for kind in (Corpus, Train, Embed, Evaluate):
+        stages = [stage for stage in plan.stages if isinstance(stage, kind)]
+        if not stages:
+            continue
+        left = [stage for stage in stages if stage.key not in finished]
+        kinds.append(
+            KindForecast(
+                kind=kind.kind,
+                mentions=sum(plan.mentions[stage.key] for stage in stages),
+                distinct=len(stages),
+                finished=len(stages) - len(left),
+                sentences=sum(_sentences(stage, plan) for stage in left),
+                sentences_per_s=_speed(store, kind.kind) if left else None,
+            )
+        )
+    return Forecast(kinds=tuple(kinds), finished=finished)
+
+
+def _sentences(stage: Stage, plan: Plan) -> int:
+    """Sentences that a stage trains on or encodes, at most."""
+    match stage:
+        case Train():
+            rows = plan.rows[stage.corpus.key] // stage.training.batch_size * stage.training.batch_size
+            return rows * len(stage.corpus.columns) * stage.training.epochs
+        case Embed():
+            return plan.rows[stage.corpus.key] * len(stage.corpus.columns)
+        case Evaluate():
+            return sum(2 * (TASKS[task.name].num_items or UNKNOWN_PAIRS) for task in stage.tasks)
+    return 0
+
+
+def _speed(store: ArtifactStore, kind: str) -> float | None:
+    """Median sentences a second of finished stages of a kind; scores encode as fast as banks do."""
+    if kind == "corpus":
+        return None
+    artifacts = itertools.islice(store.artifacts("train" if kind == "train" else "bank"), MAX_RECORDS)
+    found = [artifact.record.results.get("sentences_per_s") for artifact in artifacts]
+    rates = [float(rate) for rate in found if isinstance(rate, int | float) and rate > 0]
+    return statistics.median(rates) if rates else None
