@@ -21,8 +21,8 @@ class RunHandle(Protocol):
         """Page of the run; None without a server."""
         ...
 
-    def points(self, points: Sequence[Mapping[str, Json]]) -> None:
-        """Take lines of a history as they come: {"step", "loss", "lr", …} or {"step", "dev_score", …}."""
+    def metrics(self, values: Mapping[str, float], *, step: int) -> None:
+        """Take the values of a line of a history (loss, grad_norm, lr, sentences_per_s, dev_score) at its step."""
         ...
 
     def watch_system(self) -> None:
@@ -80,7 +80,7 @@ class NullRun:
     def url(self) -> str | None:
         return None
 
-    def points(self, points: Sequence[Mapping[str, Json]]) -> None: ...
+    def metrics(self, values: Mapping[str, float], *, step: int) -> None: ...
 
     def watch_system(self) -> None: ...
 

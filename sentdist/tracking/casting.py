@@ -1,0 +1,72 @@
+"""Which run each stage of a sweep belongs to: the trial's own, or one that several trials point to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from sentdist.plan.stage import Json
+from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.tracking.notes import distinct_trials
+from sentdist.tracking.parameters import data_sets, stage_parameters, trial_parameters, uses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Casting:
+    """A sweep and the canonical values of those of its stages that are known (of an unfinished sweep that is read back, the finished ones)."""
+
+    sweep: SweepRecord
+    stages: Mapping[str, dict[str, Json]]
+
+    @cached_property
+    def trials(self) -> dict[str, TrialRecord]:
+        return {trial.key: trial for trial in distinct_trials(self.sweep)}
+
+    @cached_property
+    def own(self) -> dict[str, str]:
+        """Key of a training that one trial alone needs -> key of that trial; it runs under the trial itself (Tune may prune it)."""
+        mentions = self.sweep.mentions
+        return {trial.train: trial.key for trial in self.trials.values() if trial.train is not None and mentions[trial.train] == 1}
+
+    @cached_property
+    def shared(self) -> tuple[str, ...]:
+        """Keys of the stages with a run of their own, inputs before users."""
+        return tuple(key for key in self.sweep.places if key not in self.own and key not in self.trials)
+
+    def owner(self, key: str) -> str:
+        """The key (of a trial or a stage) whose run shows this stage."""
+        return self.own.get(key, key)
+
+    def name(self, owner: str) -> str:
+        return self.trials[owner].name if owner in self.trials else self.label(owner)
+
+    def identity(self, owner: str) -> tuple[str, str]:
+        """The tag by which a restart finds the run again."""
+        return ("sentdist.trial" if owner in self.trials else "sentdist.key", owner)
+
+    def kind(self, key: str) -> str:
+        return self.sweep.places[key].partition("/")[0]
+
+    def label(self, key: str) -> str:
+        return self.sweep.places[key].partition("/")[2].removesuffix(f"-{key}")
+
+    def parameters(self, owner: str) -> dict[str, str]:
+        if owner in self.trials:
+            return trial_parameters(self.trials[owner], self.stages)
+        return stage_parameters(owner, self.stages) if owner in self.stages else {}
+
+    def data_sets(self, owner: str) -> list[tuple[str, str, str]]:
+        return data_sets(owner, self.stages)
+
+    def made_from(self, owner: str) -> list[str]:
+        """Keys of the shared stages that the run's stages take in directly, in the order of building."""
+        trial = self.trials.get(owner)
+        inputs = set(uses(owner, self.stages))
+        if trial is not None and trial.train is not None:
+            inputs |= set(uses(trial.train, self.stages)) | {trial.train}
+        return [key for key in self.shared if key in inputs]
+
+    def used_by(self, stage: str) -> list[str]:
+        """Keys of the trials that need a stage."""
+        return [trial.key for trial in self.trials.values() if stage in trial.stages]

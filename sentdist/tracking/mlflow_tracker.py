@@ -1,0 +1,94 @@
+"""The tracker that keeps a sweep in MLflow: it guards every message, so that no server can stop or slow a training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from sentdist.plan.stage import Json
+from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import SweepRecord
+from sentdist.tracking.casting import Casting
+from sentdist.tracking.registry import register_best_encoder
+from sentdist.tracking.run_handle import MlflowRun
+from sentdist.tracking.server import Server, patience
+from sentdist.tracking.sweep_runs import SweepRuns
+from sentdist.tracking.tracker import NullRun, NullTracker, Outcome, RunHandle, Tracker
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+Answer = TypeVar("Answer")
+
+
+class MlflowTracker:
+    """See `Tracker`. Runs are found again by their tags, so a restart, another process or a rebuild adds to them and makes no second ones.
+
+    Raises:
+        RecipeError: `uri` is not the address of a server.
+    """
+
+    def __init__(self, uri: str, store: ArtifactStore) -> None:
+        self._server = Server(uri)
+        self._store = store
+        self._runs: SweepRuns | None = None
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return tuple(self._server.warnings)
+
+    @property
+    def url(self) -> str | None:
+        """Page of the sweep's run."""
+        runs = self._runs
+        return None if runs is None or runs.parent is None else self._server.run_page(runs.experiment, runs.parent)
+
+    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> None:
+        self._runs = self._made(sweep, stages)
+        self._attempt("open the sweep", lambda client, runs: runs.open(client, is_running=True))
+
+    def begin(self, key: str) -> RunHandle:
+        run_id = self._attempt("open a run", lambda client, runs: runs.begin(client, key))
+        if run_id is None or self._runs is None:
+            return NullRun()
+        return MlflowRun(uri=self._server.uri, experiment_id=self._runs.experiment, run_id=run_id)
+
+    def finish(self, record: Record) -> None:
+        self._attempt("complete a run", lambda client, runs: runs.finish(client, record))
+
+    def fail(self, key: str, reason: str, outcome: Outcome = "failed") -> None:
+        self._attempt("end a run", lambda client, runs: runs.fail(client, key, reason, outcome))
+
+    def finish_sweep(self, outcome: Outcome | None = None) -> None:
+        self._server.look_again()  # the sweep is over: one more try costs nobody anything
+        self._attempt("bring the sweep up to date", lambda client, runs: runs.close(client, outcome))
+
+    def log_report(self, sweep: SweepRecord, folder: Path) -> None:
+        self._adopt(sweep)
+        with patience():
+            self._attempt("log the report", lambda client, runs: runs.log_report(client, folder))
+
+    def register_best(self, sweep: SweepRecord) -> str | None:
+        self._adopt(sweep)
+        with patience():
+            return self._attempt("register the best encoder", register_best_encoder)
+
+    def _attempt(self, what: str, action: Callable[[MlflowClient, SweepRuns], Answer]) -> Answer | None:
+        runs = self._runs
+        assert runs is not None, "begin_sweep comes first"
+        return self._server.attempt(f"{what} of {runs.sweep.name}", lambda client: action(client, runs))
+
+    def _adopt(self, sweep: SweepRecord) -> None:
+        """A report is made by a process of its own, which has begun no sweep."""
+        if self._runs is None:
+            self._runs = self._made(sweep, {key: record.stage for key, record in sweep.records(self._store).items()})
+
+    def _made(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> SweepRuns:
+        return SweepRuns(Casting(sweep=sweep, stages=dict(stages)), self._store, page=self._server.page)
+
+
+def make_tracker(uri: str | None, store: ArtifactStore) -> Tracker:
+    """The tracker for an address; without one, nothing but the store keeps track."""
+    return MlflowTracker(uri, store) if uri else NullTracker()

@@ -1,0 +1,189 @@
+"""What a person reads at the top of a run's page, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.tracking.figures import averages, main_scores, primary_metric
+
+KINDS = {"corpus": "corpus", "train": "training", "bank": "bank of embeddings", "scores": "scores"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A run to point to; without an address its name alone is shown."""
+
+    name: str
+    kind: str
+    url: str | None
+
+    def __str__(self) -> str:
+        name = self.name.replace("|", "\\|")
+        return f"[{name}]({self.url})" if self.url else name
+
+
+def experiment_note(sweep: SweepRecord) -> str:
+    about = sweep.about.strip() or "No `about` in the recipe."
+    return f"{about}\n\nRecipe `{sweep.name}`. One run a sweep; its trials and the stages they share are its children. Trials carry `scores`, stages a `kind`."
+
+
+def trial_note(
+    trial: TrialRecord,
+    *,
+    sweep: Link,
+    train: Record | None,
+    scores: Record | None,
+    address: str | None,
+    shared: Sequence[Link],
+    reason: str | None,
+) -> str:
+    """`address`: where the trained encoder lies; `shared`: runs of the stages that it did not build alone."""
+    lines = [f"**{trial.name}**, a trial of {sweep}."]
+    if reason:
+        lines.append(f"Ended without scores: {reason}")
+    if scores is not None:
+        lines.append(_score_table(scores))
+    if train is not None:
+        lines.append(_training_line(train))
+    if address is not None:
+        lines.append(f"Encoder: `{address}`; it loads with `SentenceTransformer(path)`.")
+    if shared:
+        lines.append("Made from:\n\n" + "\n".join(f"- {KINDS[link.kind]} {link}" for link in shared))
+    return "\n\n".join(lines)
+
+
+def stage_note(
+    label: str,
+    kind: str,
+    *,
+    sweep: Link,
+    record: Record | None,
+    address: str | None,
+    trials: Sequence[Link],
+    made_from: Sequence[Link],
+    reason: str | None,
+) -> str:
+    number = len(trials)
+    lines = [
+        f"**{label}**, a {KINDS[kind]} that {number} trial{'s' if number != 1 else ''} of {sweep} {'use' if number != 1 else 'uses'}; made once."
+    ]
+    if reason:
+        lines.append(f"Ended without an artifact: {reason}")
+    if record is not None and record.kind == "train":
+        lines.append(_training_line(record))
+    elif record is not None:
+        facts = ", ".join(f"{name} {_short(value)}" for name, value in record.results.items() if isinstance(value, int | float | str))
+        lines.append(f"Made in {record.seconds:.1f} s: {facts}." if facts else f"Made in {record.seconds:.1f} s.")
+    if address is not None:
+        lines.append(f"Artifact: `{address}`")
+    if made_from:
+        lines.append("Made from:\n\n" + "\n".join(f"- {KINDS[link.kind]} {link}" for link in made_from))
+    if trials:
+        lines.append("Used by:\n\n" + "\n".join(f"- {link}" for link in trials))
+    return "\n\n".join(lines)
+
+
+def sweep_note(
+    sweep: SweepRecord, records: Mapping[str, Record], *, trials: Mapping[str, Link], store: str, model: str | None = None
+) -> str:
+    """The result table, best first, and what sharing saved."""
+    rows = summary_rows(sweep, records)
+    metric = sweep_metric(sweep)
+    lines = [sweep.about.strip() or f"Sweep of the recipe `{sweep.name}`."]
+    num_done = len(rows)
+    lines.append(f"{num_done} of {len(distinct_trials(sweep))} trials are scored. {_sharing(sweep)}")
+    if rows:
+        table = "\n".join(f"| {trials[row.trial.key]} | {_score(row.scores.get(metric))} | {_score(row.dev)} |" for row in rows)
+        lines.append(f"| trial | {metric} | dev score |\n|---|---:|---:|\n{table}")
+        lines.append("Scores × 100, best first. Means over seeds and tests of significance stand in the report.")
+    if model:
+        lines.append(f"Registered: {model}")
+    lines.append(f"Artifacts: `{store}`")
+    return "\n\n".join(lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummaryRow:
+    """A scored trial: its scores with their averages, and the dev score that chose its checkpoint."""
+
+    trial: TrialRecord
+    scores: dict[str, float]
+    dev: float | None
+
+
+def summary_rows(sweep: SweepRecord, records: Mapping[str, Record]) -> list[SummaryRow]:
+    """The scored trials, best by the primary metric first."""
+    rows = []
+    for trial in distinct_trials(sweep):
+        if trial.key in records:
+            scores = main_scores(records[trial.key])
+            train = records.get(trial.train or "")
+            dev = None if train is None else train.results.get("best_dev_score")
+            rows.append(SummaryRow(trial=trial, scores=averages(scores) | scores, dev=dev if isinstance(dev, float) else None))
+    metric = sweep_metric(sweep)
+    return sorted(rows, key=lambda row: -row.scores.get(metric, float("-inf")))
+
+
+def summary_csv(rows: Sequence[SummaryRow]) -> str:
+    """One line a trial, for the artifact tab."""
+    tasks = list(dict.fromkeys(task for row in rows for task in row.scores))
+    lines = [",".join(("trial", "method", "seed", "fold", "dev_score", *tasks, "key"))]
+    for row in rows:
+        trial = row.trial
+        cells = ['"' + trial.name.replace('"', '""') + '"', trial.method, _cell(trial.seed), _cell(trial.fold), _cell(row.dev)]
+        lines.append(",".join((*cells, *(_cell(row.scores.get(task)) for task in tasks), trial.key)))
+    return "\n".join(lines) + "\n"
+
+
+def sweep_metric(sweep: SweepRecord) -> str:
+    """The metric that orders the trials of a sweep."""
+    evaluation = sweep.recipe["evaluation"]
+    assert isinstance(evaluation, dict) and isinstance(evaluation["tasks"], list)
+    return primary_metric([str(task) for task in evaluation["tasks"]])
+
+
+def distinct_trials(sweep: SweepRecord) -> list[TrialRecord]:
+    """One trial a key: two methods that come to the same stages are one run."""
+    return list({trial.key: trial for trial in reversed(sweep.trials)}.values())[::-1]
+
+
+def _sharing(sweep: SweepRecord) -> str:
+    mentions = sum(sweep.mentions.values())
+    built = len(sweep.places)
+    return (
+        f"{built} stages stand for the {mentions} that the trials need; {mentions - built} are shared."
+        if mentions > built
+        else f"{built} stages."
+    )
+
+
+def _score_table(record: Record) -> str:
+    scores = main_scores(record)
+    both = averages(scores) | scores
+    head = " | ".join(both)
+    values = " | ".join(_score(value) for value in both.values())
+    return f"| {head} |\n|{'---:|' * len(both)}\n| {values} |\n\nScores × 100 on the test sets."
+
+
+def _training_line(record: Record) -> str:
+    results = record.results
+    steps = f"Trained {results.get('num_steps')} steps in {record.seconds:.0f} s"
+    stopped = " and stopped early" if results.get("stopped_early") else ""
+    best = results.get("best_dev_score")
+    chosen = f"; the weights of step {results.get('best_step')} were kept (dev score {_score(best)})" if isinstance(best, float) else ""
+    return f"{steps}{stopped}{chosen}."
+
+
+def _score(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, int | float) else "–"
+
+
+def _short(value: object) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)

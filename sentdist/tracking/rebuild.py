@@ -1,0 +1,49 @@
+"""How a store is brought into MLflow afterwards: whatever the server missed is there in records and histories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentdist.errors import ResourceError
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import load_sweep, sweep_names
+from sentdist.tracking.casting import Casting
+from sentdist.tracking.server import Server, patience
+from sentdist.tracking.sweep_runs import SweepRuns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """One sweep that was brought in."""
+
+    name: str
+    num_runs: int  # trials and shared stages that have a record
+    num_trials: int
+    num_scored: int
+
+
+def rebuild(store: ArtifactStore, tracking_uri: str, name: str | None = None) -> list[Rebuilt]:
+    """(Re)create the runs of one sweep, or of all in the store, and fill in what is missing; doing it twice changes nothing.
+
+    Raises:
+        RecipeError: the address is none of a server.
+        StoreError: no sweep of that name.
+        ResourceError: the server is away or refuses; what was brought in stays.
+    """
+    return [_rebuild(store, tracking_uri, found) for found in ([name] if name else sweep_names(store))]
+
+
+def _rebuild(store: ArtifactStore, uri: str, name: str) -> Rebuilt:
+    sweep = load_sweep(store, name)
+    records = sweep.records(store)
+    server = Server(uri)
+    casting = Casting(sweep=sweep, stages={key: record.stage for key, record in records.items()})
+    runs = SweepRuns(casting, store, page=server.page)
+    with patience():
+        touched = server.attempt(f"rebuild the sweep {name}", lambda client: runs.rebuild(client, records))
+    if touched is None:
+        raise ResourceError(
+            where=f"sweep {name}", found=server.warnings[-1], expected="an MLflow server that answers", remedy="Start it and rebuild again."
+        )
+    num_scored = sum(key in records for key in casting.trials)
+    return Rebuilt(name=name, num_runs=touched, num_trials=len(casting.trials), num_scored=num_scored)

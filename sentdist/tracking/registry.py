@@ -1,0 +1,144 @@
+"""How the best encoder of a sweep becomes a version of a registered model."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord
+from sentdist.tracking.notes import SummaryRow, summary_rows, sweep_metric
+from sentdist.tracking.server import add_model_metrics, add_tags
+from sentdist.tracking.sweep_runs import MODEL, SweepRuns
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+ALIAS = "best"
+KEY = "sentdist.key"
+WEIGHTS = "model.sentence_transformer"  # the folder in which MLflow's flavor looks for them
+LIBRARIES = ("sentence-transformers", "transformers", "torch")
+
+
+def register_best_encoder(client: MlflowClient, runs: SweepRuns) -> str | None:
+    """Register the trained encoder whose trial has the highest average over the test sets; returns `models:/NAME/VERSION`.
+
+    An encoder is registered once: when its key has a version already, that one gets the alias `best` again. None: no trained encoder is scored.
+    """
+    runs.open(client, is_running=False)
+    sweep, store = runs.sweep, runs.store
+    records = sweep.records(store)
+    rows = summary_rows(sweep, records)
+    best = next((row for row in rows if row.trial.train in records), None)
+    if best is None or best.trial.train is None:
+        return None
+    train = records[best.trial.train]
+    _ensure_model(client, sweep)
+    version = next((found for found in client.search_model_versions(f"name = '{sweep.name}'") if found.tags.get(KEY) == train.key), None)
+    if version is None:
+        folder = store.folder(store.find(train.key))
+        version = _upload(client, runs, best, rows, folder=folder, train=train)
+    if client.get_registered_model(sweep.name).aliases.get(ALIAS) != version.version:
+        client.set_registered_model_alias(sweep.name, ALIAS, version.version)
+    address = f"models:/{sweep.name}/{version.version}"
+    assert runs.parent is not None
+    note = f"[{address}](#/models/{sweep.name}/versions/{version.version}), alias `{ALIAS}`: {best.trial.name}"
+    add_tags(client, client.get_run(runs.parent), {MODEL: note})
+    runs.summarize(client, records)
+    return address
+
+
+def _ensure_model(client: MlflowClient, sweep: SweepRecord) -> None:
+    from mlflow.exceptions import MlflowException
+
+    if any(model.name == sweep.name for model in client.search_registered_models(f"name = '{sweep.name}'")):
+        return
+    about = f"{sweep.about.strip()}\n\nThe best encoders of the recipe `{sweep.name}`, chosen by {sweep_metric(sweep)} on the test sets."
+    try:
+        client.create_registered_model(sweep.name, description=about.strip())
+    except MlflowException:  # another process was faster
+        client.get_registered_model(sweep.name)
+
+
+def _upload(
+    client: MlflowClient, runs: SweepRuns, best: SummaryRow, rows: Sequence[SummaryRow], *, folder: Path, train: Record
+) -> ModelVersion:
+    sweep, trial = runs.sweep, best.trial
+    run_id = runs.run_of(client, trial.key)
+    tags = {KEY: train.key, "sentdist.trial": trial.key, "sentdist.trial_name": trial.name}
+    scores = {name: f"{value:.4f}" for name, value in best.scores.items()}
+    model = client.create_logged_model(
+        runs.experiment,
+        name=re.sub(r"[^\w-]", "_", train.label),
+        source_run_id=run_id,
+        tags=tags,
+        params=runs.casting.parameters(trial.key),
+        model_type="encoder",
+    )
+    with tempfile.TemporaryDirectory(prefix="sentdist-") as scratch:
+        write_model(Path(scratch), folder, run_id=run_id, model_id=model.model_id)
+        client.log_model_artifacts(model.model_id, str(Path(scratch) / "model"))
+    client.finalize_logged_model(model.model_id, "READY")
+    add_model_metrics(client, run_id, model.model_id, best.scores)
+    return client.create_model_version(
+        sweep.name,
+        source=f"models:/{model.model_id}",
+        run_id=run_id,
+        model_id=model.model_id,
+        tags=tags | scores,
+        description=_description(sweep, best, rows),
+    )
+
+
+def write_model(target: Path, encoder: Path, *, run_id: str, model_id: str) -> None:
+    """An MLflow model around a sentence-transformers folder, for the flavors `sentence_transformers` and `pyfunc` (sentences in, embeddings out).
+
+    The flavor's own `save_model` would load the encoder and write it again; here its files are copied as they are. Requirements and
+    signature are given: MLflow's guesses take a minute, and its flavor knows sentence-transformers only up to 6.1.
+    """
+    import mlflow.pyfunc
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types import ColSpec, Schema, TensorSpec
+
+    width_unknown = TensorSpec(np.dtype("float32"), (-1, -1))
+    signature = ModelSignature(inputs=Schema([ColSpec("string", "sentence")]), outputs=Schema([width_unknown]))
+    requirements = [f"{name}=={importlib.metadata.version(name).partition('+')[0]}" for name in ("mlflow", *LIBRARIES)]
+    folder = target / "model"
+    mlflow.pyfunc.save_model(
+        str(folder),
+        loader_module="mlflow.sentence_transformers",
+        data_path=str(encoder),
+        signature=signature,
+        pip_requirements=requirements,
+    )
+    (folder / "data" / encoder.name).rename(folder / WEIGHTS)
+    (folder / "data").rmdir()
+    for name in ("record.json", "history.jsonl"):
+        (folder / WEIGHTS / name).unlink(missing_ok=True)
+    model = Model.load(str(folder))
+    model.run_id, model.model_id = run_id, model_id
+    model.flavors["python_function"]["data"] = WEIGHTS
+    model.add_flavor("sentence_transformers", sentence_transformers_version=importlib.metadata.version("sentence-transformers"), code=None)
+    model.save(str(folder / "MLmodel"))
+
+
+def _description(sweep: SweepRecord, best: SummaryRow, rows: Sequence[SummaryRow]) -> str:
+    """What was chosen, how, and from how many, so that nobody takes the score for an unbiased one."""
+    metric, trial = sweep_metric(sweep), best.trial
+    lines = [
+        f"**{trial.name}** of the sweep `{sweep.name}`: {metric} {best.scores[metric]:.2f}.",
+        f"Chosen because its {metric} on the *test* sets is the highest of {len(rows)} scored trials, so this score is optimistic; means over "
+        "seeds in the report are not.",
+    ]
+    if best.dev is not None:
+        lines.append(f"Its checkpoint within the training was chosen on a dev set (score {best.dev:.2f}).")
+    if rows[0].trial.key != trial.key:
+        lines.append(f"The untouched checkpoint scores higher: {rows[0].scores[metric]:.2f} ({rows[0].trial.name}).")
+    return "\n\n".join(lines)

@@ -1,0 +1,260 @@
+"""How to talk to an MLflow server without ever waiting long for it or failing because of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from sentdist.errors import RecipeError
+from sentdist.tracking.figures import metric_name
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment, Run
+
+Answer = TypeVar("Answer")
+
+PARENT = "mlflow.parentRunId"
+NOTE = "mlflow.note.content"
+PROBE_S = 2.0
+PAUSE_S = 30.0  # after a failed connection nothing is tried for so long: a training pays for a dead server once, not at every call
+BOUNDS = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0"}
+PATIENT = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "600", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "2"}
+
+
+class Server:
+    """A bounded connection. What goes wrong becomes a line in `warnings`; each outage is told once.
+
+    Raises:
+        RecipeError: an address that is none of a server (workers on other machines could not reach a file).
+    """
+
+    def __init__(self, uri: str) -> None:
+        parts = urlsplit(uri)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise RecipeError(
+                where="MLFLOW_TRACKING_URI",
+                found=f'"{uri}"',
+                expected="the http(s) address of an MLflow server",
+                remedy="Start one with `mlflow server`, or unset the variable to go without.",
+            )
+        self.uri = uri.rstrip("/")
+        self.warnings: list[str] = []
+        self._client: MlflowClient | None = None
+        self._away_until = 0.0
+        self._is_away = False
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_client": None}
+
+    @property
+    def page(self) -> str:
+        """The address without a user and password in it, to be shown."""
+        parts = urlsplit(self.uri)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+    def run_page(self, experiment_id: str, run_id: str) -> str:
+        return f"{self.page}/#/experiments/{experiment_id}/runs/{run_id}"
+
+    def attempt(self, what: str, action: Callable[[MlflowClient], Answer]) -> Answer | None:
+        """Do something with the client; None and a warning when it cannot be done. A server that was away is left alone for a while."""
+        if time.monotonic() < self._away_until:
+            return None
+        if not self._is_there():
+            self._go_away(what, "nothing answers there")
+            return None
+        try:
+            answer = action(self._connected())
+        except Exception as error:  # whatever a tracking server does, training goes on; the warning says what happened
+            if self._is_there() and not _is_connection(error):
+                self._warn(f"MLflow at {self.page}: could not {what}: {_one_line(error)}")
+            else:
+                self._go_away(what, _one_line(error))
+            return None
+        self._is_away = False
+        return answer
+
+    def look_again(self) -> None:
+        """Try again at the next attempt, even after an outage."""
+        self._away_until = 0.0
+
+    def _connected(self) -> MlflowClient:
+        if self._client is None:
+            self._client = connect(self.uri)
+        return self._client
+
+    def _is_there(self) -> bool:
+        parts = urlsplit(self.uri)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            with socket.create_connection((parts.hostname or "", port), timeout=PROBE_S):
+                return True
+        except OSError:
+            return False
+
+    def _go_away(self, what: str, reason: str) -> None:
+        self._away_until = time.monotonic() + PAUSE_S
+        if not self._is_away:
+            self._warn(
+                f"MLflow at {self.page} is away (could not {what}: {reason}); training goes on, records and histories in the store keep "
+                "everything, and `sentdist track --rebuild` brings it in."
+            )
+        self._is_away = True
+
+    def _warn(self, line: str) -> None:
+        if line not in self.warnings:
+            self.warnings.append(line)
+
+
+def connect(uri: str) -> MlflowClient:
+    """A client with short timeouts (the user's own settings of MLFLOW_HTTP_REQUEST_* win) and without telemetry."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    for name, value in BOUNDS.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient  # 2.7 s: paid by those who have a server, at their first message
+
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Long timeouts for a large upload, after training."""
+    before = {name: os.environ.get(name) for name in PATIENT}
+    os.environ.update(PATIENT)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def ensure_experiment(client: MlflowClient, name: str, tags: Mapping[str, str]) -> str:
+    """Id of the experiment of that name, made or brought back from the bin if need be, with these tags."""
+    from mlflow.exceptions import MlflowException
+
+    found: Experiment | None = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            client.create_experiment(name, tags=dict(tags))
+        except MlflowException:  # another driver was faster
+            if client.get_experiment_by_name(name) is None:
+                raise
+        found = client.get_experiment_by_name(name)
+    assert found is not None
+    if found.lifecycle_stage == "deleted":
+        client.restore_experiment(found.experiment_id)
+    for tag, value in tags.items():
+        if found.tags.get(tag) != value:
+            client.set_experiment_tag(found.experiment_id, tag, value)
+    return str(found.experiment_id)
+
+
+def find_run(client: MlflowClient, experiment_id: str, tag: str, value: str) -> Run | None:
+    """The oldest run with that tag."""
+    found = client.search_runs(
+        [experiment_id], filter_string=f"tags.`{tag}` = '{value}'", order_by=["attributes.start_time ASC"], max_results=1
+    )
+    return found[0] if found else None
+
+
+def ensure_run(
+    client: MlflowClient,
+    experiment_id: str,
+    *,
+    name: str,
+    identity: tuple[str, str],
+    tags: Mapping[str, str],
+    started_ms: int | None = None,
+) -> Run:
+    """The run with the identity tag, made if there is none; of two that were made at once, the older one stays."""
+    found = find_run(client, experiment_id, *identity)
+    if found is not None:
+        return found
+    made = client.create_run(experiment_id, run_name=name, start_time=started_ms, tags={**tags, identity[0]: identity[1]})
+    oldest = find_run(client, experiment_id, *identity)
+    if oldest is not None and oldest.info.run_id != made.info.run_id:
+        client.delete_run(made.info.run_id)
+        return oldest
+    return made
+
+
+def all_runs(client: MlflowClient, experiment_id: str, filter_string: str) -> Iterator[Run]:
+    """Every run that passes the filter, page by page."""
+    token: str | None = None
+    while True:
+        page = client.search_runs([experiment_id], filter_string=filter_string, max_results=1000, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def add_parameters(client: MlflowClient, run: Run, values: Mapping[str, str]) -> None:
+    """Log the parameters that the run lacks: a parameter cannot be changed, so one that is there is left as it is."""
+    from mlflow.entities import Param
+
+    missing = [Param(name, value[:6000]) for name, value in values.items() if name not in run.data.params]
+    for first in range(0, len(missing), 100):
+        client.log_batch(run.info.run_id, params=missing[first : first + 100])
+
+
+def add_metrics(client: MlflowClient, run_id: str, points: Sequence[tuple[str, float, int, int]]) -> None:
+    """Log (name, value, time in ms, step), 1000 a request."""
+    from mlflow.entities import Metric
+
+    for first in range(0, len(points), 1000):
+        batch = [Metric(name, value, at_ms, step) for name, value, at_ms, step in points[first : first + 1000]]
+        client.log_batch(run_id, metrics=batch)
+
+
+def add_model_metrics(client: MlflowClient, run_id: str, model_id: str, values: Mapping[str, float]) -> None:
+    """Show scores of a run on the model that came out of it, too."""
+    from mlflow.entities import Metric
+
+    now_ms = int(time.time() * 1000)
+    client.log_batch(run_id, metrics=[Metric(metric_name(name), value, now_ms, 0, model_id=model_id) for name, value in values.items()])
+
+
+def add_tags(client: MlflowClient, run: Run, values: Mapping[str, str]) -> None:
+    """Set the tags whose value differs."""
+    from mlflow.entities import RunTag
+
+    changed = [RunTag(name, value[:8000]) for name, value in values.items() if run.data.tags.get(name) != value[:8000]]
+    if changed:
+        client.log_batch(run.info.run_id, tags=changed)
+
+
+def add_inputs(client: MlflowClient, run: Run, data_sets: Sequence[tuple[str, str, str]]) -> None:
+    """Attach the data sets (name, digest, context) that the run lacks."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    there = {(item.dataset.name, tag.value) for item in (run.inputs.dataset_inputs if run.inputs else ()) for tag in item.tags}
+    missing = [
+        DatasetInput(
+            Dataset(name, digest[-36:], "sentdist", f'{{"name": "{name}", "revision": "{digest}"}}'),
+            [InputTag("mlflow.data.context", context)],
+        )
+        for name, digest, context in data_sets
+        if (name, context) not in there
+    ]
+    if missing:
+        client.log_inputs(run.info.run_id, datasets=missing)
+
+
+def _is_connection(error: Exception) -> bool:
+    """MLflow wraps a refused or broken connection, and answers of a server that is going down, in its own exception."""
+    text = str(error)
+    return isinstance(error, OSError) or "API request to" in text or "Max retries exceeded" in text
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:200]}"

@@ -1,0 +1,324 @@
+"""The runs of one sweep on a server: what stands on each, and how they point to one another."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import SweepRecord
+from sentdist.tracking import notes
+from sentdist.tracking.casting import Casting
+from sentdist.tracking.figures import curve_metrics, final_metrics
+from sentdist.tracking.notes import Link
+from sentdist.tracking.server import (
+    NOTE,
+    PARENT,
+    add_inputs,
+    add_metrics,
+    add_parameters,
+    add_tags,
+    all_runs,
+    ensure_experiment,
+    ensure_run,
+)
+from sentdist.tracking.tracker import Outcome
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+HISTORY = "history.jsonl"
+STATUS: dict[Outcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
+PUBLISHED = "sentdist.published"  # set last: a run that bears the time of its record is complete
+REASON = "sentdist.reason"
+MODEL = "sentdist.model"
+
+
+class SweepRuns:
+    """Every method may raise whatever the client raises; doing anything twice changes nothing. Holds no client, so it can be pickled."""
+
+    def __init__(self, casting: Casting, store: ArtifactStore, *, page: str) -> None:
+        self.casting = casting
+        self.store = store
+        self.experiment = ""
+        self.parent: str | None = None
+        self._page = page
+        self._run_ids: dict[str, str] = {}  # owner -> run, as far as known
+
+    @property
+    def sweep(self) -> SweepRecord:
+        return self.casting.sweep
+
+    def open(self, client: MlflowClient, *, is_running: bool) -> None:
+        """Find or make the experiment and the sweep's run, with the recipe on it."""
+        sweep = self.sweep
+        tags = {
+            NOTE: notes.experiment_note(sweep),
+            "mlflow.experiment.primaryMetric.name": notes.sweep_metric(sweep),
+            "mlflow.experiment.primaryMetric.greaterIsBetter": "true",
+        }
+        self.experiment = ensure_experiment(client, sweep.name, tags)
+        run = ensure_run(
+            client, self.experiment, name=f"sweep {sweep.name}", identity=("sentdist.sweep", sweep.name), tags=self._source_tags()
+        )
+        self.parent = run.info.run_id
+        if is_running and run.info.status != "RUNNING":
+            client.update_run(self.parent, status="RUNNING")
+        client.log_dict(self.parent, json.loads(json.dumps(sweep.recipe)), "recipe.yaml")
+        if is_running and NOTE not in run.data.tags:
+            add_tags(client, run, {NOTE: notes.sweep_note(sweep, {}, trials={}, store=self._address(""))})
+
+    def begin(self, client: MlflowClient, key: str) -> str:
+        """The id of the run for a stage that is about to be built."""
+        owner = self.casting.owner(key)
+        run = self._ensure(client, owner)
+        if run.info.status != "RUNNING" and PUBLISHED not in run.data.tags:
+            client.update_run(run.info.run_id, status="RUNNING")
+        self._describe(client, run, owner, {})
+        return str(run.info.run_id)
+
+    def run_of(self, client: MlflowClient, owner: str) -> str:
+        """The id of a trial's or shared stage's run, made if there is none."""
+        return str(self._ensure(client, owner).info.run_id)
+
+    def finish(self, client: MlflowClient, record: Record) -> None:
+        """Complete the run that a finished stage belongs to, as far as its records go."""
+        owner = self.casting.owner(record.key)
+        own = self._own_records(owner) | {record.key: record}
+        if any(key not in self._run_ids for key in self.casting.made_from(owner)):
+            self._look_up(client)
+        self._publish(client, self._ensure(client, owner), owner, own)
+
+    def fail(self, client: MlflowClient, key: str, reason: str, outcome: Outcome) -> None:
+        owner = self.casting.owner(key)
+        run = self._ensure(client, owner)
+        add_tags(client, run, {REASON: reason})
+        self._describe(client, run, owner, {}, reason=reason)
+        client.set_terminated(run.info.run_id, STATUS[outcome])
+
+    def close(self, client: MlflowClient, outcome: Outcome | None) -> None:
+        """Bring all runs up to date and end them: what still runs was left behind by something that died."""
+        self.open(client, is_running=True)
+        records = self.sweep.records(self.store)
+        self.refresh(client, records, check_all=False)
+        for run in self.children(client):
+            if run.info.status == "RUNNING":
+                client.set_terminated(run.info.run_id, "KILLED")
+        is_complete = all(key in records for key in self.casting.trials)
+        client.set_terminated(self._parent_id, STATUS[outcome] if outcome else "FINISHED" if is_complete else "FAILED")
+
+    def refresh(self, client: MlflowClient, records: Mapping[str, Record], *, check_all: bool) -> int:
+        """Publish every record whose run lacks it (`check_all`: also look into those that seem complete); returns how many runs were worked on."""
+        runs = self._look_up(client)
+        touched = 0
+        for owner in (*self.casting.shared, *self.casting.trials):
+            own = self._select(owner, records)
+            if not own:
+                continue
+            run = runs.get(owner)
+            if run is None:
+                run = runs[owner] = self._ensure(client, owner, started_ms=min(_started_ms(record) for record in own.values()))
+                if owner not in own:
+                    client.set_terminated(run.info.run_id, "KILLED")  # a trial that was trained and never scored
+            if check_all or run.data.tags.get(PUBLISHED) != _stamp(own):
+                self._publish(client, run, owner, own)
+                touched += 1
+        for owner, run in self._look_up(client).items():  # now that all runs exist, all links can be written
+            if owner in self.casting.sweep.places:
+                self._describe(client, run, owner, self._select(owner, records), reason=run.data.tags.get(REASON))
+        self.summarize(client, records)
+        return touched
+
+    def summarize(self, client: MlflowClient, records: Mapping[str, Record]) -> None:
+        """The result table on the sweep's run, as note, as CSV and as metrics."""
+        sweep, rows = self.sweep, notes.summary_rows(self.sweep, records)
+        run = client.get_run(self._parent_id)
+        links = {key: self._link(key) for key in self.casting.trials}
+        note = notes.sweep_note(sweep, records, trials=links, store=self._address(""), model=run.data.tags.get(MODEL))
+        if run.data.tags.get(NOTE) == note:
+            return
+        client.log_text(self._parent_id, notes.summary_csv(rows), "summary.csv")
+        counts = {"num_trials": len(links), "num_stages": len(sweep.places), "num_stages_without_sharing": sum(sweep.mentions.values())}
+        metric = notes.sweep_metric(sweep)
+        best = {f"best_{metric}": rows[0].scores[metric]} if rows and metric in rows[0].scores else {}
+        _add_final(client, run, {name: float(value) for name, value in counts.items()} | best, 0)
+        add_tags(client, run, {NOTE: note} | ({"sentdist.best": rows[0].trial.name} if best else {}))
+
+    def log_report(self, client: MlflowClient, folder: Path) -> None:
+        """A report's files, below `report/` on the sweep's run."""
+        self.open(client, is_running=False)
+        self._look_up(client)
+        client.log_artifacts(self._parent_id, str(folder), "report")
+        self.summarize(client, self.sweep.records(self.store))
+
+    def rebuild(self, client: MlflowClient, records: Mapping[str, Record]) -> int:
+        """`refresh`, looking at everything, for a sweep that this process does not drive: what runs is left running."""
+        self.open(client, is_running=False)
+        is_new = NOTE not in client.get_run(self._parent_id).data.tags
+        touched = self.refresh(client, records, check_all=True)
+        if all(key in records for key in self.casting.trials):
+            client.set_terminated(self._parent_id, "FINISHED", max((_ended_ms(record) for record in records.values()), default=None))
+        elif is_new:
+            client.set_terminated(self._parent_id, "KILLED")
+        return touched
+
+    def children(self, client: MlflowClient) -> Iterable[Run]:
+        return all_runs(client, self.experiment, f"tags.`{PARENT}` = '{self._parent_id}'")
+
+    @property
+    def _parent_id(self) -> str:
+        assert self.parent is not None
+        return self.parent
+
+    def _ensure(self, client: MlflowClient, owner: str, *, started_ms: int | None = None) -> Run:
+        if self.parent is None:  # the server was away when the sweep began
+            self.open(client, is_running=True)
+        tags = self._source_tags() | {PARENT: self._parent_id}
+        identity = self.casting.identity(owner)
+        run = ensure_run(client, self.experiment, name=self.casting.name(owner), identity=identity, tags=tags, started_ms=started_ms)
+        self._run_ids[owner] = run.info.run_id
+        add_parameters(client, run, self.casting.parameters(owner))
+        add_inputs(client, run, self.casting.data_sets(owner))
+        return run
+
+    def _look_up(self, client: MlflowClient) -> dict[str, Run]:
+        """The runs that exist, by owner."""
+        found = {}
+        for run in self.children(client):
+            owner = run.data.tags.get("sentdist.trial") or run.data.tags.get("sentdist.key")
+            if owner:
+                found[owner] = run
+        self._run_ids |= {owner: run.info.run_id for owner, run in found.items()}
+        return found
+
+    def _publish(self, client: MlflowClient, run: Run, owner: str, own: Mapping[str, Record]) -> None:
+        """Everything that the records of a run say; what is there already is not sent again."""
+        run_id = run.info.run_id
+        add_parameters(client, run, self.casting.parameters(owner))
+        add_inputs(client, run, self.casting.data_sets(owner))
+        there = {item.path for folder in ("", "train") for item in client.list_artifacts(run_id, folder or None)}
+        is_same = run.data.tags.get(PUBLISHED) == _stamp(own)
+        for key, record in own.items():
+            if key != owner and self.casting.owner(key) != owner:  # a training with a run of its own: its figures, not its curve
+                _add_final(client, run, final_metrics(record), _started_ms(record))
+                continue
+            folder = "" if key == owner else "train/"
+            history = self.store.read_text(f"{record.place}/{HISTORY}") if record.kind == "train" else None
+            texts = {f"{folder}record.json": record.model_dump_json(indent=1)} | ({f"{folder}{HISTORY}": history} if history else {})
+            for path, text in texts.items():
+                if not is_same or path not in there:
+                    client.log_text(run_id, text, path)
+            _add_final(client, run, final_metrics(record), _ended_ms(record))
+            _fill_curve(client, run_id, history or "")
+        self._describe(client, run, owner, own)
+        tags = {"sentdist.place": self._address(self.sweep.places[owner]), "sentdist.uses": " ".join(self.casting.made_from(owner))}
+        if owner in own:
+            if run.info.status != "FINISHED":
+                client.set_terminated(run_id, "FINISHED", max(_ended_ms(own[owner]), run.info.start_time))
+            tags[PUBLISHED] = _stamp(own)
+        add_tags(client, run, tags)
+
+    def _describe(self, client: MlflowClient, run: Run, owner: str, own: Mapping[str, Record], *, reason: str | None = None) -> None:
+        casting = self.casting
+        sweep = Link(name=self.sweep.name, kind="sweep", url=self._url(self._parent_id))
+        made_from = [self._link(key) for key in casting.made_from(owner)]
+        trial = casting.trials.get(owner)
+        if trial is not None:
+            place = self.sweep.places[trial.train] if trial.train is not None and trial.train in own else None
+            note = notes.trial_note(
+                trial,
+                sweep=sweep,
+                train=own.get(trial.train or ""),
+                scores=own.get(owner),
+                address=None if place is None else self._address(place),
+                shared=made_from,
+                reason=None if owner in own else reason,
+            )
+        else:
+            record = own.get(owner)
+            note = notes.stage_note(
+                casting.label(owner),
+                casting.kind(owner),
+                sweep=sweep,
+                record=record,
+                address=None if record is None else self._address(record.place),
+                trials=[self._link(key) for key in casting.used_by(owner)],
+                made_from=made_from,
+                reason=None if record else reason,
+            )
+        add_tags(client, run, {NOTE: note})
+
+    def _own_records(self, owner: str) -> dict[str, Record]:
+        """From the store, the records that a run shows."""
+        found = {}
+        for key in self._shown_keys(owner):
+            text = self.store.read_text(f"{self.sweep.places[key]}/record.json")
+            if text is not None:
+                found[key] = Record.model_validate_json(text)
+        return self._select(owner, found)
+
+    def _select(self, owner: str, records: Mapping[str, Record]) -> dict[str, Record]:
+        """Those of the records that a run shows; a training that has a run of its own counts only beside scores."""
+        found = {key: records[key] for key in self._shown_keys(owner) if key in records}
+        return found if owner in found or any(self.casting.owner(key) == owner for key in found) else {}
+
+    def _shown_keys(self, owner: str) -> tuple[str, ...]:
+        """The stage itself; for a trial its scores and its training."""
+        trial = self.casting.trials.get(owner)
+        return (owner,) if trial is None or trial.train is None else (owner, trial.train)
+
+    def _link(self, owner: str) -> Link:
+        run_id = self._run_ids.get(owner)
+        return Link(name=self.casting.name(owner), kind=self.casting.kind(owner), url=self._url(run_id) if run_id else None)
+
+    def _url(self, run_id: str) -> str:
+        return f"#/experiments/{self.experiment}/runs/{run_id}"  # relative: it holds behind every name and port of the server
+
+    def _address(self, place: str) -> str:
+        """Where something lies in the store, without keys or settings of the address in it."""
+        root = str(Path(self.store.root).expanduser().absolute()) if self.store.is_local else self.store.shown.rstrip("/")
+        return f"{root}/{place}" if place else root
+
+    def _source_tags(self) -> dict[str, str]:
+        return {"mlflow.source.name": f"recipe {self.sweep.name}", "mlflow.source.type": "JOB", "mlflow.user": _user()}
+
+
+def _fill_curve(client: MlflowClient, run_id: str, history: str) -> None:
+    """Those points of a history that the run lacks: sent live already, or never for want of a server."""
+    points = [
+        (name, value, int(float(line.get("at") or 0) * 1000), int(line["step"]))
+        for line in map(json.loads, history.splitlines())
+        for name, value in curve_metrics(line).items()
+    ]
+    there = {(name, metric.step) for name in {point[0] for point in points} for metric in client.get_metric_history(run_id, name)}
+    add_metrics(client, run_id, [point for point in points if (point[0], point[3]) not in there])
+
+
+def _add_final(client: MlflowClient, run: Run, values: Mapping[str, float], at_ms: int) -> None:
+    changed = [(name, value, at_ms, 0) for name, value in values.items() if run.data.metrics.get(name) != value]
+    add_metrics(client, run.info.run_id, changed)
+
+
+def _stamp(own: Mapping[str, Record]) -> str:
+    return " ".join(f"{key}@{record.created_at}" for key, record in sorted(own.items()))
+
+
+def _ended_ms(record: Record) -> int:
+    return int(datetime.fromisoformat(record.created_at).timestamp() * 1000)
+
+
+def _started_ms(record: Record) -> int:
+    return _ended_ms(record) - int(record.seconds * 1000)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return "unknown"
