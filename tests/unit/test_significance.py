@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.stats
+from statsmodels.stats.multitest import multipletests
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import compare_seeds, compare_with_fixed, holm, summarize, williams
+from sentdist.evaluation.significance import Difference, compare_seeds, compare_with_fixed, holm, in_words, summarize, williams
 
 
 def test_summary_and_its_interval_by_hand() -> None:
@@ -97,15 +98,30 @@ def test_holm_leaves_out_tasks_without_a_test() -> None:
     assert holm([]) == []
 
 
-def test_holm_is_the_step_down_rule() -> None:
-    """Rejecting adjusted p < α is rejecting p(1) < α/m, p(2) < α/(m−1), … until the first that is not (Holm 1979)."""
+def test_holm_equals_statsmodels() -> None:
     generator = np.random.default_rng(2)
-    for _ in range(10):
-        p_values = generator.uniform(0, 0.05, size=7)
-        level = generator.uniform(0.01, 0.2)
-        kept = np.sort(p_values) < level / np.arange(7, 0, -1)
-        rejected = 7 if kept.all() else int(np.argmin(kept))
-        assert sum(adjusted < level for adjusted in holm(p_values.tolist())) == rejected  # type: ignore[operator]
+    for size in (1, 2, 7):
+        p_values = generator.uniform(0, 0.2, size=size)
+        np.testing.assert_allclose(holm(p_values.tolist()), multipletests(p_values, method="holm")[1])  # type: ignore[arg-type]
+
+
+def test_holm_keeps_the_family_error() -> None:
+    """2000 families of seven true nulls: an alarm anywhere in at most 5 % of families, 100 ± 9.7."""
+    generator = np.random.default_rng(2)
+    families = sum(min(holm(generator.uniform(size=7).tolist())) < 0.05 for _ in range(2000))  # type: ignore[type-var]
+    assert 52 <= families <= 148
+
+
+def test_words_say_what_was_tested() -> None:
+    seeds = in_words(compare_seeds([82.4, 82.3, 82.6], [81.6, 81.5, 81.7]), system="RCL", baseline="Eq. 1")
+    assert seeds.startswith("RCL scores 0.83 points more than Eq. 1 (95 % interval +0.5") and "more than chance explains." in seeds
+    worse = in_words(compare_seeds([81.2, 81.0, 81.5], [81.6, 81.5, 81.7]), system="DropHead", baseline="Eq. 1")
+    assert "0.37 points less" in worse and "no more than chance alone does" in worse
+    single = in_words(compare_seeds([82.4], [81.6, 81.5]), system="RCL", baseline="Eq. 1")
+    assert single.endswith("whether that is more than chance is not known (one seed: no test over seeds).")
+    items = Difference(difference=1.0, low=0.5, high=1.5, p=0.0002, adjusted_p=0.0014, test="bootstrap")
+    assert "p < 0.001, = 0.001 after Holm's correction over 7 tasks" in in_words(items, system="RCL", baseline="Eq. 1", num_family=7)
+    assert "for these very runs" in in_words(items, system="RCL", baseline="Eq. 1")
 
 
 @pytest.mark.parametrize("scores", [[], [80.0, float("nan")]])

@@ -1,0 +1,146 @@
+"""Whose work a report rests on: citations of the methods, data, encoders, tests and tools that were used."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sentdist.errors import DataError
+
+Kind = Literal["article", "inproceedings", "misc"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Citation:
+    """One work; `role` is what it was used for here, `where` its journal or proceedings, `url` a lasting address."""
+
+    key: str
+    kind: Kind
+    authors: tuple[str, ...]
+    title: str
+    where: str
+    year: int
+    url: str
+    role: str
+
+    def plain(self) -> str:
+        """One line for people."""
+        names = self.authors if len(self.authors) <= 3 else (self.authors[0], "others")
+        joined = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"{joined} ({self.year}). {self.title}. {self.where}. {self.url}"
+
+    def bibtex(self) -> str:
+        """One BibTeX entry."""
+        field = {"article": "journal", "inproceedings": "booktitle", "misc": "howpublished"}[self.kind]
+        # Double braces keep the capitals of names such as SimCSE.
+        lines = (
+            f"  author = {{{' and '.join(self.authors)}}}",
+            f"  title = {{{{{self.title}}}}}",
+            f"  {field} = {{{self.where}}}",
+            f"  year = {{{self.year}}}",
+            f"  url = {{{self.url}}}",
+        )
+        return f"@{self.kind}{{{self.key},\n" + ",\n".join(lines) + "\n}"
+
+
+def _works(*citations: Citation) -> dict[str, Citation]:
+    return {citation.key: citation for citation in citations}
+
+
+_STS_AUTHORS = ("Eneko Agirre", "Daniel Cer", "Mona Diab", "Aitor Gonzalez-Agirre")
+
+# fmt: off
+CITATIONS: dict[str, Citation] = _works(
+    Citation(key="rcl", kind="misc", authors=("Mingxi Tan", "Alexis Rolland", "Andong Tian"), title="Regularized Contrastive Learning of Semantic Search",
+             where="arXiv 2209.13241", year=2022, url="https://arxiv.org/abs/2209.13241", role="the method: Eq. 1-3, Algorithm 1"),
+    Citation(key="drophead", kind="inproceedings", authors=("Wangchunshu Zhou", "Tao Ge", "Furu Wei", "Ming Zhou", "Ke Xu"), title="Scheduled DropHead: A Regularization Method for Transformer Models",
+             where="Findings of EMNLP", year=2020, url="https://arxiv.org/abs/2004.13342", role="baseline"),
+    Citation(key="dropattention", kind="misc", authors=("Lin Zehui", "Pengfei Liu", "Luyao Huang", "Junkun Chen", "Xipeng Qiu", "Xuanjing Huang"), title="DropAttention: A Regularization Method for Fully-Connected Self-Attention Networks",
+             where="arXiv 1907.11065", year=2019, url="https://arxiv.org/abs/1907.11065", role="baseline"),
+    Citation(key="simcse", kind="inproceedings", authors=("Tianyu Gao", "Xingcheng Yao", "Danqi Chen"), title="SimCSE: Simple Contrastive Learning of Sentence Embeddings",
+             where="EMNLP", year=2021, url="https://arxiv.org/abs/2104.08821", role="evaluation protocol of the STS tasks"),
+    Citation(key="sbert", kind="inproceedings", authors=("Nils Reimers", "Iryna Gurevych"), title="Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks",
+             where="EMNLP-IJCNLP", year=2019, url="https://arxiv.org/abs/1908.10084", role="encoder family and file format"),
+    Citation(key="minilm", kind="inproceedings", authors=("Wenhui Wang", "Furu Wei", "Li Dong", "Hangbo Bao", "Nan Yang", "Ming Zhou"), title="MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers",
+             where="NeurIPS", year=2020, url="https://arxiv.org/abs/2002.10957", role="pretrained encoder"),
+    Citation(key="roberta", kind="misc", authors=("Yinhan Liu", "Myle Ott", "Naman Goyal", "Jingfei Du", "Mandar Joshi", "Danqi Chen", "Omer Levy", "Mike Lewis", "Luke Zettlemoyer", "Veselin Stoyanov"), title="RoBERTa: A Robustly Optimized BERT Pretraining Approach",
+             where="arXiv 1907.11692", year=2019, url="https://arxiv.org/abs/1907.11692", role="pretrained encoder"),
+    Citation(key="infonce", kind="misc", authors=("Aaron van den Oord", "Yazhe Li", "Oriol Vinyals"), title="Representation Learning with Contrastive Predictive Coding",
+             where="arXiv 1807.03748", year=2018, url="https://arxiv.org/abs/1807.03748", role="contrastive loss"),
+    Citation(key="sts12", kind="inproceedings", authors=_STS_AUTHORS, title="SemEval-2012 Task 6: A Pilot on Semantic Textual Similarity",
+             where="SemEval", year=2012, url="https://aclanthology.org/S12-1051", role="test set"),
+    Citation(key="sts13", kind="inproceedings", authors=(*_STS_AUTHORS, "Weiwei Guo"), title="*SEM 2013 Shared Task: Semantic Textual Similarity",
+             where="*SEM", year=2013, url="https://aclanthology.org/S13-1004", role="test set"),
+    Citation(key="sts14", kind="inproceedings", authors=("Eneko Agirre", "Carmen Banea", "Claire Cardie", "Daniel Cer", "Mona Diab", "Aitor Gonzalez-Agirre", "Weiwei Guo", "Rada Mihalcea", "German Rigau", "Janyce Wiebe"), title="SemEval-2014 Task 10: Multilingual Semantic Textual Similarity",
+             where="SemEval", year=2014, url="https://aclanthology.org/S14-2010", role="test set"),
+    Citation(key="sts15", kind="inproceedings", authors=("Eneko Agirre", "Carmen Banea", "Claire Cardie", "Daniel Cer", "Mona Diab", "Aitor Gonzalez-Agirre", "Weiwei Guo", "Iñigo Lopez-Gazpio", "Montse Maritxalar", "Rada Mihalcea", "German Rigau", "Larraitz Uria", "Janyce Wiebe"), title="SemEval-2015 Task 2: Semantic Textual Similarity, English, Spanish and Pilot on Interpretability",
+             where="SemEval", year=2015, url="https://aclanthology.org/S15-2045", role="test set"),
+    Citation(key="sts16", kind="inproceedings", authors=("Eneko Agirre", "Carmen Banea", "Daniel Cer", "Mona Diab", "Aitor Gonzalez-Agirre", "Rada Mihalcea", "German Rigau", "Janyce Wiebe"), title="SemEval-2016 Task 1: Semantic Textual Similarity, Monolingual and Cross-Lingual Evaluation",
+             where="SemEval", year=2016, url="https://aclanthology.org/S16-1081", role="test set"),
+    Citation(key="stsb", kind="inproceedings", authors=("Daniel Cer", "Mona Diab", "Eneko Agirre", "Iñigo Lopez-Gazpio", "Lucia Specia"), title="SemEval-2017 Task 1: Semantic Textual Similarity Multilingual and Crosslingual Focused Evaluation",
+             where="SemEval", year=2017, url="https://aclanthology.org/S17-2001", role="test set and selection on its dev split"),
+    Citation(key="sick", kind="inproceedings", authors=("Marco Marelli", "Stefano Menini", "Marco Baroni", "Luisa Bentivogli", "Raffaella Bernardi", "Roberto Zamparelli"), title="A SICK Cure for the Evaluation of Compositional Distributional Semantic Models",
+             where="LREC", year=2014, url="https://aclanthology.org/L14-1314", role="test set"),
+    Citation(key="snli", kind="inproceedings", authors=("Samuel R. Bowman", "Gabor Angeli", "Christopher Potts", "Christopher D. Manning"), title="A Large Annotated Corpus for Learning Natural Language Inference",
+             where="EMNLP", year=2015, url="https://arxiv.org/abs/1508.05326", role="training data"),
+    Citation(key="mnli", kind="inproceedings", authors=("Adina Williams", "Nikita Nangia", "Samuel R. Bowman"), title="A Broad-Coverage Challenge Corpus for Sentence Understanding through Inference",
+             where="NAACL-HLT", year=2018, url="https://arxiv.org/abs/1704.05426", role="training data"),
+    Citation(key="stackfaq", kind="article", authors=("Mladen Karan", "Jan Šnajder"), title="Paraphrase-Focused Learning to Rank for Domain-Specific Frequently Asked Questions Retrieval",
+             where="Expert Systems with Applications 91", year=2018, url="https://doi.org/10.1016/j.eswa.2017.09.031", role="FAQ retrieval data"),
+    Citation(key="cough", kind="misc", authors=("Xinliang Frederick Zhang", "Heming Sun", "Xiang Yue", "Emmett Jesrani", "Simon Lin", "Huan Sun"), title="COUGH: A Challenge Dataset and Models for COVID-19 FAQ Retrieval",
+             where="arXiv 2010.12800", year=2020, url="https://arxiv.org/abs/2010.12800", role="FAQ retrieval data"),
+    Citation(key="geometry", kind="inproceedings", authors=("Tongzhou Wang", "Phillip Isola"), title="Understanding Contrastive Representation Learning through Alignment and Uniformity on the Hypersphere",
+             where="ICML", year=2020, url="https://arxiv.org/abs/2005.10242", role="alignment and uniformity"),
+    Citation(key="effective_rank", kind="inproceedings", authors=("Olivier Roy", "Martin Vetterli"), title="The Effective Rank: A Measure of Effective Dimensionality",
+             where="EUSIPCO", year=2007, url="https://ieeexplore.ieee.org/document/7098875", role="effective rank"),
+    Citation(key="welch", kind="article", authors=("B. L. Welch",), title="The Generalization of ‘Student’s’ Problem when Several Different Population Variances are Involved",
+             where="Biometrika 34", year=1947, url="https://doi.org/10.1093/biomet/34.1-2.28", role="test over seeds"),
+    Citation(key="holm", kind="article", authors=("Sture Holm",), title="A Simple Sequentially Rejective Multiple Test Procedure",
+             where="Scandinavian Journal of Statistics 6", year=1979, url="https://www.jstor.org/stable/4615733", role="correction over tasks"),
+    Citation(key="bootstrap", kind="misc", authors=("Bradley Efron", "Robert J. Tibshirani"), title="An Introduction to the Bootstrap",
+             where="Chapman & Hall", year=1993, url="https://doi.org/10.1201/9780429246593", role="test over test items"),
+    Citation(key="ray", kind="inproceedings", authors=("Philipp Moritz", "Robert Nishihara", "Stephanie Wang", "Alexey Tumanov", "Richard Liaw", "Eric Liang", "Melih Elibol", "Zongheng Yang", "William Paul", "Michael I. Jordan", "Ion Stoica"), title="Ray: A Distributed Framework for Emerging AI Applications",
+             where="OSDI", year=2018, url="https://arxiv.org/abs/1712.05889", role="execution"),
+    Citation(key="deepspeed", kind="inproceedings", authors=("Samyam Rajbhandari", "Jeff Rasley", "Olatunji Ruwase", "Yuxiong He"), title="ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+             where="SC20", year=2020, url="https://arxiv.org/abs/1910.02054", role="sharded training"),
+    Citation(key="ir_measures", kind="inproceedings", authors=("Sean MacAvaney", "Craig Macdonald", "Iadh Ounis"), title="Streamlining Evaluation with ir-measures",
+             where="ECIR", year=2022, url="https://arxiv.org/abs/2111.13466", role="retrieval measures"),
+)
+# fmt: on
+
+# Keys that are used together.
+STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sick")
+TESTS = ("welch", "holm", "bootstrap")
+
+
+def cite(used: Iterable[str]) -> list[Citation]:
+    """The works of these keys, each once, in the order of `CITATIONS`. Raises DataError for a key that is not there."""
+    wanted = set(used)
+    unknown = sorted(wanted - CITATIONS.keys())
+    if unknown:
+        raise DataError(
+            where="citations", found=f"{unknown}", expected=f"some of {sorted(CITATIONS)}", remedy="Add the work to report/citations.py."
+        )
+    return [citation for key, citation in CITATIONS.items() if key in wanted]
+
+
+def to_markdown(citations: Sequence[Citation]) -> str:
+    """A numbered list."""
+    return "".join(f"{number}. {citation.plain()} — {citation.role}.\n" for number, citation in enumerate(citations, start=1))
+
+
+def to_bibtex(citations: Sequence[Citation]) -> str:
+    """A `.bib` file."""
+    return "\n\n".join(citation.bibtex() for citation in citations) + "\n"
+
+
+def to_html(citations: Sequence[Citation]) -> str:
+    """A numbered list with links, and the BibTeX folded away beneath it."""
+    items = []
+    for citation in citations:
+        said = html.escape(citation.plain().removesuffix(citation.url).strip())
+        items.append(f'<li id="cite-{citation.key}"><a href="{html.escape(citation.url)}">{said}</a> — {html.escape(citation.role)}.</li>')
+    bibtex = html.escape(to_bibtex(citations))
+    return f'<ol class="citations">{"".join(items)}</ol><details><summary>BibTeX</summary><pre><code>{bibtex}</code></pre></details>'

@@ -1,0 +1,249 @@
+"""The report's figures: scores against regulators, over a grid, along training, and as differences with their intervals."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FixedLocator, MaxNLocator
+
+from sentdist.errors import DataError
+from sentdist.evaluation.significance import Difference, summarize
+from sentdist.report.style import INK, MARKERS, MUTED, PALETTE, SEQUENTIAL, Drawing, canvas, house_style, quiet, save
+
+SCORE = "average STS score (Spearman × 100)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningCurve:
+    """What one run went through: the loss (nats, mean over anchors) of steps, and dev scores (× 100) at some of them."""
+
+    label: str
+    seed: int
+    steps: Sequence[int]
+    losses: Sequence[float]
+    dev_steps: Sequence[int] = ()
+    dev_scores: Sequence[float] = ()
+
+
+def regulators_curve(
+    scores: Mapping[int, Sequence[float]], *, paper: Mapping[int, float] | None = None, unit: str = SCORE, name: str = "regulators"
+) -> Drawing:
+    """The score against the number of regulators: mean, band of ± 1 sd over seeds, every seed a dot; the paper's curve in a panel beside.
+
+    Both panels span equally many points, so that slopes compare although levels (another encoder, other data) do not.
+    """
+    counts = sorted(scores)
+    _some(counts, "regulators curve")
+    found = [summarize(list(scores[count])) for count in counts]
+    lows = [min(min(scores[count]), one.mean - (one.sd or 0)) for count, one in zip(counts, found, strict=True)]
+    highs = [max(max(scores[count]), one.mean + (one.sd or 0)) for count, one in zip(counts, found, strict=True)]
+    spans = [(min(lows), max(highs))] + ([(min(paper.values()), max(paper.values()))] if paper else [])
+    half = 0.62 * max(max(high - low for low, high in spans), 0.2)
+    with house_style():
+        figure, axes = canvas(width=7.2 if paper else 4.4, height=3.2, columns=2 if paper else 1)
+        _band(axes[0], counts, [one.mean for one in found], [one.sd for one in found], color=PALETTE[0], marker="o")
+        for count in counts:
+            axes[0].plot([count] * len(scores[count]), scores[count], ".", color=PALETTE[0], alpha=0.35, markersize=5, markeredgewidth=0)
+        seeds = sorted({len(scores[count]) for count in counts})
+        axes[0].set_title(f"This run ({_plural(seeds, 'seed')})")
+        axes[0].set_ylabel(unit)
+        if paper:
+            axes[1].plot(list(paper), list(paper.values()), "s-", color=PALETTE[1], markeredgecolor="white")
+            axes[1].set_title("The paper, Table 4 (5 seeds)")
+        for one, (low, high) in zip(axes, spans, strict=True):
+            one.set_ylim((low + high) / 2 - half, (low + high) / 2 + half)
+            one.xaxis.set_major_locator(FixedLocator(sorted({*counts, *(paper or {})})))
+            one.set_xlabel("number of regulators (2 × entropy encoders)")
+            quiet(one)
+        records = [["ours", count, one.mean, _text(one.sd), one.num_seeds] for count, one in zip(counts, found, strict=True)]
+        records += [["paper", count, score, "", 5] for count, score in (paper or {}).items()]
+        caption = "Score against the number of regulators. Line: mean over seeds; band: ± 1 standard deviation; dots: single seeds."
+        if paper:
+            caption += " Both panels span equally many points; levels differ because encoder and data do."
+        return save(figure, name=name, caption=caption, header=["source", "regulators", "mean", "sd", "seeds"], records=records)
+
+
+def heat_map(
+    cells: Mapping[tuple[str, str], Sequence[float]],
+    *,
+    row_name: str = "batch size",
+    column_name: str = "φ set",
+    unit: str = SCORE,
+    name: str = "grid",
+) -> Drawing:
+    """The mean score of every (row, column) of a grid, its sd over seeds beneath, the best cell framed; an empty cell was not run."""
+    _some(list(cells), "heat map")
+    rows, columns = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
+    found = {key: summarize(list(scores)) for key, scores in cells.items() if len(scores)}
+    means = np.array([[found[row, column].mean if (row, column) in found else np.nan for column in columns] for row in rows])
+    best = max(found, key=lambda key: found[key].mean)
+    with house_style():
+        figure, (axes,) = canvas(width=1.9 + 1.15 * len(columns), height=1.1 + 0.58 * len(rows))
+        low, high = float(np.nanmin(means)), float(np.nanmax(means))
+        image = axes.pcolormesh(means[::-1], cmap=SEQUENTIAL, vmin=low, vmax=max(high, low + 1e-6), edgecolors="white", linewidth=2)
+        for row, column in itertools.product(rows, columns):
+            x, y = columns.index(column) + 0.5, len(rows) - rows.index(row) - 0.5
+            one = found.get((row, column))
+            if one is None:
+                axes.text(x, y, "not run", ha="center", va="center", color=MUTED, fontsize=8, style="italic")
+                continue
+            share = (one.mean - low) / max(high - low, 1e-6)
+            ink = "white" if share > 0.55 else INK
+            weight = "bold" if (row, column) == best else "normal"
+            axes.text(x, y + (0.11 if one.sd is not None else 0), f"{one.mean:.2f}", ha="center", va="center", color=ink, weight=weight)
+            if one.sd is not None:
+                axes.text(x, y - 0.18, f"± {one.sd:.2f}", ha="center", va="center", color=ink, fontsize=7.5, alpha=0.85)
+        frame_x, frame_y = columns.index(best[1]), len(rows) - 1 - rows.index(best[0])
+        axes.add_patch(_frame(frame_x, frame_y))
+        axes.set_xticks(np.arange(len(columns)) + 0.5, columns)
+        axes.set_yticks(np.arange(len(rows)) + 0.5, rows[::-1])
+        axes.tick_params(length=0)
+        axes.set_xlabel(column_name)
+        axes.set_ylabel(row_name)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, aspect=14)
+        bar.outline.set_visible(False)
+        bar.set_label(unit if len(rows) > 3 else unit.split(" (")[0], fontsize=8)
+        bar.ax.yaxis.set_major_locator(MaxNLocator(4))
+        records = [[row, column, one.mean, _text(one.sd), one.num_seeds] for (row, column), one in found.items()]
+        seeds = _plural(sorted({one.num_seeds for one in found.values()}), "seed")
+        caption = f"{unit[0].upper()}{unit[1:]} by {row_name} and {column_name}, mean ± standard deviation ({seeds}); framed: the best."
+        return save(figure, name=name, caption=caption, header=[row_name, column_name, "mean", "sd", "seeds"], records=records)
+
+
+def learning_curves(
+    curves: Sequence[LearningCurve], *, dev_unit: str = "STS-B dev (Spearman × 100)", num_bins: int = 120, name: str = "learning"
+) -> Drawing:
+    """Loss and dev score against the step: per label the mean over seeds and a band of ± 1 sd where two seeds or more have the step.
+
+    Losses are first averaged over bins of steps (at most `num_bins`), since single batches are noisy.
+    """
+    _some(curves, "learning curves")
+    labels = list(dict.fromkeys(curve.label for curve in curves))
+    has_dev = any(len(curve.dev_steps) for curve in curves)
+    last = max(max(curve.steps) for curve in curves)
+    per_bin = max(1, -(-(last + 1) // num_bins))
+    records: list[list[object]] = []
+    with house_style():
+        figure, axes = canvas(width=7.2, height=4.6 if has_dev else 2.9, rows=2 if has_dev else 1, sharex=True)
+        for place, label in enumerate(labels):
+            runs = [curve for curve in curves if curve.label == label]
+            color, marker = PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]
+            losses = _over_seeds([_binned(curve, per_bin) for curve in runs])
+            _band(axes[0], *losses[:3], color=color, label=f"{label} ({_plural([len(runs)], 'seed')})")
+            records += [["loss", label, *record] for record in zip(*losses, strict=True)]
+            if any(len(curve.dev_steps) for curve in runs):
+                scores = _over_seeds([dict(zip(curve.dev_steps, curve.dev_scores, strict=True)) for curve in runs if len(curve.dev_steps)])
+                _band(axes[1], *scores[:3], color=color, marker=marker)
+                records += [["dev score", label, *record] for record in zip(*scores, strict=True)]
+        axes[0].set_ylabel("training loss (nats)")
+        axes[-1].set_xlabel("optimizer step")
+        if has_dev:
+            axes[1].set_ylabel(dev_unit)
+        for one in axes:
+            quiet(one)
+            one.margins(x=0.01)
+        figure.align_ylabels(axes)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=min(3, len(labels)))
+        caption = "Training loss" + (" and dev score" if has_dev else "") + " against the step; band: ± 1 standard deviation over seeds."
+        caption += f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
+        header = ["quantity", "label", "step", "mean", "sd", "seeds"]
+        return save(figure, name=name, caption=caption, header=header, records=[[_text(v) for v in record] for record in records])
+
+
+def forest_plot(
+    differences: Mapping[str, Difference],
+    *,
+    baseline: str,
+    unit: str = "difference of the average STS score (points)",
+    name: str = "differences",
+) -> Drawing:
+    """One line a system: its difference from the baseline with the 95 % interval; filled where p < 0.05, hollow where not or untested."""
+    _some(list(differences), "forest plot")
+    with house_style():
+        figure, (axes,) = canvas(width=7.2, height=1.1 + 0.36 * len(differences))
+        axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        for place, found in enumerate(differences.values()):
+            p = found.decisive_p
+            sure = p is not None and p < 0.05
+            color = PALETTE[0] if found.difference >= 0 else PALETTE[1]
+            if found.low is not None and found.high is not None:
+                axes.plot(
+                    [found.low, found.high], [place, place], color=color, linewidth=2.2, alpha=1 if sure else 0.45, solid_capstyle="butt"
+                )
+            axes.plot(
+                found.difference, place, "o", color=color if sure else "white", markeredgecolor=color, markersize=7, markeredgewidth=1.6
+            )
+            said = f"{found.difference:+.2f}".replace("-", "−") + ("" if p is None else "  p < 0.001" if p < 0.001 else f"  p = {p:.3f}")
+            at = (1.01, place)
+            axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
+                      color=INK if sure else MUTED, weight="bold" if sure else "normal")  # fmt: skip
+        axes.set_yticks(range(len(differences)), list(differences))
+        axes.set_ylim(len(differences) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.set_xlabel(f"{unit} from {baseline}")
+        axes.spines["left"].set_visible(False)
+        axes.grid(visible=True, axis="x")
+        records = [
+            [label, found.difference, _text(found.low), _text(found.high), _text(found.p), _text(found.adjusted_p), found.test]
+            for label, found in differences.items()
+        ]
+        caption = f"Difference from {baseline}, with its 95 % interval. Filled and bold: p < 0.05; hollow: not, or untested."
+        header = ["system", "difference", "low", "high", "p", "p_holm", "test"]
+        return save(figure, name=name, caption=caption, header=header, records=records)
+
+
+def _band(
+    axes: Axes,
+    xs: Sequence[int],
+    means: Sequence[float],
+    sds: Sequence[float | None],
+    *,
+    color: str,
+    marker: str = "",
+    label: str | None = None,
+) -> None:
+    spread = np.array([np.nan if sd is None else sd for sd in sds])
+    centre = np.array(means)
+    axes.fill_between(xs, centre - spread, centre + spread, color=color, alpha=0.16, linewidth=0)
+    axes.plot(xs, means, color=color, marker=marker or None, markeredgecolor="white", label=label)
+
+
+def _binned(curve: LearningCurve, per_bin: int) -> dict[int, float]:
+    """Bin's middle step -> mean loss of its steps."""
+    bins: dict[int, list[float]] = {}
+    for step, loss in zip(curve.steps, curve.losses, strict=True):
+        bins.setdefault(step // per_bin, []).append(loss)
+    return {number * per_bin + per_bin // 2: float(np.mean(losses)) for number, losses in bins.items()}
+
+
+def _over_seeds(runs: Sequence[Mapping[int, float]]) -> tuple[list[int], list[float], list[float | None], list[int]]:
+    """Steps, means, sds and numbers of seeds; runs that stopped early are absent from later steps."""
+    steps = sorted({step for run in runs for step in run})
+    found = [summarize([run[step] for run in runs if step in run]) for step in steps]
+    return steps, [one.mean for one in found], [one.sd for one in found], [one.num_seeds for one in found]
+
+
+def _frame(x: float, y: float) -> Rectangle:
+    return Rectangle((x, y), 1, 1, fill=False, edgecolor=PALETTE[1], linewidth=2.4, clip_on=False, zorder=3)
+
+
+def _plural(counts: Sequence[int], noun: str) -> str:
+    if list(counts) == [1]:
+        return f"1 {noun}"
+    return f"{counts[0]} {noun}s" if len(counts) == 1 else f"{counts[0]}–{counts[-1]} {noun}s"
+
+
+def _text(value: object) -> object:
+    return "" if value is None else value
+
+
+def _some(values: Sequence[object], where: str) -> None:
+    if not values:
+        raise DataError(where=where, found="nothing to draw", expected="at least one point", remedy="Leave the figure out of this report.")

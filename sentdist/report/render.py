@@ -1,0 +1,154 @@
+"""How a result table looks in Markdown, in HTML and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+
+from sentdist.evaluation.significance import TEST_NAMES, Difference
+from sentdist.report.comparisons import AVERAGE
+from sentdist.report.tables import Cell, Line, ResultTable
+
+MISSING = "–"
+
+
+def to_markdown(table: ResultTable) -> str:
+    """A GitHub table with its sentences and notes."""
+    lines = [f"### {table.title}", "", "| | n | " + " | ".join(table.columns) + " |", "|:--|--:|" + "--:|" * len(table.columns)]
+    for line in table.lines:
+        cells = [_markdown_cell(line, line.cells[column]) for column in table.columns]
+        lines.append(f"| {_escape_markdown(line.label)} | {_seeds(line)} | " + " | ".join(cells) + " |")
+    lines += ["", *(f"- {_escape_markdown(sentence)}" for sentence in table.sentences), ""]
+    lines.append("<sub>" + " ".join(_escape_markdown(note) for note in table.notes) + "</sub>")
+    return "\n".join(lines) + "\n"
+
+
+def to_html(table: ResultTable) -> str:
+    """A `<figure>` with a table; looks come from the page's style sheet. Hovering a cell shows its interval and tests."""
+    head = "".join(f'<th scope="col"{" class=avg" if column == AVERAGE else ""}>{html.escape(column)}</th>' for column in table.columns)
+    body = []
+    for line in table.lines:
+        cells = "".join(_html_cell(line, column, line.cells[column]) for column in table.columns)
+        kind = " class=baseline" if line.is_baseline else ""
+        body.append(f'<tr{kind}><th scope="row">{html.escape(line.label)}</th><td class="n">{_seeds(line)}</td>{cells}</tr>')
+    sentences = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in table.sentences)
+    notes = " ".join(html.escape(note) for note in table.notes)
+    return (
+        f'<figure class="results"><figcaption>{html.escape(table.title)}</figcaption><div class="scroll"><table>'
+        f'<thead><tr><th scope="col"></th><th scope="col" class="n">n</th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+        + (f'<ul class="said">{sentences}</ul>' if sentences else "")
+        + f'<p class="notes">{notes}</p></figure>'
+    )
+
+
+def to_csv(table: ResultTable) -> str:
+    """One line a system; for every column its mean, sd and 95 % interval over seeds."""
+    params = sorted({name for line in table.lines for name in line.params})
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    parts = ("mean", "sd", "low", "high")
+    writer.writerow(
+        ["label", "method", *params, "num_seeds", "is_fixed", *(f"{column} {part}" for column in table.columns for part in parts)]
+    )
+    for line in table.lines:
+        values: list[object] = [line.label, line.method, *(line.params.get(name, "") for name in params), line.num_seeds, line.is_fixed]
+        for column in table.columns:
+            summary = line.cells[column].summary
+            values += [_number(getattr(summary, part)) if summary else "" for part in parts]
+        writer.writerow(values)
+    return out.getvalue()
+
+
+def comparisons_to_csv(table: ResultTable) -> str:
+    """One line a test: every comparison, task and way of testing, with interval, p and p after Holm's correction."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["system", "against", "relation", "task", "unit", "test", "difference", "low", "high", "p", "p_holm", "reason"])
+    for comparison in table.comparisons:
+        for unit, differences in (("seeds", comparison.over_seeds), ("items", comparison.over_items)):
+            for task, found in differences.items():
+                numbers = [_number(value) for value in (found.difference, found.low, found.high, found.p, found.adjusted_p)]
+                writer.writerow(
+                    [comparison.system, comparison.other, comparison.relation, task, unit, TEST_NAMES[found.test], *numbers, found.reason]
+                )
+    return out.getvalue()
+
+
+def mark_against_baseline(found: Difference | None) -> str:
+    """`*` p < 0.05, `†` p < 0.1, with `↓` before them when the system is worse; p after Holm's correction."""
+    mark = _by_p(found, "*", "†")
+    return f"↓{mark}" if mark and found and found.difference < 0 else mark
+
+
+def mark_against_preceding(found: Difference | None) -> str:
+    """▲ ▼ p < 0.05, △ ▽ p < 0.1."""
+    return _by_p(found, "▲", "△") if found and found.difference >= 0 else _by_p(found, "▼", "▽")
+
+
+def _by_p(found: Difference | None, strong: str, weak: str) -> str:
+    p = found.decisive_p if found else None
+    return "" if p is None or p >= 0.1 else strong if p < 0.05 else weak
+
+
+def _markdown_cell(line: Line, cell: Cell) -> str:
+    if cell.summary is None:
+        return MISSING
+    mean = f"{cell.summary.mean:.2f}"
+    mean = {"best": f"**{mean}**", "tied": f"<ins>{mean}</ins>"}.get(cell.standing, mean)
+    spread = f" ± {cell.summary.sd:.2f}" if cell.summary.sd is not None else ""
+    marks = mark_against_baseline(cell.against_baseline).replace("*", "\\*") + mark_against_preceding(cell.against_preceding)
+    return f"{mean}{spread}{_short(line, cell)}" + (f" {marks}" if marks else "")
+
+
+def _html_cell(line: Line, column: str, cell: Cell) -> str:
+    classes = " ".join(name for name in ("avg" if column == AVERAGE else "", cell.standing) if name)
+    if cell.summary is None:
+        return f'<td class="{classes}">{MISSING}</td>'
+    spread = f'<span class="sd">±{cell.summary.sd:.2f}</span>' if cell.summary.sd is not None else ""
+    baseline = mark_against_baseline(cell.against_baseline)
+    preceding = mark_against_preceding(cell.against_preceding)
+    marks = f'<sup class="{_tone(baseline)}">{baseline}</sup>' if baseline else ""
+    marks += f'<span class="step {_tone(preceding)}">{preceding}</span>' if preceding else ""
+    return (
+        f'<td class="{classes}" title="{html.escape(_tooltip(cell))}"><span class="mean">{cell.summary.mean:.2f}</span>'
+        f'<span class="marks">{marks}</span>{spread}{_short(line, cell)}</td>'
+    )
+
+
+def _tone(mark: str) -> str:
+    return "worse" if any(sign in mark for sign in "↓▼▽") else "better"
+
+
+def _tooltip(cell: Cell) -> str:
+    assert cell.summary is not None
+    parts = []
+    if cell.summary.low is not None and cell.summary.high is not None:
+        parts.append(f"95 % interval of the mean {cell.summary.low:.2f} to {cell.summary.high:.2f}")
+    for name, found in (("baseline", cell.against_baseline), ("row above", cell.against_preceding)):
+        if found is None:
+            continue
+        text = f"{found.difference:+.2f} against the {name}"
+        if found.low is not None and found.high is not None and found.decisive_p is not None:
+            text += f" ({found.low:+.2f} to {found.high:+.2f}), p = {found.decisive_p:.4f}, {TEST_NAMES[found.test]}"
+        elif found.reason:
+            text += f" ({found.reason})"
+        parts.append(text)
+    return "; ".join(parts)
+
+
+def _short(line: Line, cell: Cell) -> str:
+    """Says so when a cell rests on fewer seeds than its line."""
+    return f" (n={cell.summary.num_seeds})" if cell.summary and cell.summary.num_seeds < line.num_seeds else ""
+
+
+def _seeds(line: Line) -> str:
+    return "fixed" if line.is_fixed else str(line.num_seeds)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _escape_markdown(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")

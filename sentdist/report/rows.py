@@ -1,0 +1,114 @@
+"""What a report is made from: one row of scores for every trained (or untouched) encoder, and the per-item files behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from sentdist.errors import DataError
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRow:
+    """The scores (× 100) of one encoder.
+
+    label: what tables call it; rows of one label are the seeds of one system. params: what the sweep turned (φ set, batch size, p).
+    scores: task -> score, None where it is not defined. items: task -> its per-item parquet file (several: folds, laid end to end).
+    is_fixed: an untouched checkpoint, which has one score and no seeds.
+    """
+
+    method: str
+    label: str
+    params: Mapping[str, Scalar]
+    seed: int
+    scores: Mapping[str, float | None]
+    items: Mapping[str, Path | tuple[Path, ...]] | None = None
+    is_fixed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemRows:
+    """The rows of one system, one a seed, in ascending order of the seeds."""
+
+    label: str
+    method: str
+    params: Mapping[str, Scalar]
+    is_fixed: bool
+    rows: tuple[ResultRow, ...]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(row.seed for row in self.rows)
+
+    def scores(self, task: str) -> list[float]:
+        """The defined scores of one task over seeds."""
+        return [score for row in self.rows if (score := row.scores.get(task)) is not None]
+
+    def averages(self, tasks: Sequence[str]) -> list[float]:
+        """The mean over tasks of every seed that has all of them: a mean over fewer tasks would be another number."""
+        complete = [[row.scores.get(task) for task in tasks] for row in self.rows]
+        return [float(np.mean([score for score in scores if score is not None])) for scores in complete if None not in scores]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TaskItems:
+    """What one encoder gave each item of a task. With `gold` (STS) the score is Spearman × 100, without it the mean of `values`."""
+
+    values: NDArray[np.float64]
+    gold: NDArray[np.float64] | None = field(default=None)
+
+
+def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:
+    """Rows by label, in order of first appearance. Raises DataError for a label that stands for two things or has a seed twice."""
+    by_label: dict[str, list[ResultRow]] = {}
+    for row in rows:
+        by_label.setdefault(row.label, []).append(row)
+    systems = []
+    for label, members in by_label.items():
+        first = members[0]
+        if any((row.method, dict(row.params), row.is_fixed) != (first.method, dict(first.params), first.is_fixed) for row in members):
+            raise DataError(
+                where=f"report: rows of {label!r}",
+                found="rows that differ in method, parameters or is_fixed",
+                expected="one label for one system",
+                remedy="Put what differs into the label.",
+            )
+        seeds = sorted(row.seed for row in members)
+        if len(set(seeds)) != len(seeds) or (first.is_fixed and len(seeds) > 1):
+            raise DataError(
+                where=f"report: rows of {label!r}",
+                found=f"seeds {seeds}" + (" of an untouched checkpoint" if first.is_fixed else ""),
+                expected="each seed once; an untouched checkpoint one row",
+                remedy="A run that counts twice makes differences look surer than they are: pass each record once.",
+            )
+        ordered = tuple(sorted(members, key=lambda row: row.seed))
+        systems.append(SystemRows(label=label, method=first.method, params=first.params, is_fixed=first.is_fixed, rows=ordered))
+    return systems
+
+
+def read_items(row: ResultRow, task: str) -> TaskItems | None:
+    """The items of one task; None where the row has none. For `bank:map`, or `map`, the column `map` of a retrieval file."""
+    if row.items is None or task not in row.items:
+        return None
+    paths = row.items[task]
+    tables = [pq.read_table(path) for path in ((paths,) if isinstance(paths, Path) else paths)]
+    names = set(tables[0].column_names)
+    if {"similarity", "score"} <= names:
+        values, gold = (np.concatenate([table[name].to_numpy() for table in tables]) for name in ("similarity", "score"))
+        return TaskItems(values=values, gold=gold)
+    column = task.rsplit(":", 1)[-1]
+    if column not in names:
+        raise DataError(
+            where=f"report: items of {row.label!r}, task {task!r}",
+            found=f"columns {sorted(names)}",
+            expected=f'"similarity" and "score", or "{column}"',
+            remedy="Score this encoder again with this version of the project.",
+        )
+    return TaskItems(values=np.concatenate([table[column].to_numpy() for table in tables]))

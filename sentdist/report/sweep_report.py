@@ -1,0 +1,310 @@
+"""The report of a sweep: a function of its records, as Markdown, HTML, tables and figures in one folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentdist.errors import StoreError
+from sentdist.evaluation.significance import Difference
+from sentdist.plan.tasks import TASKS
+from sentdist.report import citations
+from sentdist.report.comparisons import AVERAGE
+from sentdist.report.figures import forest_plot, heat_map, learning_curves, regulators_curve
+from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
+from sentdist.report.paper import PAPER_REGULATORS, Beside, beside_paper, beside_to_html, beside_to_markdown
+from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
+from sentdist.report.rows import ResultRow
+from sentdist.report.style import Drawing
+from sentdist.report.sweep_rows import RETRIEVAL_TITLES, CellFacts, SweepRows, shared_trainings, sweep_rows
+from sentdist.report.tables import ResultTable, SharedStages, build_table
+from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import SweepRecord, load_sweep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A report in memory: its page, its text, and the files beside them (name -> content)."""
+
+    name: str
+    markdown: str
+    html: str
+    files: dict[str, str | bytes]
+
+    def write(self, folder: Path) -> Path:
+        """Write everything into a local folder; returns the path of the page."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in {"report.md": self.markdown, "report.html": self.html, **self.files}.items():
+            (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return folder / "report.html"
+
+
+def report_sweep(store: ArtifactStore, name: str) -> Report:
+    """Build the report of a sweep from what is in the store.
+
+    Raises:
+        StoreError: no such sweep, or none of its trials is finished.
+    """
+    sweep = load_sweep(store, name)
+    records = sweep.records(store)
+    found = sweep_rows(sweep, store, records)
+    if not (found.sts or found.retrieval):
+        raise StoreError(where=f"sweep {name}", found="no finished trial", expected="at least one", remedy="Run the sweep first.")
+    tables = list(_tables(sweep, found, _shared(sweep, records)))
+    besides = [beside for table in tables for beside in _besides(sweep, table, found.facts)]
+    drawings = list(_drawings(found, tables, sweep))
+    used = citations.cite(_used(found, sweep))
+    return Report(
+        name=name,
+        markdown=_markdown(sweep, found, tables, besides, drawings, used, records),
+        html=_page(sweep, found, tables, besides, drawings, used, records),
+        files=_files(tables, drawings, used),
+    )
+
+
+def _tables(sweep: SweepRecord, found: SweepRows, shared: SharedStages | None) -> Iterator[ResultTable]:
+    baseline = next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
+    if found.sts:
+        rows = found.sts
+        tasks = list(rows[0].scores)
+        yield build_table(
+            rows, title="Semantic textual similarity", tasks=tasks, baseline=_present(baseline, rows), average=len(tasks) > 1, shared=shared
+        )
+    for number, (task, rows) in enumerate(found.retrieval.items()):
+        columns = list(rows[0].scores)
+        said = None if found.sts or number else shared
+        yield build_table(
+            rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), unit="share of queries or mean precision × 100",
+            average=False, shared=said,
+        )  # fmt: skip
+
+
+def _present(baseline: str | None, rows: list[ResultRow]) -> str | None:
+    return baseline if baseline in {row.label for row in rows} else None
+
+
+def _shared(sweep: SweepRecord, records: dict[str, Record]) -> SharedStages | None:
+    mentioned, different, saved_s = shared_trainings(sweep, records)
+    return (
+        SharedStages(name="trainings of entropy encoders", num_mentioned=mentioned, num_different=different, saved_s=saved_s)
+        if different
+        else None
+    )
+
+
+def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]) -> Iterator[Beside]:
+    """The paper's tables that have rows of ours: dropouts (1a, 1b), comparison (3), regulators (4), entropy encoders (5)."""
+    if sweep.paper != "rcl" or table.title != "Semantic textual similarity":
+        return
+    labels = [line.label for line in table.lines]
+    base = next((label for label in labels if facts[label].objective is None), None)
+    for number in ("1a", "1b", "3", "4", "5"):
+        matches = {label: twin for label in labels if (twin := _twin(number, facts[label]))}
+        base_is_one_of_several = len(set(matches.values()) - {"SRoBERTa-base"}) > 0
+        if base_is_one_of_several and (number != "4" or len(matches) > 1):
+            columns = {AVERAGE: "Avg"} | ({column: column for column in table.columns} if number == "4" else {})
+            yield beside_paper(table, number, matches=matches, base=base, columns=columns)
+
+
+def _twin(number: str, facts: CellFacts) -> str | None:
+    """The paper's row that stands for the same thing as a cell of ours."""
+    best = facts.objective == "rcl" and facts.phis == (0.01, 0.02, 0.03, 0.04)
+    if facts.objective is None:
+        return {"1a": "SRoBERTa-base", "1b": "SRoBERTa-base", "3": "SRoBERTa-base", "4": "0"}.get(number)
+    if facts.objective == "info_nce":
+        attention, heads = f"Attention dropout p={facts.attention_dropout}", f"DropHead p={facts.drophead}"
+        if (
+            facts.attention_dropout in (0.1, 0.2, 0.3)
+            and not facts.drophead
+            and (number == "1a" or (number == "3" and facts.attention_dropout == 0.1))
+        ):
+            return attention
+        if facts.drophead in (0.1, 0.2, 0.3) and (number == "1b" or (number == "3" and facts.drophead == 0.1)):
+            return heads
+        return None
+    if facts.objective == "entropy":
+        return f"Entropy encoder φ={facts.phis[0]:g}" if number == "5" and facts.phis[0] in (0.01, 0.02, 0.03, 0.04) else None
+    if number == "4":
+        consecutive = facts.phis == tuple(round(0.01 * place, 2) for place in range(1, len(facts.phis) + 1))
+        return str(facts.num_regulators) if consecutive and 2 <= facts.num_regulators <= 10 else None
+    return "RCL" if best and number in ("3", "5") else None
+
+
+def _drawings(found: SweepRows, tables: list[ResultTable], sweep: SweepRecord) -> Iterator[Drawing]:
+    headline = tables[0]
+    column = headline.columns[-1]
+    unit = f"{column} ({headline.unit})" if column != AVERAGE else "average STS score (Spearman × 100)"
+    rows = found.sts or next(iter(found.retrieval.values()))
+    value = {id(row): _headline(row, headline, column) for row in rows}
+    yield from _regulators(rows, value, found.facts, unit, sweep)
+    cells: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        facts, score = found.facts[row.label], value[id(row)]
+        if facts.objective == "rcl" and score is not None:
+            cells.setdefault((str(facts.batch_size), "{" + ", ".join(f"{phi:g}" for phi in facts.phis) + "}"), []).append(score)
+    if len(cells) > 1:
+        yield heat_map(cells, unit=unit)
+    to_baseline = {
+        one.system: decisive for one in headline.comparisons if one.relation == "baseline" and (decisive := one.decisive(column))
+    }
+    measured: dict[str, Difference] = {label: one for label, one in to_baseline.items() if one.difference is not None}
+    if measured and headline.baseline:
+        yield forest_plot(measured, baseline=headline.baseline, unit=f"difference: {unit}")
+    if found.curves:
+        yield learning_curves(found.curves)
+
+
+def _regulators(
+    rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str, sweep: SweepRecord
+) -> Iterator[Drawing]:
+    """Score against the number of regulators, at the batch size that has most numbers; Eq. 1 is the point at 0."""
+    of_rcl = [row for row in rows if facts[row.label].objective == "rcl"]
+    sizes = Counter(facts[row.label].batch_size for row in of_rcl)
+    if not sizes:
+        return
+    size = sizes.most_common(1)[0][0]
+    scores: dict[int, list[float]] = {}
+    for row in rows:
+        known, score = facts[row.label], value[id(row)]
+        if known.objective in ("rcl", "info_nce") and known.batch_size == size and not known.drophead and score is not None:
+            scores.setdefault(known.num_regulators, []).append(score)
+    if len([count for count in scores if count]) > 1:
+        yield regulators_curve(scores, paper=PAPER_REGULATORS if sweep.paper == "rcl" else None, unit=unit)
+
+
+def _headline(row: ResultRow, table: ResultTable, column: str) -> float | None:
+    if column != AVERAGE:
+        return row.scores.get(column)
+    scores = [row.scores.get(task) for task in table.columns if task != AVERAGE]
+    numbers = [score for score in scores if score is not None]
+    return sum(numbers) / len(numbers) if len(numbers) == len(scores) else None
+
+
+def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:
+    used = {"simcse", "geometry", "infonce", "ray", *citations.TESTS}
+    used |= {TASKS[task].citation for task in found.tasks}
+    for facts in found.facts.values():
+        used |= {"rcl"} if facts.objective in ("rcl", "entropy") else set()
+        used |= {"drophead"} if facts.drophead else set()
+        used |= {"dropattention"} if facts.attention_dropout else set()
+        used |= {"snli", "mnli"} if (facts.corpus or "").startswith("nli/") else set()
+    used |= {"ir_measures"} if found.retrieval else set()
+    encoder = sweep.recipe.get("encoder") or {}
+    checkpoint = str(encoder.get("checkpoint", "minilm-l6")) if isinstance(encoder, dict) else ""
+    used |= {"minilm", "sbert"} if "minilm" in checkpoint.lower() else set()
+    return sorted(used & citations.CITATIONS.keys())
+
+
+def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[citations.Citation]) -> dict[str, str | bytes]:
+    files: dict[str, str | bytes] = {"citations.bib": citations.to_bibtex(used)}
+    for number, table in enumerate(tables, start=1):
+        files |= {f"table{number}.csv": to_csv(table), f"table{number}-comparisons.csv": comparisons_to_csv(table)}
+    for drawing in drawings:
+        files |= {f"{drawing.name}.svg": drawing.svg, f"{drawing.name}.png": drawing.png, f"{drawing.name}.csv": drawing.table}
+    return files
+
+
+def _lead(sweep: SweepRecord, tables: list[ResultTable]) -> str:
+    return " ".join([sweep.about, *tables[0].sentences[:1]]).strip()
+
+
+def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:
+    """What each kind of stage costs: mentioned by trials, different, finished, seconds of work, seconds spared by sharing."""
+    mentions = sweep.mentions
+    rows = []
+    for kind in dict.fromkeys(place.partition("/")[0] for place in sweep.places.values()):
+        keys = [key for key, place in sweep.places.items() if place.startswith(f"{kind}/")]
+        done = [records[key] for key in keys if key in records]
+        spared = sum((mentions[record.key] - 1) * record.seconds for record in done)
+        rows.append(
+            [
+                kind,
+                str(sum(mentions[key] for key in keys)),
+                str(len(keys)),
+                str(len(done)),
+                f"{sum(r.seconds for r in done):.0f}",
+                f"{spared:.0f}",
+            ]
+        )
+    return rows
+
+
+STAGE_HEADER = ["stage", "mentioned by trials", "different", "finished", "seconds of work", "seconds spared by sharing"]
+
+
+def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:
+    """Alignment, uniformity and mean cosine of every cell, means over its finished trials."""
+    rows = []
+    for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
+        done = [records[trial.key].results for trial in sweep.trials if trial.cell == cell and trial.key in records]
+        names = ("geometry.alignment", "geometry.uniformity", "geometry.mean_cosine", "geometry.effective_rank")
+        values = [[float(one) for results in done if isinstance(one := results.get(name), int | float)] for name in names]
+        if all(values):
+            rows.append([cell, *(f"{sum(value) / len(value):.3f}" for value in values)])
+    return rows
+
+
+GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "effective rank"]
+
+
+def _markdown(
+    sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], besides: list[Beside], drawings: list[Drawing],
+    used: list[citations.Citation], records: dict[str, Record],
+) -> str:  # fmt: skip
+    parts = [f"# {sweep.name}", _lead(sweep, tables)]
+    parts += [to_markdown(table) for table in tables]
+    parts += [beside_to_markdown(beside) for beside in besides]
+    parts += [f"![{drawing.caption}]({drawing.name}.svg)\n\n{drawing.caption}" for drawing in drawings]
+    if geometry := _geometry_rows(sweep, records):
+        parts += ["## Geometry", _markdown_table(GEOMETRY_HEADER, geometry)]
+    parts += ["## Stages", _markdown_table(STAGE_HEADER, _stage_rows(sweep, records))]
+    if found.unfinished:
+        parts += ["## Not finished", "\n".join(f"- {trial.name}" for trial in found.unfinished)]
+    parts += ["## Citations", citations.to_markdown(used)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _markdown_table(header: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(["| " + " | ".join(header) + " |", "|" + "---|" * len(header), *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _page(
+    sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], besides: list[Beside], drawings: list[Drawing],
+    used: list[citations.Citation], records: dict[str, Record],
+) -> str:  # fmt: skip
+    import yaml
+
+    sections = [Section(title=table.title, body=to_html(table)) for table in tables]
+    if drawings:
+        sections.append(Section(title="Figures", body="".join(drawing_to_html(drawing) for drawing in drawings)))
+    if besides:
+        sections.append(Section(title="Beside the paper", body="".join(beside_to_html(beside) for beside in besides)))
+    if geometry := _geometry_rows(sweep, records):
+        sections.append(Section(title="Geometry", body=plain_table(GEOMETRY_HEADER, geometry)))
+    sections.append(Section(title="Stages", body=plain_table(STAGE_HEADER, _stage_rows(sweep, records))))
+    if found.unfinished:
+        sections.append(Section(title="Not finished", body=paragraphs(*(trial.name for trial in found.unfinished))))
+    recipe = yaml.safe_dump(sweep.recipe, sort_keys=False, allow_unicode=True)
+    sections.append(Section(title="Recipe", body=code_block(recipe, summary="The recipe, with its defaults left out")))
+    sections.append(Section(title="Citations", body=citations.to_html(used)))
+    return page(title=sweep.name, lead=_lead(sweep, tables), sections=sections, facts=_page_facts(sweep, records))
+
+
+def _page_facts(sweep: SweepRecord, records: dict[str, Record]) -> dict[str, str]:
+    newest = max(records.values(), key=lambda record: record.created_at)
+    seeds = sorted({trial.seed for trial in sweep.trials if trial.seed is not None})
+    versions = ", ".join(
+        f"{name} {newest.environment[name]}" for name in ("torch", "transformers", "ray", "deepspeed") if name in newest.environment
+    )
+    return {
+        "trials": str(len(sweep.trials)),
+        "seeds": ", ".join(map(str, seeds)) or "none",
+        "finished": newest.created_at.replace("T", " ").removesuffix("Z") + " UTC",
+        "made with": versions,
+    }
+
+
+__all__ = ["RETRIEVAL_TITLES", "Report", "report_sweep"]

@@ -1,0 +1,180 @@
+"""How a finished sweep becomes the rows of a report: one an encoder and seed, folds averaged, with what its training was."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from sentdist.plan.stage import Json
+from sentdist.report.figures import LearningCurve
+from sentdist.report.rows import ResultRow, Scalar
+from sentdist.store.record import Record
+from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.store.sweep import SweepRecord, TrialRecord
+
+TASK_TITLES = {
+    "sts12": "STS12", "sts13": "STS13", "sts14": "STS14", "sts15": "STS15", "sts16": "STS16", "stsb": "STS-B", "sickr": "SICK-R",
+    "scenes-sts": "Scenes STS",
+}  # fmt: skip
+RETRIEVAL_TITLES = {"acc@1": "Acc@1", "acc@3": "Acc@3", "acc@5": "Acc@5", "map": "MAP", "mrr": "MRR", "ndcg@10": "nDCG@10"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellFacts:
+    """What the trainings of a cell have in common, read from their records."""
+
+    objective: str | None = None  # None: untouched
+    temperature: float | None = None
+    phis: tuple[float, ...] = ()  # of its bank, or its own
+    batch_size: int | None = None
+    attention_dropout: float | None = None
+    drophead: float = 0.0
+    corpus: str | None = None
+
+    @property
+    def num_regulators(self) -> int:
+        return 2 * len(self.phis) if self.objective == "rcl" else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRows:
+    """All that a report of a sweep says numbers about."""
+
+    sts: list[ResultRow]
+    retrieval: dict[str, list[ResultRow]]  # task -> rows of its measures
+    facts: dict[str, CellFacts]  # by label
+    curves: list[LearningCurve]
+    tasks: list[str]
+    unfinished: list[TrialRecord] = field(default_factory=list)
+
+
+def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:
+    """Rows of every trial whose scores are in the store; the others are listed as unfinished."""
+    found = SweepRows(sts=[], retrieval={}, facts={}, curves=[], tasks=[], unfinished=[t for t in sweep.trials if t.key not in records])
+    finished = [trial for trial in sweep.trials if trial.key in records]
+    groups: dict[tuple[str, int | None], list[TrialRecord]] = {}
+    for trial in finished:
+        groups.setdefault((trial.cell, trial.seed), []).append(trial)
+    for (label, seed), trials in groups.items():
+        found.facts.setdefault(label, _facts(trials[0], records))
+        kinds = _tasks_by_kind(records[trials[0].key])
+        for task in itertools.chain.from_iterable(kinds.values()):
+            found.tasks.append(task) if task not in found.tasks else None
+        if kinds["sts"]:
+            found.sts.append(_row(trials, seed, store, records, {TASK_TITLES.get(task, task): (task, task) for task in kinds["sts"]}))
+        for task in kinds["retrieval"]:
+            columns = {f"{task}:{measure}": (task, f"{task}.{measure}") for measure in RETRIEVAL_TITLES}
+            found.retrieval.setdefault(task, []).append(_row(trials, seed, store, records, columns))
+        found.curves.extend(_curves(label, seed, trials, store, records))
+    return found
+
+
+def shared_trainings(sweep: SweepRecord, records: dict[str, Record]) -> tuple[int, int, float]:
+    """Entropy (and other shared) trainings that trials mention, those that differ, and the seconds that building each once has spared."""
+    mentions = sweep.mentions
+    inner = {key for key in records if records[key].kind == "train" and key not in {trial.train for trial in sweep.trials}}
+    spared = sum((mentions[key] - 1) * records[key].seconds for key in inner)
+    return sum(mentions[key] for key in inner), len(inner), spared
+
+
+def _row(
+    trials: list[TrialRecord], seed: int | None, store: ArtifactStore, records: dict[str, Record], columns: dict[str, tuple[str, str]]
+) -> ResultRow:
+    """One row from the folds of a cell and seed; columns: title -> (task, name of the result)."""
+    first = trials[0]
+    folders = [store.folder(Artifact(record=records[trial.key], uri="")) for trial in trials]
+    scores = {title: _mean([records[trial.key].results.get(result) for trial in trials]) for title, (_, result) in columns.items()}
+    items: dict[str, Path | tuple[Path, ...]] = {
+        title: tuple(folder / "items" / f"{task}.parquet" for folder in folders) for title, (task, _) in columns.items()
+    }
+    params: dict[str, Scalar] = {
+        name: value if isinstance(value, str | int | float | bool) or value is None else json.dumps(value)
+        for name, value in first.params.items()
+    }
+    return ResultRow(
+        method=first.method, label=first.cell, params=params, seed=seed or 0, scores=scores, items=items, is_fixed=first.seed is None
+    )
+
+
+def _mean(values: list[Json]) -> float | None:
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    return float(np.mean(numbers)) if len(numbers) == len(values) else None
+
+
+def _tasks_by_kind(record: Record) -> dict[str, list[str]]:
+    kinds: dict[str, list[str]] = {"sts": [], "retrieval": []}
+    for task in _list(_fields(record)["tasks"]):
+        assert isinstance(task, dict)
+        kinds[str(task["kind"])].append(str(task["name"]))
+    return kinds
+
+
+def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
+    if trial.train is None or trial.train not in records:
+        return CellFacts()
+    fields = _fields(records[trial.train])
+    objective, training, regularizers = (_dict(fields[name]) for name in ("objective", "training", "regularizers"))
+    banks = [str(_dict(bank)["stage"]) for bank in _list(fields["banks"])]
+    phis = tuple(phi for bank in banks for phi in _phi_of_bank(bank, records)) if banks else _numbers(objective.get("phi"))
+    corpus = records.get(str(_dict(fields["corpus"])["stage"]))
+    return CellFacts(
+        objective=str(objective["name"]),
+        temperature=float(str(objective["temperature"])),
+        phis=phis,
+        batch_size=int(str(training["batch_size"])),
+        attention_dropout=next(iter(_numbers(regularizers["attention_dropout"])), None),
+        drophead=float(str(regularizers["drophead"])),
+        corpus=None if corpus is None else str(_fields(corpus)["source"]),
+    )
+
+
+def _phi_of_bank(key: str, records: dict[str, Record]) -> tuple[float, ...]:
+    if key not in records:
+        return ()
+    train = records.get(str(_dict(_fields(records[key])["encoder"])["stage"]))
+    return () if train is None else _numbers(_dict(_fields(train)["objective"]).get("phi"))
+
+
+def _curves(
+    label: str, seed: int | None, trials: list[TrialRecord], store: ArtifactStore, records: dict[str, Record]
+) -> Iterator[LearningCurve]:
+    """The learning curve of the first fold (a mean over folds would mix different corpora)."""
+    key = trials[0].train
+    if key is None or key not in records or seed is None:
+        return
+    path = store.folder(Artifact(record=records[key], uri="")) / "history.jsonl"
+    points = [json.loads(line) for line in path.read_text().splitlines()]
+    losses = [point for point in points if "loss" in point]
+    scores = [point for point in points if point.get("dev_score") is not None]
+    if losses:
+        yield LearningCurve(
+            label=label,
+            seed=seed,
+            steps=[point["step"] for point in losses],
+            losses=[point["loss"] for point in losses],
+            dev_steps=[point["step"] for point in scores],
+            dev_scores=[point["dev_score"] for point in scores],
+        )
+
+
+def _fields(record: Record) -> dict[str, Json]:
+    return _dict(record.stage["fields"])
+
+
+def _dict(value: Json) -> dict[str, Json]:
+    assert isinstance(value, dict)
+    return value
+
+
+def _list(value: Json) -> list[Json]:
+    assert isinstance(value, list)
+    return value
+
+
+def _numbers(value: Json) -> tuple[float, ...]:
+    return (float(value),) if isinstance(value, int | float) else ()

@@ -1,0 +1,199 @@
+"""A result table says what the rows support, no more, in Markdown, HTML and CSV alike."""
+
+from __future__ import annotations
+
+import csv
+import io
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sentdist.errors import DataError
+from sentdist.evaluation.significance import compare_seeds, compare_with_fixed, holm
+from sentdist.evaluation.sts import score_similarities
+from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
+from sentdist.report.rows import ResultRow, Scalar, read_items
+from sentdist.report.tables import ResultTable, SharedStages, build_table
+
+TASKS = ("STS12", "STS13", "STS-B")
+
+
+def _row(label: str, seed: int, scores: tuple[float | None, ...], *, is_fixed: bool = False, **params: Scalar) -> ResultRow:
+    return ResultRow(method="rcl", label=label, params=params, seed=seed, scores=dict(zip(TASKS, scores, strict=False)), is_fixed=is_fixed)
+
+
+@pytest.fixture
+def rows() -> list[ResultRow]:
+    return [
+        _row("base", 0, (70.0, 80.0, 75.0), is_fixed=True),
+        *(_row("eq1", seed, (71 + 0.1 * seed, 81 - 0.1 * seed, 76.0 + 0.05 * seed)) for seed in range(3)),
+        *(_row("rcl", seed, (72.5 + 0.1 * seed, 81.1 + 0.3 * seed, 74.0 + 0.1 * seed), phis=".01") for seed in (2, 0, 1)),
+    ]
+
+
+def _table(rows: list[ResultRow], **options: object) -> ResultTable:
+    return build_table(rows, title="Seven tasks", tasks=TASKS, baseline="eq1", **options)  # type: ignore[arg-type]
+
+
+def test_cells_are_means_over_seeds_and_the_average_is_taken_seed_by_seed(rows: list[ResultRow]) -> None:
+    cells = _table(rows).line("rcl").cells
+    assert cells["STS12"].summary is not None and cells["Avg"].summary is not None
+    assert cells["STS12"].summary.mean == pytest.approx(72.6) and cells["STS12"].summary.sd == pytest.approx(0.1)
+    per_seed = [np.mean([72.5 + 0.1 * s, 81.1 + 0.3 * s, 74.0 + 0.1 * s]) for s in range(3)]
+    assert cells["Avg"].summary.mean == pytest.approx(np.mean(per_seed))
+    assert cells["Avg"].summary.sd == pytest.approx(np.std(per_seed, ddof=1))
+
+
+def test_each_comparison_uses_the_test_that_fits(rows: list[ResultRow]) -> None:
+    table = _table(rows)
+    found = table.line("rcl").cells["STS12"].against_baseline
+    expected = compare_seeds([72.5, 72.6, 72.7], [71.0, 71.1, 71.2])
+    assert found is not None and found.test == "welch" and found.p == pytest.approx(expected.p)
+    over_tasks = next(one for one in table.comparisons if (one.system, one.relation) == ("rcl", "baseline")).over_seeds
+    corrected = holm([over_tasks[task].p for task in TASKS])
+    assert [over_tasks[task].adjusted_p for task in TASKS] == corrected
+    assert over_tasks["Avg"].adjusted_p is None
+    preceding = table.line("eq1").cells["STS12"].against_preceding
+    assert preceding is not None and preceding.test == "one-sample"
+    assert preceding.p == pytest.approx(compare_with_fixed([71.0, 71.1, 71.2], 70.0).p)
+    base = table.line("base").cells["STS12"].against_baseline
+    assert base is not None and base.difference == pytest.approx(-1.1) and base.low is not None and base.high is not None
+    assert base.low < -1.1 < base.high
+
+
+def test_marks_point_up_and_down(rows: list[ResultRow]) -> None:
+    lines = to_markdown(_table(rows)).splitlines()
+    assert next(line for line in lines if line.startswith("| base")).count("↓") == 4
+    rcl = next(line for line in lines if line.startswith("| rcl")).split("|")
+    assert rcl[2].strip() == "3"
+    assert rcl[3].strip() == "**72.60** ± 0.10 \\*▲"
+    assert rcl[5].strip() == "74.10 ± 0.10 ↓\\*▼"
+
+
+def test_best_and_tied(rows: list[ResultRow]) -> None:
+    table = _table(rows)
+    assert [line.cells["STS12"].standing for line in table.lines] == ["", "", "best"]
+    assert [line.cells["STS13"].standing for line in table.lines] == ["", "tied", "best"]
+    assert "<ins>80.90</ins>" in to_markdown(table)
+
+
+def test_one_seed_without_items_gets_no_mark_and_says_so(rows: list[ResultRow]) -> None:
+    single = [row for row in rows if row.seed == 0]
+    table = _table(single)
+    text = to_markdown(table)
+    assert "One seed: no test over seeds." in text and "are not marked" in text
+    assert "±" not in "".join(line for line in text.splitlines() if line.startswith("| "))
+    assert all(mark not in "".join(line for line in text.splitlines() if line.startswith("| rcl")) for mark in ("\\*", "†", "▲", "▼"))
+    assert "is not known (one seed: no test over seeds)" in text
+
+
+def _with_items(folder: Path, label: str, noise: float, seed: int = 0, num_pairs: int = 400) -> ResultRow:
+    scores, items = {}, {}
+    for number, task in enumerate(TASKS):
+        gold = np.random.default_rng(number).uniform(0, 5, num_pairs)
+        similarities = (gold + np.random.default_rng([number, seed, int(100 * noise)]).normal(0, noise, num_pairs)) / 10
+        score = score_similarities(similarities, gold, ["one"] * num_pairs)
+        items[task] = folder / f"{label}-{seed}-{task}.parquet"
+        pq.write_table(pa.table(score.items()), items[task])
+        scores[task] = score.spearman
+    return ResultRow(method="rcl", label=label, params={}, seed=seed, scores=scores, items=items)
+
+
+def test_one_seed_with_items_is_tested_over_items(tmp_path: Path) -> None:
+    rows = [_with_items(tmp_path, "eq1", 2.0), _with_items(tmp_path, "rcl", 1.0), _with_items(tmp_path, "twin", 1.01)]
+    table = _table(rows, num_resamples=500)
+    found = table.line("rcl").cells["STS12"].against_baseline
+    assert found is not None and found.test == "bootstrap" and found.adjusted_p is not None and found.adjusted_p < 0.05
+    assert found.low is not None and found.high is not None and 0 < found.low < found.difference < found.high
+    text = to_markdown(table)
+    assert "not that other seeds would" in text and "500 resamples" in text and "for these very runs" in text
+    assert table.line("twin").cells["Avg"].standing in ("tied", "best")
+
+
+def test_with_seeds_and_items_both_tests_are_kept_and_seeds_decide(tmp_path: Path) -> None:
+    rows = [_with_items(tmp_path, label, noise, seed) for label, noise in (("eq1", 2.0), ("rcl", 1.0)) for seed in (0, 1, 2)]
+    comparison = _table(rows, num_resamples=300).comparisons[0]
+    assert comparison.decisive("STS12") is comparison.over_seeds["STS12"]
+    assert comparison.over_items["STS12"].difference == pytest.approx(comparison.over_seeds["STS12"].difference)
+    assert comparison.over_items["Avg"].difference == pytest.approx(comparison.over_seeds["Avg"].difference)
+    records = list(csv.DictReader(io.StringIO(comparisons_to_csv(_table(rows, num_resamples=300)))))
+    assert {record["unit"] for record in records} == {"seeds", "items"} and len(records) == 2 * 2 * (len(TASKS) + 1)
+
+
+def test_retrieval_items_and_folds(tmp_path: Path) -> None:
+    paths = []
+    for fold in range(2):
+        paths.append(tmp_path / f"{fold}.parquet")
+        pq.write_table(pa.table({"query_id": ["a", "b"], "map": [10.0 * fold, 50.0]}), paths[-1])
+    row = ResultRow(method="m", label="m", params={}, seed=0, scores={"faq:map": 30.0}, items={"faq:map": tuple(paths)})
+    items = read_items(row, "faq:map")
+    assert items is not None and items.gold is None and items.values.tolist() == [0.0, 50.0, 10.0, 50.0]
+    with pytest.raises(DataError, match='or "mrr"'):
+        read_items(ResultRow(method="m", label="m", params={}, seed=0, scores={}, items={"faq:mrr": paths[0]}), "faq:mrr")
+    assert read_items(row, "other") is None
+
+
+def test_a_missing_score_is_a_dash_and_leaves_the_average(rows: list[ResultRow]) -> None:
+    table = _table([*rows, _row("late", 0, (71.0, None, 75.0)), _row("late", 1, (72.0, 82.0, 76.0))])
+    line = next(line for line in to_markdown(table).splitlines() if line.startswith("| late")).split("|")
+    assert line[4].strip().startswith("**82.00** (n=1)") and "late" in table.notes[-1]
+    average = table.line("late").cells["Avg"].summary
+    assert average is not None and average.num_seeds == 1
+    nothing = _table([*rows, _row("none", 0, (71.0, None, 75.0))])
+    assert nothing.line("none").cells["Avg"].summary is None and "| – |" in to_markdown(nothing)
+
+
+class _Balanced(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_html_is_balanced_escaped_and_says_the_same(rows: list[ResultRow]) -> None:
+    rows[0] = _row("<b>base & co</b>", 0, (70.0, 80.0, 75.0), is_fixed=True)
+    text = to_html(_table(rows))
+    parser = _Balanced()
+    parser.feed(text)
+    assert not parser.open and "<b>" not in text and "&lt;b&gt;base &amp; co" in text
+    assert '<td class="best"' in text and "95 % interval of the mean" in text and '<sup class="worse">↓*</sup>' in text
+
+
+def test_csv_keeps_every_number(rows: list[ResultRow]) -> None:
+    records = list(csv.DictReader(io.StringIO(to_csv(_table(rows)))))
+    assert [record["label"] for record in records] == ["base", "eq1", "rcl"]
+    assert float(records[2]["STS12 mean"]) == 72.6 and records[2]["phis"] == ".01" and records[0]["STS12 sd"] == ""
+
+
+def test_sharing_in_words() -> None:
+    shared = SharedStages(name="entropy encoders", num_mentioned=30, num_different=10, num_found=4, saved_s=5400)
+    assert shared.sentence() == (
+        "The sweep mentions 30 entropy encoders; only 10 of them differ, so 20 trainings were never run (67 % of them, "
+        "about 90 min of work); 4 were already in the store."
+    )
+    assert "nothing could be shared" in SharedStages(name="encoders", num_mentioned=3, num_different=3).sentence()
+
+
+def test_bad_input_is_named(rows: list[ResultRow], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'eq2'"):
+        build_table(rows, title="t", tasks=TASKS, baseline="eq2")
+    with pytest.raises(DataError, match="STS99"):
+        build_table(rows, title="t", tasks=("STS99",), baseline=None)
+    with pytest.raises(DataError, match="no rows"):
+        build_table([], title="t", tasks=TASKS, baseline=None)
+    with pytest.raises(DataError, match="each seed once"):
+        _table([*rows, rows[-1]])
+    with pytest.raises(DataError, match="one label for one system"):
+        _table([*rows, _row("rcl", 7, (1.0, 2.0, 3.0), phis="other")])
+    short = [_with_items(tmp_path, "eq1", 2.0), _with_items(tmp_path, "rcl", 1.0, num_pairs=300)]
+    with pytest.raises(DataError, match="one and the same test set"):
+        _table(short, num_resamples=10)
