@@ -115,10 +115,6 @@ class DeepSpeedEngine:
         with self._deepspeed.zero.GatheredParameters(shares, enabled=bool(shares)):
             return host_copy(self.encoder.state_dict()) if self.rank == 0 else {}
 
-    def close(self) -> None:
-        """Take DeepSpeed's hooks off the encoder, so that it can be used, or wrapped again, without this engine."""
-        self._engine.destroy()
-
 
 def _import_deepspeed(device: torch.device) -> Any:
     """DeepSpeed for `device`; imported late because it looks for an accelerator, and writes lines, as it is imported."""

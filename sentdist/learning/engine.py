@@ -15,6 +15,7 @@ from sentdist.learning.batch import TokenBatch
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.gather import average_gradients, mean_over_ranks, rank_and_world_size, wait_for_all_ranks
 from sentdist.learning.optimization import Optimization, adamw, schedule
+from sentdist.learning.precision import autocast
 
 STATE_FILE = "engine.pt"
 
@@ -100,7 +101,7 @@ class TorchEngine:
         return EngineFacts(engine="torch", zero_stage=0, world_size=self.world_size)
 
     def encode(self, tokens: TokenBatch) -> Tensor:
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.optimization.precision == "bf16"):
+        with autocast(self.optimization.precision, self.device):
             embeddings: Tensor = self.encoder(tokens.to(self.device))
         return embeddings.float()
 

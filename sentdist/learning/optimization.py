@@ -11,12 +11,12 @@ from torch.optim.lr_scheduler import LRScheduler
 from transformers import get_scheduler
 
 from sentdist.errors import RecipeError
+from sentdist.learning.precision import PRECISIONS
 
 SCHEDULES = {
     "linear": "linear",  # warm-up, then linearly down to 0 at the last step
     "constant": "constant_with_warmup",
 }
-PRECISIONS = ("fp32", "bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
