@@ -26,13 +26,15 @@ class CorpusFacts:
     """What was built, and what was left out on the way.
 
     num_rows, num_sentences: as in the corpus. num_dropped_duplicates: rows equal to an earlier row in every column; num_dropped_empty: rows with an
-    empty sentence. num_over_long: unique sentences of more than 256 words. mean_words, max_words: whitespace-separated words a unique sentence.
+    empty sentence. num_repeating: rows kept that hold one sentence twice (a positive equal to its anchor teaches little, a negative equal to its
+    positive teaches wrong). num_over_long: unique sentences of more than 256 words. mean_words, max_words: whitespace-separated words a unique sentence.
     """
 
     num_rows: int
     num_sentences: int
     num_dropped_duplicates: int
     num_dropped_empty: int
+    num_repeating: int
     num_over_long: int
     mean_words: float
     max_words: int
@@ -89,6 +91,7 @@ def build_corpus(
         num_sentences=len(first_cells),
         num_dropped_duplicates=int(np.count_nonzero(~empty_R)) - len(distinct_R),
         num_dropped_empty=int(np.count_nonzero(empty_R)),
+        num_repeating=int(np.count_nonzero(np.diff(np.sort(ids_CR, axis=0), axis=0).min(axis=0, initial=1) == 0)),
         num_over_long=int(np.count_nonzero(words_S > LONG_WORDS)),
         mean_words=float(words_S.mean()),
         max_words=int(words_S.max()),

@@ -1,4 +1,4 @@
-"""What a data file holds, remembered between runs by path, size and time of change."""
+"""What a data file (or a pinned hub data set) holds, remembered between runs by path, size and time of change (or by commit)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -30,9 +31,20 @@ def content_digest(path: Path) -> str:
 
 def recall(path: Path) -> FileFacts | None:
     """Return what an earlier run wrote down about this very file, or None when it has changed since or nothing was written."""
+    return recall_note(_identity(path))
+
+
+def remember(path: Path, facts: FileFacts) -> None:
+    """Write the facts down for the next run; a cache that cannot be written costs time, not the run."""
+    if time.time() - path.stat().st_mtime >= RACY_S:
+        remember_note(_identity(path), facts)
+
+
+def recall_note(identity: Sequence[str | int]) -> FileFacts | None:
+    """Return the facts noted under an identity; its first member says what they are about, the others that it is still the same."""
     try:
-        noted = json.loads(_note_of(path).read_text())
-        if noted.pop("file") != _identity(path):
+        noted = json.loads(_note_of(identity).read_text())
+        if noted["identity"] != list(identity):
             return None
         return FileFacts(
             digest=noted["digest"],
@@ -40,19 +52,17 @@ def recall(path: Path) -> FileFacts | None:
             columns=tuple(noted["columns"]),
             splits=tuple((name, count) for name, count in noted["splits"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):  # absent, unreadable or written by another version: look at the file again
+    except (OSError, ValueError, KeyError, TypeError):  # absent, unreadable or written by another version: look again
         return None
 
 
-def remember(path: Path, facts: FileFacts) -> None:
-    """Write the facts down for the next run; a cache that cannot be written costs time, not the run."""
-    if time.time() - path.stat().st_mtime < RACY_S:
-        return
-    note = _note_of(path)
+def remember_note(identity: Sequence[str | int], facts: FileFacts) -> None:
+    """Note facts under an identity, in one move: a reader sees the old note or the new one."""
+    note = _note_of(identity)
     partial = note.with_suffix(f".{os.getpid()}")
     try:
         note.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps({"file": _identity(path), **asdict(facts)}))
+        partial.write_text(json.dumps({"identity": list(identity), **asdict(facts)}))
         partial.replace(note)
     except OSError:
         return
@@ -63,6 +73,6 @@ def _identity(path: Path) -> list[str | int]:
     return [str(path.resolve()), status.st_size, status.st_mtime_ns]
 
 
-def _note_of(path: Path) -> Path:
+def _note_of(identity: Sequence[str | int]) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "sentdist" / "files" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]}.json"
+    return cache / "sentdist" / "sources" / f"{hashlib.sha256(str(identity[0]).encode()).hexdigest()[:24]}.json"

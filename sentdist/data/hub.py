@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.data.file_facts import FileFacts
+from sentdist.data.file_facts import FileFacts, recall_note, remember_note
 from sentdist.data.local import check_columns, check_split, with_large_strings
 from sentdist.errors import DataError
 
@@ -20,10 +20,13 @@ PREFIX = "hub:"
 def inspect(name: str, *, revision: str | None) -> FileFacts:
     """Return the commit that `revision` (a commit, branch or tag) stands for, with the size, columns and splits that the Hub tells of it.
 
+    What belongs to a commit never changes: it is asked once and remembered, so that planning then needs no network.
     Raises DataError without a revision, without a network, and for a data set, configuration or revision that the Hub does not know.
     """
     path, config = _address(name)
-    _need_revision(name, revision)
+    revision = _checked(name, revision)
+    if (known := recall_note([name, revision])) is not None:
+        return known
     import datasets
     import huggingface_hub
 
@@ -40,7 +43,10 @@ def inspect(name: str, *, revision: str | None) -> FileFacts:
             expected="a data set that the Hub has converted to Parquet",
             remedy="Download it and put it under the data root as Parquet.",
         )
-    return FileFacts(digest=str(commit), num_rows=sum(count for _, count in splits), columns=tuple(info.features), splits=splits)
+    facts = FileFacts(digest=str(commit), num_rows=sum(count for _, count in splits), columns=tuple(info.features), splits=splits)
+    if revision == commit:  # a branch may move on
+        remember_note([name, revision], facts)
+    return facts
 
 
 def read(name: str, *, split: str | None, columns: Sequence[str] | None, revision: str | None) -> pa.Table:
@@ -48,7 +54,7 @@ def read(name: str, *, split: str | None, columns: Sequence[str] | None, revisio
     import pyarrow as pa
 
     path, config = _address(name)
-    _need_revision(name, revision)
+    revision = _checked(name, revision)
     import datasets
 
     try:
@@ -83,7 +89,7 @@ def _address(name: str) -> tuple[str, str | None]:
     return path, config or None
 
 
-def _need_revision(name: str, revision: str | None) -> None:
+def _checked(name: str, revision: str | None) -> str:
     if not revision:
         raise DataError(
             where=name,
@@ -91,6 +97,7 @@ def _need_revision(name: str, revision: str | None) -> None:
             expected="the commit of the data set to read",
             remedy="Copy the commit from the data set's page on the Hub (Files, History).",
         )
+    return revision
 
 
 def _unreachable(name: str, revision: str | None, error: Exception) -> DataError:

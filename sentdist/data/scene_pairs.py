@@ -41,7 +41,7 @@ def contradicted(scene: Scene, draw: Draw, split: str) -> tuple[Scene, bool]:
             base = with_slot(base, slot, None)
     if draw.chance(0.08):
         return replace(base, look=None, garment=None, time=None, manner=None), True
-    changes = (with_other_activity, with_other_activity, with_kin_activity, with_other_agent, with_other_place, with_other_detail)
+    changes = (*[with_other_activity] * 4, *[with_kin_activity] * 3, *[with_other_agent] * 3, with_other_place, with_other_detail)
     while True:
         changed = draw.one(changes)(base, draw, split)
         if changed is not None and changed != scene:
@@ -85,7 +85,7 @@ def graded(draw: Draw, split: str) -> tuple[Scene, Scene]:
 def likeness(one: Scene, other: Scene) -> float:
     """Return how alike two scenes are, 0 to 5 in steps of 0.2, from their slots alone: wording does not count.
 
-    Who and what give the core, agent/6 + activity/3 + agent · activity/2; the shares of equal details scale it between 55 % and 100 %.
+    Who and what give the core, agent/6 + activity/3 + agent · activity/2; the shares of equal details scale it between 40 % and 100 %.
     """
     agent = _key_likeness(one.agent, other.agent, {key: value.wider for key, value in scenes.agents().items()})
     activity = _key_likeness(one.activity, other.activity, {key: value.wider for key, value in scenes.activities().items()})
@@ -96,7 +96,7 @@ def likeness(one: Scene, other: Scene) -> float:
         if value is not None:
             total += weight
             score += weight * value
-    return round(round(25 * core * (0.55 + 0.45 * score / total)) / 5, 1)
+    return round(round(25 * core * (0.4 + 0.6 * score / total)) / 5, 1)
 
 
 def with_wider_agent(scene: Scene, draw: Draw, split: str) -> Scene | None:

@@ -33,7 +33,14 @@ def test_ids_follow_the_first_appearance_row_by_row(tmp_path: Path) -> None:
     assert corpus.column_names == ("anchor", "positive")
     assert (corpus.num_rows, corpus.num_sentences) == (3, 4)
     assert facts == CorpusFacts(
-        num_rows=3, num_sentences=4, num_dropped_duplicates=0, num_dropped_empty=0, num_over_long=0, mean_words=1.25, max_words=2
+        num_rows=3,
+        num_sentences=4,
+        num_dropped_duplicates=0,
+        num_dropped_empty=0,
+        num_repeating=0,
+        num_over_long=0,
+        mean_words=1.25,
+        max_words=2,
     )
 
 
@@ -80,6 +87,12 @@ def test_tables_in_many_chunks_give_the_same_corpus(tmp_path: Path) -> None:
 def test_one_column_used_twice(tmp_path: Path) -> None:
     build_corpus(_table([("a", "b"), ("c", "d")]), columns=("one", "one"), folder=tmp_path)
     assert Corpus.open(tmp_path).ids.tolist() == [[0, 1], [0, 1]]
+
+
+def test_rows_that_repeat_a_sentence_are_kept_and_counted(tmp_path: Path) -> None:
+    rows = [("a", "a", "b"), ("c", "d", "c"), ("a", "b", "c")]
+    facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)
+    assert (facts.num_rows, facts.num_repeating) == (3, 2)
 
 
 def test_plain_text_is_a_corpus_of_one_column(tmp_path: Path) -> None:
