@@ -1,0 +1,137 @@
+# Sourced by quickstart.sh: Ray and MLflow on loopback, each with a pid file under .sentdist/, found again by the next call.
+
+need_compiler() {
+    local name
+    for name in ${CXX:-} c++ g++ clang++; do
+        if command -v "$name" >/dev/null 2>&1; then
+            python -c 'import pathlib, sys, sysconfig; sys.exit(not pathlib.Path(sysconfig.get_paths()["include"], "Python.h").exists())' ||
+                fail "Python.h is missing, which compiling against $(python --version) needs. Debian: apt-get install python3-dev"
+            return 0
+        fi
+    done
+    fail "no C++ compiler was found; the fast attention and DeepSpeed's CPU collectives are compiled on first use. Debian: apt-get install g++; macOS: xcode-select --install"
+}
+
+prepare_state() {
+    state="$root/.sentdist"
+    mkdir -p "$state/logs" || fail "$state cannot be written."
+    ray_port="${SENTDIST_RAY_PORT:-6379}"
+    dashboard_port="${SENTDIST_DASHBOARD_PORT:-8265}"
+    mlflow_port="${SENTDIST_MLFLOW_PORT:-5001}"
+    dashboard="http://127.0.0.1:$dashboard_port"
+    # Unix sockets allow about 100 letters, so Ray's folder cannot lie in a deep checkout.
+    ray_folder="/tmp/sentdist-ray-$(id -u)-$(printf '%s' "$root" | cksum | cut -d' ' -f1)"
+    export SENTDIST_STORE="${SENTDIST_STORE:-$state/store}"
+    export MLFLOW_TRACKING_URI="http://127.0.0.1:$mlflow_port"
+    export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0 TOKENIZERS_PARALLELISM=false
+    export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$state/ray_token"
+    unset RAY_AUTH_TOKEN RAY_ADDRESS
+    export RAY_API_SERVER_ADDRESS="$dashboard"
+    # Ray replaces 127.0.0.1 by the machine's outer address and then listens on all interfaces, unless it is told that this is no cluster.
+    export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
+    if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
+        (umask 077 && python -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
+    fi
+}
+
+start_mlflow() {
+    if is_ours mlflow && answers "$MLFLOW_TRACKING_URI/health"; then
+        say "MLflow is up already: $MLFLOW_TRACKING_URI"
+        return 0
+    fi
+    need_port "$mlflow_port" MLflow SENTDIST_MLFLOW_PORT
+    say "Starting MLflow at $MLFLOW_TRACKING_URI ..."
+    in_background mlflow mlflow server --backend-store-uri "sqlite:///$state/mlflow.db" --artifacts-destination "$state/mlflow-artifacts" \
+        --serve-artifacts --host 127.0.0.1 --port "$mlflow_port" --workers 1
+    wait_for mlflow "$MLFLOW_TRACKING_URI/health" 120
+}
+
+start_ray() {
+    if is_ours ray && answers "$dashboard/api/version"; then
+        say "Ray is up already: $dashboard"
+        return 0
+    fi
+    need_port "$ray_port" "Ray's head" SENTDIST_RAY_PORT
+    need_port "$dashboard_port" "Ray's dashboard" SENTDIST_DASHBOARD_PORT
+    say "Starting Ray at $dashboard ..."
+    rm -rf "$ray_folder"
+    in_background ray ray start --head --block --node-ip-address 127.0.0.1 --port "$ray_port" \
+        --dashboard-host 127.0.0.1 --dashboard-port "$dashboard_port" --dashboard-agent-listen-port 0 \
+        --ray-client-server-port "$(free_port)" --min-worker-port 20000 --max-worker-port 29999 \
+        --object-store-memory "${SENTDIST_OBJECT_STORE_BYTES:-1000000000}" --temp-dir "$ray_folder" --disable-usage-stats
+    wait_for ray "$dashboard/api/version" 180
+}
+
+# What another shell needs to talk to these servers.
+write_env() {
+    cat >"$state/env" <<END
+export VIRTUAL_ENV='$VIRTUAL_ENV' PATH='$VIRTUAL_ENV/bin':"\$PATH"
+export SENTDIST_STORE='$SENTDIST_STORE' MLFLOW_TRACKING_URI='$MLFLOW_TRACKING_URI'
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH='$RAY_AUTH_TOKEN_PATH' RAY_API_SERVER_ADDRESS='$dashboard' RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
+export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0
+END
+}
+
+# Follows the job's own lines; the submission client's talk about itself is kept in a log.
+submit_sweep() {
+    local environment
+    environment="$(python -c 'import json, os, sys; print(json.dumps({"env_vars": {name: os.environ[name] for name in sys.argv[1:] if name in os.environ}}))' \
+        SENTDIST_STORE SENTDIST_DATA MLFLOW_TRACKING_URI MLFLOW_DISABLE_TELEMETRY DO_NOT_TRACK TOKENIZERS_PARALLELISM HF_HUB_OFFLINE)"
+    ray job submit --address "$dashboard" --working-dir . --runtime-env-json "$environment" --log-style record --log-color false \
+        -- python -m rayjobs.sweep "$@" 2>"$state/logs/submit.log" | tee "$state/logs/sweep.log"
+}
+
+# in_background NAME COMMAND...: in a session of its own, so that Ctrl-C here does not reach it.
+in_background() {
+    local name="$1"
+    shift
+    nohup python -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@" >"$state/logs/$name.log" 2>&1 </dev/null &
+    printf '%s' "$!" >"$state/$name.pid"
+}
+
+# is_ours NAME: the process of the pid file lives, and is what the file says (pids are used again).
+is_ours() {
+    [ -s "$state/$1.pid" ] && ps -p "$(cat "$state/$1.pid")" -o command= 2>/dev/null | grep -q "$1"
+}
+
+wait_for() {
+    local name="$1" url="$2" limit="$3" since=$SECONDS
+    while ! answers "$url"; do
+        if ! is_ours "$name"; then
+            tail -n 15 "$state/logs/$name.log" >&2
+            fail "$name ended while starting. Its whole log: $state/logs/$name.log"
+        fi
+        [ $((SECONDS - since)) -lt "$limit" ] || fail "$name did not answer at $url within $limit s. Its log: $state/logs/$name.log"
+        sleep 1
+    done
+}
+
+answers() {
+    python - "$1" "${RAY_AUTH_TOKEN_PATH:-}" <<'END' >/dev/null 2>&1
+import pathlib, sys, urllib.request
+token = pathlib.Path(sys.argv[2]).read_text().strip()
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+request = urllib.request.Request(sys.argv[1], headers={"Authorization": f"Bearer {token}"} if "/api/" in sys.argv[1] else {})
+sys.exit(opener.open(request, timeout=3).status != 200)
+END
+}
+
+# need_port PORT WHO VARIABLE
+need_port() {
+    python -c 'import socket, sys; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("127.0.0.1", int(sys.argv[1])))' "$1" 2>/dev/null ||
+        fail "port $1, wanted by $2, is in use by $(port_owner "$1"). End that, or choose another port: $3=$(free_port) bash infra/quickstart.sh"
+}
+
+port_owner() {
+    local found=""
+    if command -v lsof >/dev/null 2>&1; then
+        found="$(lsof -nP -iTCP:"$1" -sTCP:LISTEN -Fpc 2>/dev/null | sed -n 's/^p/process /p; s/^c/ /p' | tr -d '\n')" || true
+    elif command -v ss >/dev/null 2>&1; then
+        found="$(ss -ltnpH "sport = :$1" 2>/dev/null | sed -n 's/.*users:(("\([^"]*\)",pid=\([0-9]*\).*/process \2 (\1)/p' | head -n 1)" || true
+    fi
+    printf '%s' "${found:-another program}"
+}
+
+free_port() {
+    python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
