@@ -14,7 +14,7 @@ from sentdist.report import citations
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import forest_plot, heat_map, learning_curves, regulators_curve
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
-from sentdist.report.paper import PAPER_REGULATORS, Beside, beside_paper, beside_to_html, beside_to_markdown
+from sentdist.report.paper import PAPER_REGULATORS, PAPER_TABLES, Beside, beside_paper, beside_to_html, beside_to_markdown
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
 from sentdist.report.style import Drawing
@@ -105,8 +105,8 @@ def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]
         matches = {label: twin for label in labels if (twin := _twin(number, facts[label]))}
         base_is_one_of_several = len(set(matches.values()) - {"SRoBERTa-base"}) > 0
         if base_is_one_of_several and (number != "4" or len(matches) > 1):
-            columns = {AVERAGE: "Avg"} | ({column: column for column in table.columns} if number == "4" else {})
-            yield beside_paper(table, number, matches=matches, base=base, columns=columns)
+            if set(table.columns) & set(PAPER_TABLES[number].columns):
+                yield beside_paper(table, number, matches=matches, base=base)
 
 
 def _twin(number: str, facts: CellFacts) -> str | None:
