@@ -124,7 +124,7 @@ def build_table(
         baseline=baseline,
         comparisons=comparisons,
         sentences=(*sentences, *([shared.sentence()] if shared else [])),
-        notes=tuple(_notes(systems, comparisons, tasks, unit, baseline, num_resamples)),
+        notes=tuple(_notes(systems, comparisons, tasks, unit=unit, baseline=baseline, average=average, num_resamples=num_resamples)),
     )
 
 
@@ -184,8 +184,10 @@ def _notes(
     systems: Sequence[SystemRows],
     comparisons: Sequence[Comparison],
     tasks: Sequence[str],
+    *,
     unit: str,
     baseline: str | None,
+    average: bool,
     num_resamples: int,
 ) -> list[str]:
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
@@ -194,7 +196,7 @@ def _notes(
     if baseline is not None:
         notes.append(
             f"* p < 0.05, † p < 0.1 against {baseline}; ↓ before them: worse. Tests are two-sided, "
-            "Holm-corrected over the tasks; the average, one hypothesis of its own, is not corrected."
+            "Holm-corrected over the columns" + ("; the average, one hypothesis of its own, is not corrected." if average else ".")
         )
     if any(comparison.relation == "preceding" for comparison in comparisons):
         notes.append("▲ (▼) better (worse) than the row above with p < 0.05; △ (▽) with p < 0.1.")
@@ -216,7 +218,7 @@ def _notes(
         )
     if "bootstrap" in used:
         notes.append(f"Paired bootstrap: {num_resamples:,} resamples of the test items, ranks taken anew in each.")
-    incomplete = [system.label for system in systems if len(system.averages(tasks)) < len(system.rows)]
+    incomplete = [] if not average else [system.label for system in systems if len(system.averages(tasks)) < len(system.rows)]
     if incomplete:
         notes.append(f"Some seed lacks a task, and is left out of the average: {', '.join(incomplete)}.")
     return notes

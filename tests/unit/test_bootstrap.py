@@ -27,7 +27,7 @@ def test_replicates_equal_spearmanr_on_repeated_pairs(decimals: int) -> None:
     systems, gold = np.round(systems, decimals)[:, by_gold], gold[by_gold]
     resampled = resample_spearman(systems, gold, num_resamples=20, seed=5)
     rows_per_block = max(1, bootstrap.ITEMS_PER_BLOCK // 200)
-    assert rows_per_block > 20  # one block, so its counts can be drawn again here
+    assert rows_per_block >= 20  # one block, so its counts can be drawn again here
     counts = bootstrap._counts(20, 200, np.random.default_rng(np.random.SeedSequence(5).spawn(1)[0])).astype(int)
     for system, values in zip(resampled, systems, strict=True):
         expected = [100 * scipy.stats.spearmanr(np.repeat(values, times), np.repeat(gold, times)).statistic for times in counts]
