@@ -1,0 +1,78 @@
+"""How each kind of stage is built on a cluster, and what is told of it before and after."""
+
+from __future__ import annotations
+
+import time
+
+from sentdist.execution.board import Teller
+from sentdist.execution.progress import StageEvent
+from sentdist.execution.resources import uses_worker_group
+from sentdist.execution.submission import Submission
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.store.store import Artifact
+
+
+def build_stage(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
+    """The artifact of a stage whose inputs exist; runs where the board put it.
+
+    Raises:
+        SentdistError, Exception: what went wrong; told before it is raised.
+    """
+    found = submission.context.store.get(stage)
+    if found is not None:  # built meanwhile, by another cluster or by an attempt that was lost before it could say so
+        return found
+    started = time.perf_counter()
+    teller.tell(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started"))
+    try:
+        artifact = _build(stage, submission, teller)
+    except Exception as error:
+        submission.tracker.fail(stage.key, f"{type(error).__name__}: {error}")
+        teller.tell(
+            StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=f"{type(error).__name__}: {error}")
+        )
+        raise
+    submission.tracker.finish(artifact.record)
+    seconds = time.perf_counter() - started
+    teller.tell(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=seconds))
+    return artifact
+
+
+def _build(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
+    # torch and transformers take seconds to import, so each kind of stage imports its own body.
+    context = submission.context
+    match stage:
+        case Train():
+            return _train(stage, submission, teller)
+        case Corpus():
+            from sentdist.stages.build import build_corpus
+
+            return build_corpus(stage, context)
+        case Embed() if context.runtime.workers > 1:
+            from sentdist.execution.embed import build_bank_with_ray_data
+
+            return build_bank_with_ray_data(stage, context)
+        case Embed():
+            from sentdist.execution.trainer import use_threads
+            from sentdist.stages.build import build_bank
+
+            use_threads(context.runtime)
+            return build_bank(stage, context)
+        case Evaluate():
+            from sentdist.execution.trainer import use_threads
+            from sentdist.stages.build import build_scores
+
+            use_threads(context.runtime)
+            return build_scores(stage, context)
+    raise TypeError(f"no body for the stage {stage.kind}")
+
+
+def _train(stage: Train, submission: Submission, teller: Teller) -> Artifact:
+    run = submission.tracker.begin(stage.key)
+    if uses_worker_group(submission.context.runtime):
+        from sentdist.execution.trainer import train_on_workers
+
+        return train_on_workers(stage, submission, teller, run)
+    from sentdist.execution.one_worker import train_in_task
+
+    return train_in_task(stage, submission, teller, run)

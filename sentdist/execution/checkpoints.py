@@ -1,0 +1,33 @@
+"""When a training writes a checkpoint."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from sentdist.plan.runtime import Runtime
+from sentdist.stages.train import TrainSession
+
+# A dev score is worth a checkpoint, but on quick trainings (a score a second) writing 270 MB each time would cost more than training.
+SCORE_FRACTION = 0.1
+
+
+class CheckpointClock:
+    """Due every `checkpoint_every_s` seconds, and at a dev score once a tenth of that has passed. All ranks come to the same answer."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._every_s = runtime.checkpoint_every_s
+        self._look_every = runtime.log_every  # steps between two looks at the clock: a look costs an all-reduce of one number
+        self.restart()
+
+    def restart(self) -> None:
+        """A checkpoint was written."""
+        self._since = time.monotonic()
+
+    def is_due(self, session: TrainSession, *, at_score: bool) -> bool:
+        """Whether to write one now; collective."""
+        if not at_score and session.progress.step % self._look_every:
+            return False
+        passed_s = session.engine.global_mean(torch.tensor(time.monotonic() - self._since, dtype=torch.float64))
+        return passed_s >= self._every_s * (SCORE_FRACTION if at_score else 1.0)

@@ -1,0 +1,45 @@
+"""A training on one worker with the torch engine, in the process of a plain Ray task."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+
+from sentdist.execution.banks import bank_of
+from sentdist.execution.board import Teller
+from sentdist.execution.checkpoints import CheckpointClock
+from sentdist.execution.narrator import Narrator
+from sentdist.execution.running import RunningFolder, forget_running
+from sentdist.execution.submission import Submission
+from sentdist.execution.trainer import engine_of, use_threads
+from sentdist.learning.checkpoint import DevScore
+from sentdist.plan.stages import Train
+from sentdist.stages.train import TrainSession, commit_training
+from sentdist.store.store import Artifact
+from sentdist.tracking.tracker import RunHandle
+
+
+def train_in_task(stage: Train, submission: Submission, teller: Teller, run: RunHandle) -> Artifact:
+    """Train here, going on from the last checkpoint if an earlier attempt left one. Ray repeats the task when its process is lost."""
+    started = time.perf_counter()
+    use_threads(submission.context.runtime)
+    context = submission.context
+    running = RunningFolder(context.store, stage)
+    device = "cuda" if context.runtime.gpus_per_worker else "cpu"
+    session = TrainSession(stage, context, make_engine=engine_of(context.runtime, device), bank=bank_of(stage, context))
+    with running.newest() as checkpoint:
+        if checkpoint is not None:
+            session.load(checkpoint)
+    narrator = Narrator(stage, session, teller, run)
+    clock = CheckpointClock(context.runtime)
+    with closing(narrator):
+        for event in session.events():
+            narrator.hear(event)
+            if clock.is_due(session, at_score=isinstance(event, DevScore)):
+                running.save(session.save, step=session.progress.step)
+                clock.restart()
+    with context.store.staged() as folder:
+        results = session.finish(folder)
+        artifact = commit_training(stage, folder, context, results=results, seconds=time.perf_counter() - started)
+    forget_running(context.store, stage)
+    return artifact

@@ -1,0 +1,55 @@
+"""What is heard of stages while they are built, and how it reads as lines for people."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Literal
+
+What = Literal["started", "step", "dev", "finished", "failed"]
+
+SPEAK_EVERY = 0.1  # of a training: the fraction of steps between two lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageEvent:
+    """One thing that happened to one stage; a few hundred bytes."""
+
+    key: str
+    kind: str
+    label: str
+    what: What
+    step: int | None = None
+    num_steps: int | None = None
+    loss: float | None = None  # nats, mean over the global batch
+    sentences_per_s: float | None = None
+    task: str | None = None
+    score: float | None = None  # × 100
+    is_best: bool = False
+    seconds: float | None = None
+    message: str | None = None
+    at: float = field(default_factory=time.time)
+
+    @property
+    def line(self) -> str:
+        """The event as a line, about 100 letters: clock, stage, what happened."""
+        clock = time.strftime("%H:%M:%S", time.localtime(self.at))
+        return f"{clock}  {self.kind:<6}  {self.label}  {self._told}"
+
+    @property
+    def _told(self) -> str:
+        done = f"step {self.step}/{self.num_steps}" if self.step is not None else ""
+        match self.what:
+            case "started":
+                return "started"
+            case "step":
+                speed = f", {self.sentences_per_s:.0f} sentences/s" if self.sentences_per_s else ""
+                loss = "" if self.loss is None else f", loss {self.loss:.4f}"
+                return f"{done}{loss}{speed}"
+            case "dev":
+                best = " (best so far)" if self.is_best else ""
+                return f"{done}, {self.task} {self.score:.2f}{best}"
+            case "finished":
+                return f"done in {self.seconds:.1f} s"
+            case "failed":
+                return f"FAILED: {self.message}"

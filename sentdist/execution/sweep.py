@@ -1,0 +1,141 @@
+"""How the trials of a plan are carried out on a cluster: missing ones in Tune, shared stages through the board."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import ray
+
+from sentdist.execution.board import Board
+from sentdist.execution.bodies import build_stage
+from sentdist.execution.listening import telling
+from sentdist.execution.resources import Capacity, capacity, nodes_of
+from sentdist.execution.submission import Submission
+from sentdist.execution.trials import Outcome, run_trials
+from sentdist.plan.stage import Stage
+from sentdist.plan.unroll import Plan, Trial
+from sentdist.stages.context import Context
+from sentdist.store.sweep import save_sweep, sweep_record
+from sentdist.tracking.tracker import NullTracker, Tracker
+
+Speak = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSummary:
+    """What a submission came to. Counts are by kind of stage.
+
+    mentioned: stages that the trials need, one by one; differing: those among them that differ, hence the most that can be built.
+    found: were in the store before. built: came into it meanwhile. failures: trials without scores, with what went wrong.
+    """
+
+    name: str
+    num_trials: int
+    mentioned: Counter[str]
+    differing: Counter[str]
+    found: Counter[str]
+    built: Counter[str]
+    failures: tuple[Outcome, ...]
+    seconds: float
+
+    @property
+    def lines(self) -> list[str]:
+        """For people: counts, then one line for each failure."""
+        kinds = [kind for kind in ("corpus", "train", "bank", "scores") if self.mentioned[kind]]
+        counts = [f"{kind} {self.mentioned[kind]} mentioned, {self.found[kind]} found, {self.built[kind]} built" for kind in kinds]
+        done = self.num_trials - len(self.failures)
+        told = [f"{self.name}: {done} of {self.num_trials} trials have scores, {self.seconds:.0f} s; " + "; ".join(counts)]
+        told += [f"FAILED  {failure.name}: {failure.message}" for failure in self.failures]
+        if self.failures:
+            told.append("Everything else is kept. Mend the cause and submit again: only what is missing is built.")
+        return told
+
+
+def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, speak: Speak = print) -> SweepSummary:
+    """Build whatever the store lacks of a plan, on the cluster that this process is connected to.
+
+    Trials that fail do not stop the others; they stand in the summary.
+
+    Raises:
+        ResourceError: the cluster can never carry one training of this runtime; nothing was started.
+        StoreError: the store cannot be written.
+    """
+    started = time.perf_counter()
+    context.store.check_writable()
+    is_there = {stage.key: context.store.has(stage) for stage in plan.stages}
+    missing = [trial for trial in plan.trials if not is_there[trial.key]]
+    offered = capacity(context.runtime, nodes_of(ray.nodes())) if missing else None
+    sweep = sweep_record(plan)
+    save_sweep(context.store, sweep)
+    tracker = tracker or NullTracker()
+    tracker.begin_sweep(sweep, {stage.key: stage.canonical() for stage in plan.stages})
+    outcomes: dict[str, Outcome] = {}
+    with _tracked(tracker):
+        if offered is not None:
+            speak(_opening(plan, missing, offered))
+            outcomes = _carry_out(missing, context, tracker, offered, speak)
+    summary = _summary(plan, context, is_there, outcomes, time.perf_counter() - started)
+    for line in summary.lines:
+        speak(line)
+    return summary
+
+
+def _carry_out(missing: list[Trial], context: Context, tracker: Tracker, offered: Capacity, speak: Speak) -> dict[str, Outcome]:
+    submission = Submission(
+        context=context, tracker=tracker, trainings_at_once=offered.trainings_at_once, health_check_s=offered.health_check_s
+    )
+    board = Board(submission, build_stage)
+    try:
+        with telling(board, speak):
+            outcomes = run_trials(missing, submission, build_stage, at_once=offered.max_concurrent_trials, speak=speak)
+    finally:
+        board.leave()
+    for outcome in outcomes.values():
+        if outcome.error is not None:
+            tracker.fail(outcome.key, outcome.message)
+    return outcomes
+
+
+@contextmanager
+def _tracked(tracker: Tracker) -> Iterator[None]:
+    """End the sweep's run, whichever way the sweep ends."""
+    try:
+        yield
+    except BaseException:
+        tracker.finish_sweep("stopped")
+        raise
+    tracker.finish_sweep()
+
+
+def _opening(plan: Plan, missing: list[Trial], offered: Capacity) -> str:
+    runtime = plan.recipe.runtime
+    width = f"{runtime.workers} worker{'s' if runtime.workers > 1 else ''}"
+    limit = f"{offered.trainings_at_once} training{'s' if offered.trainings_at_once > 1 else ''} at once (bound by {offered.limited_by})"
+    return f"{plan.recipe.name}: {len(missing)} of {len(plan.trials)} trials to run, {width} a training, {limit}"
+
+
+def _summary(plan: Plan, context: Context, before: Mapping[str, bool], outcomes: Mapping[str, Outcome], seconds: float) -> SweepSummary:
+    kinds = {stage.key: stage.kind for stage in plan.stages}
+    mentioned: Counter[str] = Counter()
+    for key, times in plan.mentions.items():
+        mentioned[kinds[key]] += times
+    names = {trial.key: trial.name for trial in plan.trials}
+    failures = tuple(replace(outcome, name=names[key]) for key, outcome in outcomes.items() if outcome.error is not None)
+    return SweepSummary(
+        name=plan.recipe.name,
+        num_trials=len(plan.trials),
+        mentioned=mentioned,
+        differing=Counter(kinds.values()),
+        found=_count(plan.stages, lambda stage: before[stage.key]),
+        built=_count(plan.stages, lambda stage: not before[stage.key] and context.store.has(stage)),
+        failures=failures,
+        seconds=seconds,
+    )
+
+
+def _count(stages: tuple[Stage, ...], holds: Callable[[Stage], bool]) -> Counter[str]:
+    return Counter(stage.kind for stage in stages if holds(stage))

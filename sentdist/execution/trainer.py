@@ -1,0 +1,194 @@
+"""A training on several workers: Ray Train V2 around a `TrainSession` on each rank."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import ray.train
+import ray.train.torch
+import torch
+import torch.distributed as dist
+from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from sentdist.errors import SentdistError
+from sentdist.execution.banks import bank_of
+from sentdist.execution.board import Teller
+from sentdist.execution.checkpoints import CheckpointClock
+from sentdist.execution.narrator import Narrator
+from sentdist.execution.running import RUNNING, forget_running, store_place
+from sentdist.execution.submission import Submission
+from sentdist.learning.checkpoint import DevScore
+from sentdist.learning.engine import TorchEngine
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
+from sentdist.stages.train import MakeEngine, TrainSession, commit_training
+from sentdist.store.store import Artifact
+from sentdist.tracking.tracker import RunHandle
+
+# What fits was checked before anything started; a group that must wait for another training's workers waits as long as that takes.
+WORKER_GROUP_START_S = 7 * 24 * 3600
+CONTROLLER_FAILURES = 3  # Ray's own default is no limit: a group that cannot start would be tried for ever
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOrder:
+    """What every rank of a training gets."""
+
+    stage: Train
+    context: Context
+    teller: Teller
+    run: RunHandle
+
+
+def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: RunHandle) -> Artifact:
+    """Train on a Ray Train worker group, going on from the last checkpoint if an earlier attempt left one.
+
+    The same stage has the same name and storage, so that a new driver finds what a killed one left. A worker or node that is lost restarts
+    the group from its last checkpoint, `max_failures` times.
+
+    Raises:
+        SentdistError: what a person must mend, as the worker raised it; not retried.
+        Exception: what a worker raised at the last attempt.
+    """
+    context = submission.context
+    runtime = context.runtime
+    filesystem, storage = store_place(context.store, RUNNING)
+    _tune_controller(submission.health_check_s)
+    order = TrainingOrder(stage=stage, context=context, teller=teller, run=run)
+    resources = {"CPU": runtime.cpus_per_worker} | ({"GPU": runtime.gpus_per_worker} if runtime.gpus_per_worker else {})
+    trainer = TorchTrainer(
+        partial(_train_rank, order),
+        scaling_config=ScalingConfig(num_workers=runtime.workers, use_gpu=runtime.gpus_per_worker > 0, resources_per_worker=resources),
+        torch_config=TorchConfig(backend="nccl" if runtime.gpus_per_worker else "gloo"),
+        run_config=RunConfig(
+            name=stage.key,
+            storage_path=storage,
+            storage_filesystem=filesystem,
+            failure_config=FailureConfig(max_failures=runtime.max_failures, controller_failure_limit=CONTROLLER_FAILURES),
+            checkpoint_config=CheckpointConfig(num_to_keep=1),
+            worker_runtime_env={"env_vars": _worker_environment(runtime)},
+            logging_config=ray.train.LoggingConfig(log_level="ERROR"),
+        ),
+    )
+    try:
+        outcome = trainer.fit().return_value
+    except TrainingFailedError as error:
+        raise _worker_error(error) from error
+    if isinstance(outcome, SentdistError):
+        raise outcome
+    assert isinstance(outcome, Artifact), "rank 0 hands back the artifact"
+    forget_running(context.store, stage)
+    return outcome
+
+
+def engine_of(runtime: Runtime, device: str) -> MakeEngine:
+    """The engine that a runtime asks for, still lacking encoder and optimization."""
+    if runtime.engine == "torch":
+        return partial(TorchEngine, device=device)
+    from sentdist.execution.deepspeed_engine import DeepSpeedEngine  # looks for a compiler as it is imported: only where it is used
+
+    return partial(DeepSpeedEngine, zero_stage=runtime.zero_stage, device=device)
+
+
+def use_threads(runtime: Runtime) -> None:
+    """Give torch the CPUs that this worker has reserved; on its own it would take all of the node's."""
+    torch.set_num_threads(max(1, int(runtime.cpus_per_worker)))
+
+
+def _train_rank(order: TrainingOrder) -> Artifact | SentdistError | None:
+    """One rank, from start or checkpoint to the committed artifact (on rank 0). An error for a person is returned, so that it is not retried."""
+    started = time.perf_counter()
+    found = order.context.store.get(order.stage)
+    if found is not None:  # committed by an attempt that was lost before it could say so
+        return found
+    use_threads(order.context.runtime)
+    session, error = _start_session(order)
+    error = _first_error(error)
+    if error is not None or session is None:
+        return error
+    try:
+        _train(session, order)
+    except SentdistError as diverged:  # raised on all ranks at the same step
+        return diverged
+    with ExitStack() as stack:
+        is_first = session.engine.rank == 0
+        folder = stack.enter_context(order.context.store.staged() if is_first else _scratch())
+        results = session.finish(folder)
+        seconds = time.perf_counter() - started
+        return commit_training(order.stage, folder, order.context, results=results, seconds=seconds) if is_first else None
+
+
+def _start_session(order: TrainingOrder) -> tuple[TrainSession | None, SentdistError | None]:
+    try:
+        make_engine = engine_of(order.context.runtime, str(ray.train.torch.get_device()))
+        session = TrainSession(order.stage, order.context, make_engine=make_engine, bank=bank_of(order.stage, order.context))
+        checkpoint = ray.train.get_checkpoint()
+        if checkpoint is not None:
+            with checkpoint.as_directory() as folder:
+                session.load(Path(folder))
+    except SentdistError as error:
+        return None, error
+    return session, None
+
+
+def _first_error(error: SentdistError | None) -> SentdistError | None:
+    """The error of the first rank that has one, on every rank: one that failed must not leave the others waiting in a collective."""
+    errors: list[SentdistError | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(errors, error)
+    return next((found for found in errors if found is not None), None)
+
+
+def _train(session: TrainSession, order: TrainingOrder) -> None:
+    clock = CheckpointClock(order.context.runtime)
+    with ExitStack() as stack:
+        narrator = None
+        if session.engine.rank == 0:
+            narrator = stack.enter_context(closing(Narrator(order.stage, session, order.teller, order.run)))
+        for event in session.events():
+            if narrator is not None:
+                narrator.hear(event)
+            if clock.is_due(session, at_score=isinstance(event, DevScore)):
+                _report_checkpoint(session)
+                clock.restart()
+
+
+def _report_checkpoint(session: TrainSession) -> None:
+    """Each rank saves into a folder of its own; Ray merges them in the storage before `report` returns.
+
+    `report` is a barrier that waits for the controller, so it is called for checkpoints only; scores go through the board and the tracker.
+    """
+    with tempfile.TemporaryDirectory(prefix="sentdist-checkpoint-") as folder:
+        session.save(Path(folder))
+        ray.train.report({"step": session.progress.step}, checkpoint=Checkpoint.from_directory(folder))
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="sentdist-rank-") as folder:
+        yield Path(folder)
+
+
+def _tune_controller(health_check_s: float) -> None:
+    """Ray Train has these in environment variables only, which it passes on to its controller and workers."""
+    os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = str(health_check_s)
+    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = str(WORKER_GROUP_START_S)
+
+
+def _worker_environment(runtime: Runtime) -> dict[str, str]:
+    threads = str(max(1, int(runtime.cpus_per_worker)))
+    return {"OMP_NUM_THREADS": threads} | ({} if runtime.gpus_per_worker else {"DS_ACCELERATOR": "cpu"})
+
+
+def _worker_error(error: TrainingFailedError) -> BaseException:
+    """What went wrong itself, out of Ray Train's summary: ranks that only lost their peers come after the one that failed."""
+    failures = getattr(error, "worker_failures", {})
+    return next((failure for failure in failures.values() if isinstance(failure, SentdistError)), error)

@@ -1,0 +1,88 @@
+"""Drivers of their own for tests of banks: what cannot happen on the cluster that the other tests share. `python -m tests.cluster.bank_scenes SCENE STORE [ADDRESS]`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from typing import Any
+
+import numpy as np
+import ray
+
+from sentdist.execution.bank_owner import bank_owner, list_banks
+from sentdist.execution.embedding_bank import open_bank, order_of
+from sentdist.learning.bank import FileBank
+from sentdist.stages.context import Context
+from sentdist.store.store import ArtifactStore
+from tests.cluster.artificial_banks import bank_stage
+
+SMALL_STORE = 80 * 2**20  # bytes; Ray refuses less than 75 MiB
+
+
+def makes_a_bank_and_ends(store: ArtifactStore, address: str = "auto") -> None:
+    """A job that is the first to ask for a bank, and is gone afterwards."""
+    ray.init(address=address, logging_level="ERROR")
+    _check_rows(store, 0, 1)
+
+
+def loses_a_node_and_runs_short(store: ArtifactStore) -> None:
+    """A cluster whose second node dies with shards that nobody else has; then a bank twice the size of the object store."""
+    from ray.cluster_utils import Cluster
+
+    folder = tempfile.mkdtemp(prefix="sd-ray-", dir="/tmp")
+    quick = {
+        "health_check_initial_delay_ms": 0,
+        "health_check_period_ms": 500,
+        "health_check_timeout_ms": 2000,
+        "health_check_failure_threshold": 3,
+    }
+    head = {"num_cpus": 0, "object_store_memory": SMALL_STORE, "include_dashboard": False, "temp_dir": folder, "_system_config": quick}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        node = cluster.add_node(num_cpus=1, object_store_memory=SMALL_STORE)
+        ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
+        _lose(node, cluster, store)
+        _run_short(store)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lose(node: Any, cluster: Any, store: ArtifactStore) -> None:
+    order = order_of(bank_stage(0), Context(store=store))
+    (held,), _ = ray.get(bank_owner(store.root).shards.remote([order], ()))
+    ray.wait(list(held.shards), num_returns=len(held.shards), fetch_local=False)
+    assert len(list_banks()[0].nodes) == 2
+    places = ray.experimental.get_object_locations(list(held.shards))
+    at_risk = [place for place in places.values() if place["node_ids"] == [node.node_id]]
+    assert at_risk, f"no shard lies on the second node alone: {places}"
+    cluster.remove_node(node, allow_graceful=False)
+    _check_rows(store, 0)
+    (again,), _ = ray.get(bank_owner(store.root).shards.remote([order], ()))
+    assert again.making == held.making, "the shards came back by lineage, not because they were asked for anew"
+
+
+def _run_short(store: ArtifactStore) -> None:
+    orders = [order_of(bank_stage(number), Context(store=store)) for number in (0, 1)]
+    assert sum(order.num_bytes for order in orders) > SMALL_STORE
+    room = ray.get(bank_owner(store.root).room.remote(orders[1].num_bytes))
+    assert room.spilled_bytes > 0
+    _check_rows(store, 0, 1)
+    print(room.line)
+
+
+def _check_rows(store: ArtifactStore, *numbers: int) -> None:
+    stages = tuple(bank_stage(number) for number in numbers)
+    bank = open_bank(stages, Context(store=store))
+    files = FileBank([store.folder(store.find(stage.key)) for stage in stages])
+    ids = np.random.default_rng(0).integers(0, files.shapes[0].num_sentences, 1000)
+    np.testing.assert_array_equal(bank.rows(ids).numpy(), files.rows(ids).numpy())
+
+
+if __name__ == "__main__":
+    scene, root, *rest = sys.argv[1:]
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    {"make": makes_a_bank_and_ends, "lose": loses_a_node_and_runs_short}[scene](ArtifactStore(root), *rest)

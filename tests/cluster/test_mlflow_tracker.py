@@ -1,0 +1,355 @@
+"""Sweeps on a real MLflow server: what stands there, what a restart adds, and what a dead server costs."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from mlflow_scenes import NUM_POINTS, STS, MlflowServer, drive, make_up, small_sweep
+
+from sentdist.errors import RecipeError, ResourceError
+from sentdist.plan.stages import Train
+from sentdist.plan.unroll import Plan
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import save_sweep, sweep_record
+from sentdist.tracking.mlflow_tracker import MlflowTracker
+from sentdist.tracking.rebuild import rebuild
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    server = MlflowServer(tmp_path_factory.mktemp("mlflow"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def client(server: MlflowServer) -> MlflowClient:
+    return MlflowClient(tracking_uri=server.uri, registry_uri=server.uri)
+
+
+@pytest.fixture(scope="module")
+def encoder_folder(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from sentdist.learning.card import EncoderCard
+    from sentdist.learning.encoder import SentenceEncoder
+
+    folder = tmp_path_factory.mktemp("encoder")
+    SentenceEncoder.load(tiny_encoder_dir).save(folder, card=EncoderCard(base_model="tiny", objective="none"))
+    return folder
+
+
+class Tracked:
+    """A finished sweep, its store, and its runs as the server shows them."""
+
+    def __init__(self, plan: Plan, store: ArtifactStore, client: MlflowClient) -> None:
+        self.plan = plan
+        self.sweep = sweep_record(plan)
+        self.store = store
+        self.client = client
+
+    def begin(self, uri: str) -> MlflowTracker:
+        save_sweep(self.store, self.sweep)
+        tracker = MlflowTracker(uri, self.store)
+        tracker.begin_sweep(self.sweep, {stage.key: stage.canonical() for stage in self.plan.stages})
+        return tracker
+
+    @property
+    def experiment(self) -> str:
+        found = self.client.get_experiment_by_name(self.sweep.name)
+        assert found is not None
+        return str(found.experiment_id)
+
+    def runs(self, filter_string: str = "") -> list[Run]:
+        return list(self.client.search_runs([self.experiment], filter_string))
+
+    @property
+    def trials(self) -> dict[str, Run]:
+        return {run.info.run_name: run for run in self.runs() if "sentdist.trial" in run.data.tags}
+
+    @property
+    def shared(self) -> dict[str, Run]:
+        return {run.info.run_name: run for run in self.runs() if "sentdist.key" in run.data.tags}
+
+    @property
+    def parent(self) -> Run:
+        (found,) = [run for run in self.runs() if "sentdist.sweep" in run.data.tags]
+        return found
+
+    def artifacts(self, run: Run, folder: str | None = None) -> set[str]:
+        return {item.path for item in self.client.list_artifacts(run.info.run_id, folder)}
+
+    def state(self) -> dict[str, object]:
+        """All that a person can see of the runs, but the machine's own metrics."""
+        return {
+            f"{run.info.run_name} {run.info.run_id}": (
+                run.info.status,
+                sorted(run.data.params.items()),
+                sorted((name, len(self.client.get_metric_history(run.info.run_id, name))) for name in run.data.metrics if "system" not in name),
+                run.data.tags.get("mlflow.note.content"),
+                sorted(self.artifacts(run)),
+                len(run.inputs.dataset_inputs),
+            )
+            for run in self.runs()
+        }
+
+
+@pytest.fixture(scope="module")
+def tracked(server: MlflowServer, client: MlflowClient, encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Tracked:
+    found = Tracked(small_sweep("tracked"), ArtifactStore(tmp_path_factory.mktemp("store")), client)
+    tracker = found.begin(server.uri)
+    assert not drive(tracker, found.plan.stages, found.store, encoder=encoder_folder)
+    tracker.finish_sweep()
+    assert not tracker.warnings
+    return found
+
+
+def test_trials_and_shared_stages_are_children_of_the_sweep(tracked: Tracked) -> None:
+    assert set(tracked.trials) == {trial.name for trial in tracked.plan.trials}
+    assert Counter(run.data.params["kind"] for run in tracked.shared.values()) == {"corpus": 1, "train": 2, "bank": 2}
+    parent = tracked.parent
+    for run in (*tracked.trials.values(), *tracked.shared.values()):
+        assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert {run.info.status for run in tracked.runs()} == {"FINISHED"}
+
+
+def test_the_experiment_says_what_is_compared(tracked: Tracked) -> None:
+    tags = tracked.client.get_experiment(tracked.experiment).tags
+    assert tags["mlflow.experiment.primaryMetric.name"] == "avg_sts"
+    assert tags["mlflow.experiment.primaryMetric.greaterIsBetter"] == "true"
+    assert "small" in tags["mlflow.note.content"]
+
+
+def test_curves_scores_and_system_metrics_stand_on_the_trial(tracked: Tracked) -> None:
+    run = tracked.trials["RCL (phis={0.01, 0.02}) · seed 0"]
+    for name in ("loss", "learning_rate", "grad_norm", "sentences_per_s"):
+        points = tracked.client.get_metric_history(run.info.run_id, name)
+        assert [point.step for point in points] == [5 * number for number in range(1, NUM_POINTS + 1)]
+    assert run.data.metrics["dev_score"] == 80.5
+    assert run.data.metrics["avg_sts"] == pytest.approx(sum(run.data.metrics[task] for task in STS) / 7)
+    assert any(name.startswith("system/cpu") for name in run.data.metrics)
+    assert {"record.json", "train"} <= tracked.artifacts(run)
+    assert tracked.artifacts(run, "train") == {"train/record.json", "train/history.jsonl"}
+
+
+def test_a_shared_training_keeps_its_curve_and_lends_its_figures(tracked: Tracked) -> None:
+    trial = tracked.trials["Entropy encoder · seed 0"]
+    assert "loss" not in trial.data.metrics
+    assert trial.data.metrics["final_loss"] == 0.31
+    stage = next(run for run in tracked.shared.values() if run.data.params.get("phi") == "0.01" and run.data.params["kind"] == "train")
+    assert "loss" in stage.data.metrics
+
+
+def test_runs_point_to_one_another(tracked: Tracked) -> None:
+    trial = tracked.trials["RCL (phis={0.01, 0.02}) · seed 0"]
+    banks = [run for run in tracked.shared.values() if run.data.params["kind"] == "bank"]
+    for run in (*banks, tracked.parent):
+        assert f"runs/{run.info.run_id})" in trial.data.tags["mlflow.note.content"]
+    for run in banks:
+        assert run.data.tags["sentdist.key"] in trial.data.tags["sentdist.uses"]
+    small = min(banks, key=lambda run: float(run.data.params["phi"]))
+    assert small.data.tags["mlflow.note.content"].count("#/experiments/") == 1 + 2 + 2  # the sweep, its encoder and corpus, two trials
+
+
+@pytest.mark.parametrize(
+    ("filter_string", "number"),
+    [
+        ("params.method = 'rcl'", 2),
+        ("params.phis = '0.01, 0.02' and params.num_regulators = '2'", 1),
+        ("params.`objective.name` = 'rcl' and params.`training.batch_size` = '64' and metrics.avg_sts > 80.5", 1),
+        ("params.seed = '0' and tags.`sentdist.trial` != ''", 4),
+        ("params.encoder = 'minilm-l6' and params.corpus = 'nli/triplets' and params.`objective.temperature` = '0.05'", 3),
+    ],
+)
+def test_parameters_can_be_searched(tracked: Tracked, filter_string: str, number: int) -> None:
+    assert len(tracked.runs(filter_string)) == number
+
+
+def test_data_sets_are_inputs(tracked: Tracked) -> None:
+    run = tracked.trials["Eq. 1 · seed 0"]
+    found = {(item.dataset.name, tag.value) for item in run.inputs.dataset_inputs for tag in item.tags}
+    assert {("nli/triplets (train)", "train"), ("sts/stsb (dev)", "dev"), ("sts/stsb (test)", "test"), ("sts/sts12", "test")} <= found
+    assert {item.dataset.digest for item in run.inputs.dataset_inputs} == {"sha256:0000000000000000"}
+
+
+def test_the_sweep_shows_its_table_and_what_sharing_saved(tracked: Tracked) -> None:
+    parent = tracked.parent
+    note = parent.data.tags["mlflow.note.content"]
+    assert "5 of 5 trials are scored" in note
+    assert note.index("RCL (phis={0.01, 0.02})") < note.index("Eq. 1") < note.index("MiniLM, untouched")
+    assert parent.data.metrics["best_avg_sts"] == pytest.approx(81.3)
+    assert parent.data.metrics["num_stages"] == len(tracked.plan.stages)
+    assert {"recipe.yaml", "summary.csv"} <= tracked.artifacts(parent)
+
+
+def test_doing_it_all_again_changes_nothing(tracked: Tracked, server: MlflowServer) -> None:
+    before = tracked.state()
+    tracker = pickle.loads(pickle.dumps(tracked.begin(server.uri)))
+    for stage in tracked.plan.stages:
+        pickle.loads(pickle.dumps(tracker.begin(stage.key))).close()
+        artifact = tracked.store.get(stage)
+        assert artifact is not None
+        tracker.finish(artifact.record)
+    tracker.finish_sweep()
+    assert not tracker.warnings
+    assert tracked.state() == before
+    rebuild(tracked.store, server.uri)
+    assert tracked.state() == before
+
+
+def test_a_larger_sweep_of_the_same_name_adds_its_trials(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    for number in (1, 2):
+        grown = Tracked(small_sweep("grown", num_phi_sets=number), store, client)
+        tracker = grown.begin(server.uri)
+        drive(tracker, grown.plan.stages, store)
+        tracker.finish_sweep()
+    assert len(grown.trials) == 5
+    assert len(grown.runs()) == 1 + 5 + 5
+
+
+def test_a_training_that_goes_back_to_its_checkpoint_repeats_no_point(tracked: Tracked, server: MlflowServer) -> None:
+    tracker = tracked.begin(server.uri)
+    trial = next(trial for trial in tracked.plan.trials if trial.method == "fine_tuned")
+    run = tracker.begin(trial.key)
+    for step in (35, 40, 45):
+        run.metrics({"loss": 0.5}, step=step)
+    assert not run.close()
+    points = tracked.client.get_metric_history(tracked.trials[trial.name].info.run_id, "loss")
+    assert [point.step for point in points] == [*range(5, 41, 5), 45]
+    tracked.client.delete_run(tracked.trials[trial.name].info.run_id)  # the other tests see the sweep as it was
+    rebuild(tracked.store, server.uri, tracked.sweep.name)
+    tracker.finish_sweep()
+
+
+def test_without_a_server_training_goes_on_and_a_rebuild_brings_all_in(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
+    away = MlflowServer(tmp_path / "never-started")
+    missed = Tracked(small_sweep("missed"), ArtifactStore(tmp_path / "store"), client)
+    started = time.monotonic()
+    tracker = missed.begin(away.uri)
+    drive(tracker, missed.plan.stages, missed.store)
+    tracker.finish_sweep()
+    assert time.monotonic() - started < 5.0
+    assert len(tracker.warnings) == 1
+    assert "is away" in tracker.warnings[0]
+    assert "--rebuild" in tracker.warnings[0]
+    (done,) = rebuild(missed.store, server.uri)
+    assert (done.num_trials, done.num_scored, done.num_runs) == (5, 5, 10)
+    assert len(missed.trials) == 5
+    assert len(missed.shared) == 5
+    run = missed.trials["RCL (phis={0.01}) · seed 0"]
+    assert len(client.get_metric_history(run.info.run_id, "loss")) == NUM_POINTS
+    assert run.info.end_time - run.info.start_time == 12_500
+    before = missed.state()
+    rebuild(missed.store, server.uri, "missed")
+    assert missed.state() == before
+    with pytest.raises(ResourceError, match="away"):
+        rebuild(missed.store, away.uri, "missed")
+
+
+def test_a_server_that_dies_in_mid_run_costs_one_warning_and_nothing_is_lost(client: MlflowClient, server: MlflowServer, tmp_path: Path) -> None:
+    mortal = MlflowServer(tmp_path / "server")
+    mortal.start()
+    alive = MlflowClient(tracking_uri=mortal.uri)
+    cut = Tracked(small_sweep("cut", num_phi_sets=1), ArtifactStore(tmp_path / "store"), alive)
+    tracker = cut.begin(mortal.uri)
+    stages = list(cut.plan.stages)
+    training = next(number for number, stage in enumerate(stages) if isinstance(stage, Train))
+    drive(tracker, stages[:training], cut.store)
+    run = tracker.begin(stages[training].key)
+    run.metrics({"loss": 1.0}, step=1)
+    mortal.stop()
+    started = time.monotonic()
+    run.metrics({"loss": 0.9}, step=2)
+    warnings = run.close()
+    tracker.finish(make_up(stages[training], cut.store).record)
+    warnings += drive(tracker, stages[training:], cut.store)
+    tracker.finish_sweep()
+    assert time.monotonic() - started < 20.0
+    assert len(tracker.warnings) == 1
+    assert len(warnings) <= 1  # the last handles were opened while the server was known to be away
+    mortal.start()
+    rebuild(cut.store, mortal.uri)
+    mortal_state = cut.state()
+    assert {run.info.status for run in cut.runs()} == {"FINISHED"}
+    assert len(cut.runs()) == 1 + len(cut.trials) + len(cut.shared)
+    assert {len(client_points) for client_points in (alive.get_metric_history(cut.trials["Eq. 1 · seed 0"].info.run_id, "loss"),)} == {NUM_POINTS}
+    rebuild(cut.store, mortal.uri)
+    assert cut.state() == mortal_state
+    mortal.stop()
+
+
+def test_a_sweep_that_was_cut_off_is_shown_as_far_as_it_came(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
+    half = Tracked(small_sweep("half"), ArtifactStore(tmp_path), client)
+    save_sweep(half.store, half.sweep)
+    last = half.plan.trials[-1]
+    for stage in half.plan.stages:
+        if stage.key != last.key:
+            make_up(stage, half.store)
+    rebuild(half.store, server.uri)
+    assert half.parent.info.status == "KILLED"
+    assert half.trials[last.name].info.status == "KILLED"
+    assert half.trials[last.name].data.metrics["loss"] > 0
+    make_up(last.scores, half.store)
+    rebuild(half.store, server.uri)
+    assert {run.info.status for run in half.runs()} == {"FINISHED"}
+
+
+def test_a_failed_trial_says_why(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
+    failed = Tracked(small_sweep("failed", num_phi_sets=1), ArtifactStore(tmp_path), client)
+    tracker = failed.begin(server.uri)
+    trial = failed.plan.trials[-1]
+    tracker.begin(trial.key)
+    tracker.fail(trial.key, "the loss is not finite at step 7")
+    tracker.finish_sweep("failed")
+    run = failed.trials[trial.name]
+    assert run.info.status == failed.parent.info.status == "FAILED"
+    assert "not finite at step 7" in run.data.tags["mlflow.note.content"]
+
+
+def test_a_report_is_kept_on_the_sweep(tracked: Tracked, server: MlflowServer, tmp_path: Path) -> None:
+    (tmp_path / "report.md").write_text("# Report")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    tracker = MlflowTracker(server.uri, tracked.store)
+    tracker.log_report(tracked.sweep, tmp_path)
+    assert not tracker.warnings
+    assert tracked.artifacts(tracked.parent, "report") == {"report/report.md", "report/figures"}
+    assert tracked.parent.info.status == "FINISHED"
+
+
+# mlflow's flavor asks for an adapter of huggingface_hub that is deprecated there; nothing of ours
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_the_best_encoder_is_registered_once_and_loads(tracked: Tracked, server: MlflowServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker = MlflowTracker(server.uri, tracked.store)
+    address = tracker.register_best(tracked.sweep)
+    assert address == "models:/tracked/1", tracker.warnings
+    assert tracker.register_best(tracked.sweep) == address
+    assert len(tracked.client.search_model_versions("name = 'tracked'")) == 1
+    version = tracked.client.get_model_version_by_alias("tracked", "best")
+    best = tracked.trials["RCL (phis={0.01, 0.02}) · seed 0"]
+    assert version.run_id == best.info.run_id
+    assert version.tags["avg_sts"] == "81.3000"
+    assert "*test* sets is the highest of 5" in version.description
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    mlflow.set_tracking_uri(server.uri)
+    mlflow.set_registry_uri(server.uri)
+    loaded = mlflow.sentence_transformers.load_model("models:/tracked@best")
+    expected = loaded.encode(["a dog runs", "music"])
+    assert expected.shape == (2, 32)
+    got = mlflow.pyfunc.load_model("models:/tracked@best").predict(["a dog runs", "music"])
+    assert got == pytest.approx(expected, abs=1e-6)  # the same weights, twice
+
+
+def test_an_address_that_is_no_server_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="http"):
+        MlflowTracker("sqlite:///mlflow.db", ArtifactStore(tmp_path))

@@ -1,0 +1,96 @@
+"""What a cluster can carry, as tables."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from sentdist.errors import ResourceError
+from sentdist.execution.resources import Node, capacity, nodes_of, stage_demand, uses_worker_group
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stages import Corpus
+
+GIB = 2.0**30
+
+
+@pytest.mark.parametrize(
+    ("runtime", "nodes", "at_once", "limited_by"),
+    [
+        ({}, [(2, 0)], 2, "CPUs"),
+        ({"workers": 2}, [(2, 0)], 1, "CPUs"),
+        ({"workers": 2, "cpus_per_worker": 0.5}, [(2, 0)], 2, "CPUs"),
+        ({"workers": 4}, [(2, 0), (2, 0)], 1, "CPUs"),
+        ({"workers": 3}, [(2, 0), (2, 0), (2, 0)], 2, "CPUs"),
+        ({"cpus_per_worker": 2}, [(3, 0), (3, 0)], 2, "CPUs"),  # what is left over on two nodes does not make a third
+        ({"cpus_per_worker": 4, "gpus_per_worker": 1}, [(16, 1)], 1, "GPUs"),
+        ({"cpus_per_worker": 4, "gpus_per_worker": 0.25}, [(16, 1)], 4, "CPUs"),
+        ({"cpus_per_worker": 1, "gpus_per_worker": 0.25}, [(16, 1)], 4, "GPUs"),
+        ({"workers": 8, "gpus_per_worker": 1}, [(32, 4), (32, 4), (32, 4)], 1, "GPUs"),
+        ({"cpus_per_worker": 0.1}, [(0.3, 0)], 3, "CPUs"),  # 0.3 / 0.1 is 2.9999…
+    ],
+)
+def test_as_many_trainings_as_fit_node_by_node(
+    runtime: dict[str, float], nodes: list[tuple[float, float]], at_once: int, limited_by: str
+) -> None:
+    found = capacity(Runtime.model_validate(runtime), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes))
+    assert (found.trainings_at_once, found.limited_by, found.max_concurrent_trials) == (at_once, limited_by, at_once)
+
+
+def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
+    assert capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),)).trainings_at_once == 4
+    assert capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),)).limited_by == "memory"
+    assert capacity(Runtime(workers=2), (Node(cpus=2, memory_bytes=1 * GIB),)).trainings_at_once == 1
+
+
+def test_the_wanted_number_of_trials_is_taken() -> None:
+    assert capacity(Runtime(max_concurrent_trials=3), (Node(cpus=2),)).max_concurrent_trials == 3
+
+
+@pytest.mark.parametrize(
+    ("runtime", "nodes", "numbers", "remedy"),
+    [
+        (
+            {"workers": 4, "cpus_per_worker": 2},
+            [(2, 0)],
+            ["4 × 2 CPUs = 8 CPUs", "1 node(s) with 2 CPUs", "at most 1"],
+            "runtime.workers=1",
+        ),
+        ({"cpus_per_worker": 4}, [(2, 0), (2, 0)], ["1 × 4 CPUs", "2 node(s) with 4 CPUs", "at most 0"], "runtime.cpus_per_worker=1"),
+        ({"gpus_per_worker": 1}, [(2, 0)], ["1 × 1 GPUs = 1 GPUs", "0 GPUs in all"], "runtime.gpus_per_worker=0"),
+        ({"workers": 4, "gpus_per_worker": 1}, [(32, 2)], ["4 × 1 GPUs = 4 GPUs", "2 GPUs in all", "at most 2"], "runtime.workers=2"),
+        ({"gpus_per_worker": 1.5}, [(32, 2)], ["1.5"], "runtime.gpus_per_worker=1"),
+        ({}, [], ["0 node(s) with 0 CPUs"], "add nodes"),
+    ],
+)
+def test_what_can_never_run_is_refused_with_the_numbers(
+    runtime: dict[str, float], nodes: list[tuple[float, float]], numbers: list[str], remedy: str
+) -> None:
+    with pytest.raises(ResourceError) as raised:
+        capacity(Runtime.model_validate(runtime), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes))
+    error = pickle.loads(pickle.dumps(raised.value))
+    assert all(number in str(error) for number in numbers), str(error)
+    assert remedy in error.remedy
+
+
+def test_dead_nodes_do_not_count() -> None:
+    rows = [
+        {"Alive": True, "Resources": {"CPU": 4.0, "GPU": 1.0, "memory": 8e9, "node:10.0.0.1": 1.0}},
+        {"Alive": False, "Resources": {"CPU": 64.0}},
+        {"Alive": True, "Resources": {}},
+    ]
+    assert nodes_of(rows) == (Node(cpus=4.0, gpus=1.0, memory_bytes=8e9), Node(cpus=0.0))
+
+
+@pytest.mark.parametrize(
+    ("runtime", "is_group"),
+    [({}, True), ({"engine": "torch"}, False), ({"engine": "torch", "workers": 2}, True), ({"workers": 2}, True)],
+)
+def test_only_the_torch_engine_on_one_worker_does_without_a_worker_group(runtime: dict[str, object], is_group: bool) -> None:
+    assert uses_worker_group(Runtime.model_validate(runtime)) == is_group
+
+
+def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
+    corpus = Corpus(source="nli/triplets", source_revision="r")
+    demand = stage_demand(corpus, Runtime(gpus_per_worker=1, cpus_per_worker=4))
+    assert (demand.num_cpus, demand.num_gpus) == (4, 0)
