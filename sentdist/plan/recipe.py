@@ -240,6 +240,11 @@ def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
         ) from None
 
 
+def recipe_text(values: dict[str, Json]) -> str:
+    """The values of a recipe as YAML, in their order."""
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+
+
 def check_unique_name(path: Path, name: str) -> None:
     """Refuse a recipe whose name a file beside it bears already: both would write into one experiment.
 

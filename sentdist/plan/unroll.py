@@ -125,7 +125,8 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
         )
         for (name, _), (point, seed, fold, scores) in found.items()
     )
-    return Plan(recipe=recipe, trials=trials, rows=rows)
+    order = {name: place for place, name in enumerate(recipe.methods)}
+    return Plan(recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows)
 
 
 def evaluation_of(

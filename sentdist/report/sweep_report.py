@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sentdist.errors import StoreError
 from sentdist.evaluation.significance import Difference
+from sentdist.plan.recipe import recipe_text
 from sentdist.plan.tasks import TASKS
 from sentdist.report import citations
 from sentdist.report.comparisons import AVERAGE
@@ -103,10 +104,9 @@ def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]
     base = next((label for label in labels if facts[label].objective is None), None)
     for number in ("1a", "1b", "3", "4", "5"):
         matches = {label: twin for label in labels if (twin := _twin(number, facts[label]))}
-        base_is_one_of_several = len(set(matches.values()) - {"SRoBERTa-base"}) > 0
-        if base_is_one_of_several and (number != "4" or len(matches) > 1):
-            if set(table.columns) & set(PAPER_TABLES[number].columns):
-                yield beside_paper(table, number, matches=matches, base=base)
+        is_compared = bool(set(matches.values()) - {"SRoBERTa-base", "0"})  # the base alone compares nothing
+        if is_compared and set(table.columns) & set(PAPER_TABLES[number].columns):
+            yield beside_paper(table, number, matches=matches, base=base)
 
 
 def _twin(number: str, facts: CellFacts) -> str | None:
@@ -275,8 +275,6 @@ def _page(
     sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], besides: list[Beside], drawings: list[Drawing],
     used: list[citations.Citation], records: dict[str, Record],
 ) -> str:  # fmt: skip
-    import yaml
-
     sections = [Section(title=table.title, body=to_html(table)) for table in tables]
     if drawings:
         sections.append(Section(title="Figures", body="".join(drawing_to_html(drawing) for drawing in drawings)))
@@ -287,8 +285,7 @@ def _page(
     sections.append(Section(title="Stages", body=plain_table(STAGE_HEADER, _stage_rows(sweep, records))))
     if found.unfinished:
         sections.append(Section(title="Not finished", body=paragraphs(*(trial.name for trial in found.unfinished))))
-    recipe = yaml.safe_dump(sweep.recipe, sort_keys=False, allow_unicode=True)
-    sections.append(Section(title="Recipe", body=code_block(recipe, summary="The recipe, with its defaults left out")))
+    sections.append(Section(title="Recipe", body=code_block(recipe_text(sweep.recipe), summary="The recipe, with its defaults left out")))
     sections.append(Section(title="Citations", body=citations.to_html(used)))
     return page(title=sweep.name, lead=_lead(sweep, tables), sections=sections, facts=_page_facts(sweep, records))
 

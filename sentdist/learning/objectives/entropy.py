@@ -1,4 +1,4 @@
-"""The objective of RCL's entropy encoders: Eq. 2 (Ruan et al. 2022, arXiv 2209.13241)."""
+"""The objective of RCL's entropy encoders: Eq. 2 (Tan, Rolland and Tian 2022, arXiv 2209.13241)."""
 
 from __future__ import annotations
 

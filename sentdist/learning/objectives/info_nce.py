@@ -1,4 +1,4 @@
-"""InfoNCE over the batch: RCL's Eq. 1 (Ruan et al. 2022, arXiv 2209.13241), and the loss of every contrastive baseline here."""
+"""InfoNCE over the batch: RCL's Eq. 1 (Tan, Rolland and Tian 2022, arXiv 2209.13241), and the loss of every contrastive baseline here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regularized contrastive learning, the objective of the final encoder: RCL's Eq. 3 (Ruan et al. 2022, arXiv 2209.13241)."""
+"""Regularized contrastive learning, the objective of the final encoder: RCL's Eq. 3 (Tan, Rolland and Tian 2022, arXiv 2209.13241)."""
 
 from __future__ import annotations
 
