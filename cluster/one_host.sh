@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# One server that others may reach: Ray's head on an address that you name, with token authentication. Run it in the environment that has sentdist.
+#   HEAD_IP=10.0.0.5 bash cluster/one_host.sh            the head; prints what clients need
+#   GPUS=8 CPUS=64 HEAD_IP=10.0.0.5 bash cluster/one_host.sh
+# The token does not encrypt: reach the dashboard through `ssh -L 8265:127.0.0.1:8265 HOST`, or switch TLS on (RAY_USE_TLS and its three files).
+set -euo pipefail
+: "${HEAD_IP:?Set HEAD_IP to the address of this machine that others reach, such as 10.0.0.5.}"
+export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
+export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
+if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
+    (umask 077 && python3 -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
+fi
+echo "Workers and clients need the file $RAY_AUTH_TOKEN_PATH and:"
+echo "  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RAY_AUTH_TOKEN_PATH RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265   # through the tunnel"
+exec ray start --head --block --node-ip-address "$HEAD_IP" --port 6379 --dashboard-host 127.0.0.1 --dashboard-port 8265 \
+    ${CPUS:+--num-cpus "$CPUS"} ${GPUS:+--num-gpus "$GPUS"} ${OBJECT_STORE_BYTES:+--object-store-memory "$OBJECT_STORE_BYTES"}

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Several hosts that see one another over a private network, without a scheduler: start the head with one_host.sh, then this on every other host.
+#   scp HEAD:~/.sentdist_ray_token ~/                      the same token everywhere
+#   HEAD_IP=10.0.0.5 NODE_IP=10.0.0.6 bash cluster/several_hosts.sh
+# All hosts need the same environment (infra/constraints.txt, or the image of infra/Dockerfile), and a store that all of them reach:
+# a shared folder or s3://. Where a host has several networks, tell the collectives which one:
+#   ray job submit --runtime-env-json '{"env_vars": {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}}' ...
+set -euo pipefail
+: "${HEAD_IP:?Set HEAD_IP to the address of the head.}"
+: "${NODE_IP:?Set NODE_IP to the address of this machine in the same network.}"
+export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
+export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
+[ -s "$RAY_AUTH_TOKEN_PATH" ] || {
+    echo "Stopped: $RAY_AUTH_TOKEN_PATH is missing. Copy it from the head (mode 600)." >&2
+    exit 1
+}
+exec ray start --block --address "$HEAD_IP:6379" --node-ip-address "$NODE_IP" \
+    ${CPUS:+--num-cpus "$CPUS"} ${GPUS:+--num-gpus "$GPUS"} ${OBJECT_STORE_BYTES:+--object-store-memory "$OBJECT_STORE_BYTES"}

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Slurm: a Ray cluster for the length of one allocation, one Ray node a host.
+#   sbatch --nodes 4 cluster/slurm.sh rayjobs/recipes/sweeps/rcl_grid.yaml --store /shared/store --data /shared/data
+# `ray symmetric-run` starts the head on the first host and workers on the others, waits for all of them, runs the command on the head and ends the
+# cluster with `ray stop`, which ends every Ray process of yours on these hosts: hence --exclusive.
+#SBATCH --job-name=sentdist
+#SBATCH --ntasks-per-node=1
+#SBATCH --exclusive
+#SBATCH --output=sentdist-%j.log
+set -euo pipefail
+head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
+head_ip="$(getent ahostsv4 "$head" | awk 'NR == 1 { print $1 }')"
+# A token of its own for this job, in a file that only you can read; the path must be on a file system that all hosts share.
+export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_TOKEN_PATH="$HOME/.sentdist_token_$SLURM_JOB_ID"
+(umask 077 && python3 -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
+trap 'rm -f "$RAY_AUTH_TOKEN_PATH"' EXIT
+export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300 # large file systems import torch slowly; the default is 30 s
+srun --ntasks-per-node=1 --nodes="$SLURM_JOB_NUM_NODES" \
+    ray symmetric-run --address "$head_ip:6379" --min-nodes "$SLURM_JOB_NUM_NODES" \
+    ${SLURM_CPUS_ON_NODE:+--num-cpus "$SLURM_CPUS_ON_NODE"} ${SLURM_GPUS_ON_NODE:+--num-gpus "$SLURM_GPUS_ON_NODE"} \
+    -- python -m rayjobs.sweep "$@"
