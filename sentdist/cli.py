@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,12 +166,13 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,
 ) -> None:
     """Write the tables and figures of a sweep as Markdown and HTML."""
-    from sentdist.report.report import write_report
+    from sentdist.report.sweep_report import report_sweep
 
-    opened = _store(store)
-    folder = write_report(opened, sweep, out or Path("reports") / sweep)
-    typer.echo((folder / "report.md").read_text())
-    typer.echo(f"Written: {folder / 'report.md'} and {folder / 'report.html'}")
+    made = report_sweep(_store(store), sweep)
+    folder = out or Path(".sentdist") / "reports" / sweep
+    page = made.write(folder)
+    typer.echo(made.markdown)
+    typer.echo(f"Written: {page} and {folder / 'report.md'}")
 
 
 @app.command()
@@ -209,8 +211,9 @@ def track(
         raise typer.Exit(1)
     from sentdist.tracking.rebuild import rebuild as rebuild_runs
 
-    rebuild_runs(_store(store), uri, sweep)
-    typer.echo(f"MLflow at {uri} now shows what is in {store}.")
+    for found in rebuild_runs(_store(store), uri, sweep):
+        typer.echo(f"{found.name}: {found.num_scored} of {found.num_trials} trials have scores; {found.num_runs} runs are up to date")
+    typer.echo(f"MLflow at {uri} shows what is in {store}.")
 
 
 @app.command()
@@ -266,42 +269,31 @@ def store_gc(
 @bank_app.command("list")
 def bank_list() -> None:
     """List the banks that the cluster holds in memory."""
-    from sentdist.execution.embedding_bank import list_banks
+    from sentdist.execution.bank_owner import list_banks
+    from sentdist.execution.run import connect
 
-    _connect()
-    table = _table("banks in the object store", "key", "sentences", "encoders", "MB", "shards")
+    connect()
+    table = _table("banks in the object store", "bank", "key", "sentences", "width", "dtype", "MB", "shards", "on disk", "idle s", "nodes")
     for bank in list_banks():
-        table.add_row(bank.key, f"{bank.num_sentences:,}", str(bank.num_encoders), f"{bank.num_bytes / 1e6:.1f}", str(bank.num_shards))
+        sizes = (f"{bank.num_sentences:,}", str(bank.width), bank.dtype, f"{bank.num_bytes / 1e6:.1f}", str(bank.num_shards))
+        table.add_row(bank.label, bank.key, *sizes, str(bank.num_spilled), f"{bank.idle_s:.0f}", ", ".join(bank.nodes))
     _console().print(table)
 
 
 @bank_app.command("drop")
-def bank_drop(key: Annotated[str, typer.Argument(help="As `sentdist bank list` shows it.")]) -> None:
+def bank_drop(name: Annotated[str, typer.Argument(help="Label or beginning of the key, as `sentdist bank list` shows them.")]) -> None:
     """Free a bank's memory; its artifact stays in the store, and the next training that needs it loads it again."""
-    from sentdist.execution.embedding_bank import drop_bank
+    from sentdist.execution.bank_owner import drop_bank
+    from sentdist.execution.run import connect
 
-    _connect()
-    drop_bank(key)
-    typer.echo(f"{key} dropped.")
+    connect()
+    typer.echo(f"{drop_bank(name).label} dropped.")
 
 
 def _unrolled(recipe: Path, overrides: list[str] | None, store: str, data: Path | None) -> tuple[Plan, Context]:
-    from sentdist.plan.recipe import check_unique_name, load_recipe
-    from sentdist.plan.unroll import unroll
-    from sentdist.stages.context import Context
-    from sentdist.stages.resolve import FileResolver
+    from sentdist.stages.planned import planned
 
-    loaded = load_recipe(recipe, overrides or [])
-    check_unique_name(recipe, loaded.name)
-    resolver = FileResolver(data_root=data)
-    unrolled = unroll(loaded, resolver)
-    context = Context(
-        store=_store(store),
-        data_root=None if data is None else str(data.absolute()),
-        runtime=loaded.runtime,
-        folders=tuple(resolver.folders.items()),
-    )
-    return unrolled, context
+    return planned(recipe, overrides=overrides or [], store=store, data=data)
 
 
 def _store(root: str) -> ArtifactStore:
@@ -317,11 +309,19 @@ def _encoder_folder(encoder: str, store: ArtifactStore) -> str:
 
 
 def _on_cluster(command: str, recipe: Path, overrides: list[str] | None, store: str, data: Path | None) -> None:
-    raise NotImplementedError
+    """Drive a recipe from this process; the cluster must see the same files as this machine."""
+    plan, _ = _unrolled(recipe, overrides, store, data)  # before Ray is loaded: a mistake is told at once
 
+    from sentdist.execution.run import run_recipe
 
-def _connect() -> None:
-    raise NotImplementedError
+    options = "".join(f" --set '{override}'" for override in overrides or [])
+    typer.echo(f"If this terminal may close: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
+    summary = run_recipe(
+        recipe, overrides=overrides or [], store=store, data=data, tracking=os.environ.get("MLFLOW_TRACKING_URI"), speak=typer.echo
+    )
+    _print_scores(plan, _store(store))
+    if summary.failures:
+        raise typer.Exit(1)
 
 
 def _print_scores(plan: Plan, store: ArtifactStore) -> None:

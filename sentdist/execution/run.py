@@ -14,10 +14,7 @@ import ray
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.execution.sweep import Speak, SweepSummary, run_sweep
-from sentdist.plan.recipe import check_unique_name, load_recipe
-from sentdist.plan.unroll import Plan, unroll
-from sentdist.stages.context import Context
-from sentdist.stages.resolve import FileResolver
+from sentdist.stages.planned import planned
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullTracker, Tracker
 
@@ -39,18 +36,6 @@ def run_recipe(
     connect()
     end_on_sigterm()
     return run_sweep(plan, context, tracker=_tracker(tracking, context.store), speak=speak)
-
-
-def planned(path: Path, *, overrides: Sequence[str] = (), store: str, data: Path | None = None) -> tuple[Plan, Context]:
-    """The plan of a recipe, and where it is to be carried out; places are made absolute, because workers run in other folders."""
-    recipe = load_recipe(path, overrides)
-    check_unique_name(path, recipe.name)
-    root = None if data is None else data.expanduser().absolute()
-    resolver = FileResolver(data_root=root)
-    plan = unroll(recipe, resolver)
-    place = store if "://" in store else str(Path(store).expanduser().absolute())
-    folders = tuple(sorted(resolver.folders.items()))
-    return plan, Context(store=ArtifactStore(place), data_root=None if root is None else str(root), runtime=recipe.runtime, folders=folders)
 
 
 def connect() -> None:
