@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import ray
 
-from sentdist.execution.bank_owner import bank_owner, list_banks
+from sentdist.execution.bank_owner import bank_owner
 from sentdist.execution.embedding_bank import open_bank, order_of
 from sentdist.learning.bank import FileBank
 from sentdist.stages.context import Context
@@ -28,7 +28,7 @@ def makes_a_bank_and_ends(store: ArtifactStore, address: str = "auto") -> None:
 
 
 def loses_a_node_and_runs_short(store: ArtifactStore) -> None:
-    """A cluster whose second node dies with shards that nobody else has; then a bank twice the size of the object store."""
+    """A cluster whose second node dies with shards that nobody else has; then it is asked for more than its object store can hold."""
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="sd-ray-", dir="/tmp")
@@ -52,25 +52,26 @@ def loses_a_node_and_runs_short(store: ArtifactStore) -> None:
 
 
 def _lose(node: Any, cluster: Any, store: ArtifactStore) -> None:
-    order = order_of(bank_stage(0), Context(store=store))
-    (held,), _ = ray.get(bank_owner(store.root).shards.remote([order], ()))
-    ray.wait(list(held.shards), num_returns=len(held.shards), fetch_local=False)
-    assert len(list_banks()[0].nodes) == 2
-    places = ray.experimental.get_object_locations(list(held.shards))
-    at_risk = [place for place in places.values() if place["node_ids"] == [node.node_id]]
-    assert at_risk, f"no shard lies on the second node alone: {places}"
+    orders = [order_of(bank_stage(number), Context(store=store)) for number in (0, 1)]
+    held, _ = ray.get(bank_owner(store.root).shards.remote(orders, ()))
+    shards = [shard for bank in held for shard in bank.shards]
+    ray.wait(shards, num_returns=len(shards), fetch_local=False)
+    places = ray.experimental.get_object_locations(shards)
+    assert any(place["node_ids"] == [node.node_id] for place in places.values()), f"no shard lies on the second node alone: {places}"
     cluster.remove_node(node, allow_graceful=False)
     _check_rows(store, 0)
-    (again,), _ = ray.get(bank_owner(store.root).shards.remote([order], ()))
-    assert again.making == held.making, "the shards came back by lineage, not because they were asked for anew"
+    _check_rows(store, 1)
+    again, _ = ray.get(bank_owner(store.root).shards.remote(orders, ()))
+    assert [bank.making for bank in again] == [bank.making for bank in held], (
+        "they came back by lineage, not because they were asked for anew"
+    )
 
 
 def _run_short(store: ArtifactStore) -> None:
-    orders = [order_of(bank_stage(number), Context(store=store)) for number in (0, 1)]
-    assert sum(order.num_bytes for order in orders) > SMALL_STORE
-    room = ray.get(bank_owner(store.root).room.remote(orders[1].num_bytes))
-    assert room.spilled_bytes > 0
-    _check_rows(store, 0, 1)
+    order = order_of(bank_stage(2), Context(store=store))
+    room = ray.get(bank_owner(store.root).room.remote(order.num_bytes))
+    assert room.wanted_bytes + room.held_bytes > room.memory_bytes == SMALL_STORE
+    _check_rows(store, 0, 1, 2)
     print(room.line)
 
 

@@ -13,7 +13,7 @@ import pytest
 import ray
 
 from sentdist.errors import DataError, ResourceError, StoreError
-from sentdist.execution.bank_owner import bank_owner, drop_bank, list_banks
+from sentdist.execution.bank_owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
 from sentdist.execution.embedding_bank import ObjectStoreBank, open_bank, order_of
 from sentdist.learning.bank import FileBank
 from sentdist.plan.stages import Embed
@@ -28,15 +28,29 @@ SENTENCES, WIDTH, ROWS_PER_SHARD = 5000, 384, 500  # 10 shards of 375 KiB: above
 IDS = np.random.default_rng(3).integers(0, SENTENCES, (4, 16))
 
 
+@pytest.fixture(scope="module")
+def context(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
+    """A store with banks number 0 to 3, the last one in float32, that no test changes."""
+    yield from _stored(tmp_path_factory.mktemp("banks"))
+
+
 @pytest.fixture
-def context(cluster: str, tmp_path: Path) -> Iterator[Context]:
-    """A store with banks number 0 to 3, the last one in float32; the owner of its banks ends with the test."""
-    store = ArtifactStore(tmp_path / "store")
+def own_context(cluster: str, tmp_path: Path) -> Iterator[Context]:
+    """The same for one test alone, with an owner of its own."""
+    yield from _stored(tmp_path)
+
+
+def _stored(root: Path) -> Iterator[Context]:
+    store = ArtifactStore(root / "store")
     for number in range(4):
         commit_bank(store, _stage(number), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=number)
     yield Context(store=store)
-    for facts in list_banks():
-        drop_bank(facts.key)
+    ray.kill(bank_owner(store.root))
+
+
+def _listed(context: Context) -> list[BankFacts]:
+    """The banks of this store: the cluster may hold those of others."""
+    return [facts for facts in list_banks() if facts.owner == owner_name(context.store.root)]
 
 
 def _stage(number: int) -> Embed:
@@ -99,10 +113,10 @@ def test_it_opens_itself_in_another_process(context: Context) -> None:
     np.testing.assert_array_equal(rows, _file_rows(context, 0, 1))
 
 
-def test_it_outlives_the_job_that_asked_for_it_first(context: Context, cluster: str) -> None:
-    _play("make", context.store.root, cluster)
-    assert not _begun_since(context, 0, 1)
-    np.testing.assert_array_equal(open_bank(_stages(0, 1), context).rows(IDS).numpy(), _file_rows(context, 0, 1))
+def test_it_outlives_the_job_that_asked_for_it_first(own_context: Context, cluster: str) -> None:
+    _play("make", own_context.store.root, cluster)
+    assert not _begun_since(own_context, 0, 1)
+    np.testing.assert_array_equal(open_bank(_stages(0, 1), own_context).rows(IDS).numpy(), _file_rows(own_context, 0, 1))
 
 
 def test_an_owner_that_dies_takes_nothing_away(context: Context) -> None:
@@ -113,31 +127,31 @@ def test_an_owner_that_dies_takes_nothing_away(context: Context) -> None:
         np.testing.assert_array_equal(bank.rows(IDS).numpy(), _file_rows(context, 0, 1))
 
 
-def test_a_lost_node_and_a_short_memory(context: Context) -> None:
-    store = ArtifactStore(f"{context.store.root}-large")
-    for number in range(2):  # 51 MiB each, for object stores of 80 MiB
-        commit_bank(store, bank_stage(number), num_sentences=70_000, width=WIDTH, rows_per_shard=10_000, seed=number)
+def test_a_lost_node_and_a_short_memory(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store")
+    for number in range(3):  # 34 MiB each, for object stores of 80 MiB
+        commit_bank(store, bank_stage(number), num_sentences=48_000, width=WIDTH, rows_per_shard=10_000, seed=number)
     assert "spilled to disk" in _play("lose", store.root)
 
 
-def test_banks_are_listed_with_what_they_are(context: Context) -> None:
-    open_bank(_stages(0, 3), context)
-    half, full = list_banks()
+def test_banks_are_listed_with_what_they_are(own_context: Context) -> None:
+    open_bank(_stages(0, 3), own_context)
+    half, full = _listed(own_context)
     assert (half.label, half.key, half.encoder) == (_stage(0).label, _stage(0).key, _stage(0).encoder.label)
     assert (half.num_sentences, half.width, half.dtype, half.num_shards) == (SENTENCES, WIDTH, "float16", 10)
     assert (half.num_bytes, full.num_bytes) == (SENTENCES * WIDTH * 2, SENTENCES * WIDTH * 4)
     assert len(half.nodes) == 1 and half.age_s >= half.idle_s >= 0
 
 
-def test_a_dropped_bank_is_gone_and_comes_back_when_asked_for(context: Context) -> None:
-    open_bank(_stages(0, 1), context)
-    assert drop_bank(_stage(0).label).key == _stage(0).key
-    assert [facts.key for facts in list_banks()] == [_stage(1).key]
-    drop_bank(_stage(1).key[:8])
-    assert list_banks() == []
-    with pytest.raises(StoreError, match="no bank in this cluster"):
-        drop_bank("entropy")
-    np.testing.assert_array_equal(open_bank(_stages(0, 1), context).rows(IDS).numpy(), _file_rows(context, 0, 1))
+def test_a_dropped_bank_is_gone_and_comes_back_when_asked_for(own_context: Context) -> None:
+    open_bank(_stages(2, 3), own_context)
+    assert drop_bank(_stage(3).key).key == _stage(3).key
+    assert [facts.key for facts in _listed(own_context)] == [_stage(2).key]
+    drop_bank(_stage(2).key[:8])
+    assert _listed(own_context) == []
+    with pytest.raises(StoreError, match="one bank of that label or key"):
+        drop_bank(_stage(2).key)
+    np.testing.assert_array_equal(open_bank(_stages(2, 3), own_context).rows(IDS).numpy(), _file_rows(own_context, 2, 3))
 
 
 def test_a_name_of_several_banks_is_refused(context: Context) -> None:
@@ -146,27 +160,27 @@ def test_a_name_of_several_banks_is_refused(context: Context) -> None:
         drop_bank("")
 
 
-def test_a_damaged_shard_is_named_and_not_remembered(context: Context) -> None:
-    artifact = context.store.get(_stage(0))
+def test_a_damaged_shard_is_named_and_not_remembered(own_context: Context) -> None:
+    artifact = own_context.store.get(_stage(0))
     assert artifact is not None
-    shard = context.store.folder(artifact) / "shards" / "00007.npy"
+    shard = own_context.store.folder(artifact) / "shards" / "00007.npy"
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-50])
     with pytest.raises(DataError, match="00007"):
-        open_bank(_stages(0), context)
+        open_bank(_stages(0), own_context)
     shard.write_bytes(whole)
-    np.testing.assert_array_equal(open_bank(_stages(0), context).rows(IDS).numpy(), _file_rows(context, 0))
+    np.testing.assert_array_equal(open_bank(_stages(0), own_context).rows(IDS).numpy(), _file_rows(own_context, 0))
 
 
-def test_an_artifact_that_was_made_anew_is_read_anew(context: Context) -> None:
-    open_bank(_stages(0), context)
-    old = context.store.get(_stage(0))
+def test_an_artifact_that_was_made_anew_is_read_anew(own_context: Context) -> None:
+    open_bank(_stages(0), own_context)
+    old = own_context.store.get(_stage(0))
     assert old is not None
-    context.store.drop(old)
-    commit_bank(context.store, _stage(0), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=9)
-    record = context.store.folder(old) / "record.json"
+    own_context.store.drop(old)
+    commit_bank(own_context.store, _stage(0), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=9)
+    record = own_context.store.folder(old) / "record.json"
     record.write_text(record.read_text().replace(old.record.created_at, "2000-01-01T00:00:00Z"))  # a clock of seconds saw no difference
-    np.testing.assert_array_equal(open_bank(_stages(0), context).rows(IDS).numpy(), _file_rows(context, 0))
+    np.testing.assert_array_equal(open_bank(_stages(0), own_context).rows(IDS).numpy(), _file_rows(own_context, 0))
 
 
 def test_a_bank_without_an_artifact_is_refused(context: Context) -> None:

@@ -1,0 +1,261 @@
+"""Who holds the banks of a store in the object store: a named, detached actor whose shard tasks can be run again."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+import ray.experimental
+from ray.exceptions import RayActorError
+
+from sentdist.errors import DataError, StoreError
+from sentdist.execution.bank_room import Room, bank_bytes, disk_to_spill_to, room_for, smallest_object_store
+from sentdist.store.store import ArtifactStore
+
+NAMESPACE = "sentdist"
+PREFIX = "sentdist-banks"
+# A task that reads shards reserves no CPU, or it would wait for the trainings that wait for it; so their number is bounded here. Starting
+# a process for one costs about what reading 64 MiB costs.
+TASKS_PER_BANK = 4
+BYTES_PER_TASK = 64 * 2**20
+HEAD = {"node:__internal_head__": 0.001}  # the owner lives where the cluster itself lives
+
+
+@dataclass(frozen=True, kw_only=True)
+class BankOrder:
+    """Which artifact is wanted as a bank: S rows of width D in shards of `rows_per_shard`. Plain values: it outlives the code that made it."""
+
+    store: str
+    place: str
+    key: str
+    made_at: str  # of the artifact: one that was removed and made anew has the same key and other numbers
+    label: str
+    encoder: str
+    num_sentences: int
+    width: int
+    dtype: str
+    rows_per_shard: int
+
+    @property
+    def num_shards(self) -> int:
+        return -(-self.num_sentences // self.rows_per_shard)
+
+    @property
+    def num_bytes(self) -> int:
+        return bank_bytes(self.num_sentences, self.width, self.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldBank:
+    """References to the shards of a bank, and which making of it they belong to."""
+
+    shards: tuple[ray.ObjectRef, ...]
+    making: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BankFacts:
+    """What `sentdist bank list` shows of a bank."""
+
+    label: str
+    key: str
+    owner: str  # name of the actor
+    encoder: str
+    num_sentences: int
+    width: int
+    dtype: str
+    num_bytes: int
+    num_shards: int
+    nodes: tuple[str, ...]  # addresses of those that hold a copy of a shard
+    num_spilled: int  # shards on disk
+    age_s: float
+    idle_s: float  # since a worker last asked for it
+
+
+@dataclass(kw_only=True)
+class _Held:
+    order: BankOrder
+    bank: HeldBank
+    made_at: float
+    used_at: float
+
+
+class EmbeddingBanks:
+    """The actor: owns the shards of all banks of one store. What it holds can be read again from the artifacts, so it may die any time.
+
+    It owns results of tasks rather than objects that were put: Ray runs the task again when a node takes a shard with it.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Held] = {}
+
+    def shards(self, orders: list[BankOrder], lost: tuple[str, ...]) -> tuple[list[HeldBank], Room | None]:
+        """The shards of banks, begun now where there are none; `lost` names makings that turned out to be unreadable.
+
+        The room is that of the banks begun now, None if all were there.
+        """
+        self.forget(lost)
+        missing = [order for order in dict.fromkeys(orders) if order.key not in self._held or self._held[order.key].order != order]
+        for order in missing:
+            self._held.pop(order.key, None)
+        room = self.room(sum(order.num_bytes for order in missing)) if missing else None
+        now = time.time()
+        for order in missing:
+            bank = HeldBank(shards=_start(order), making=uuid.uuid4().hex)
+            self._held[order.key] = _Held(order=order, bank=bank, made_at=now, used_at=now)
+        for order in orders:
+            self._held[order.key].used_at = now
+        return [self._held[order.key].bank for order in orders], room
+
+    def forget(self, lost: tuple[str, ...]) -> None:
+        """Let go of makings that cannot be read."""
+        self._held = {key: held for key, held in self._held.items() if held.bank.making not in lost}
+
+    def room(self, wanted_bytes: int) -> Room:
+        """Where more banks of this size would lie; ResourceError if nowhere. The disk is that of this node."""
+        nodes = ray.nodes()
+        disk = shutil.disk_usage(_spill_folder(nodes, ray.get_runtime_context().get_node_id()))
+        return room_for(
+            wanted_bytes,
+            held_bytes=sum(held.order.num_bytes for held in self._held.values()),
+            memory_bytes=smallest_object_store(nodes),
+            disk_bytes=disk_to_spill_to(total_bytes=disk.total, free_bytes=disk.free),
+        )
+
+    def facts(self) -> list[BankFacts]:
+        """All banks, oldest first."""
+        addresses = {row["NodeID"]: row["NodeManagerAddress"] for row in ray.nodes()}
+        return [_facts(held, addresses) for held in self._held.values()]
+
+    def drop(self, key: str) -> int:
+        """Let go of a bank; its memory is free when its last reader ends. Returns how many are left."""
+        self._held.pop(key, None)
+        return len(self._held)
+
+
+def bank_owner(store: str) -> Any:
+    """The actor that owns the banks of a store, started if it is not there. It outlives the job that first asks for it."""
+    options = {"name": owner_name(store), "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
+    return ray.remote(EmbeddingBanks).options(**options, num_cpus=0, max_restarts=-1, max_task_retries=-1, resources=HEAD).remote()
+
+
+def owner_name(store: str) -> str:
+    """Named after the store, so that jobs share banks, and after this file, so that a job never talks to an older owner."""
+    return f"{PREFIX}-{hashlib.sha256(store.encode()).hexdigest()[:8]}-{_code_digest()}"
+
+
+def list_banks() -> list[BankFacts]:
+    """All banks that the cluster holds, of all stores. Needs a connection to Ray."""
+    return [facts for _, owned in _owners() for facts in owned]
+
+
+def drop_bank(name: str) -> BankFacts:
+    """Drop the one bank whose label is `name` or whose key begins with it; the artifact stays.
+
+    Raises:
+        StoreError: none or several.
+    """
+    owners = _owners()
+    found = [(owner, facts) for owner, owned in owners for facts in owned if facts.label == name or facts.key.startswith(name)]
+    if len(found) != 1:
+        known = ", ".join(f"{facts.label} ({facts.key})" for _, facts in found or [(None, facts) for _, owned in owners for facts in owned])
+        raise StoreError(
+            where=f"bank {name}",
+            found=known or "no bank in this cluster",
+            expected="one bank of that label or key",
+            remedy="`sentdist bank list` shows all.",
+        )
+    owner, facts = found[0]
+    if not ray.get(owner.drop.remote(facts.key)):
+        ray.kill(owner)  # it owns nothing any more; the next reader starts another
+    return facts
+
+
+@ray.remote
+def _read_shards(order: BankOrder, first: int, last: int) -> Iterator[np.ndarray]:
+    """Shards `first` … `last` − 1 of a bank as plain arrays: a memory map would be pickled, and every reader would get a copy of its own."""
+    store = ArtifactStore(order.store)
+    for shard in range(first, last):
+        place = f"{order.place}/shards/{shard:05d}.npy"
+        rows = min(order.rows_per_shard, order.num_sentences - shard * order.rows_per_shard)
+        expected = f"a {order.dtype} array of shape {(rows, order.width)}"
+        with store.open_file(place) as stream:
+            try:
+                array = np.load(stream, allow_pickle=False)
+            except (ValueError, EOFError) as error:
+                raise _damaged(place, f"{type(error).__name__}: {error}", expected) from error
+        if array.shape != (rows, order.width) or array.dtype.name != order.dtype:
+            raise _damaged(place, f"a {array.dtype.name} array of shape {array.shape}", expected)
+        yield array
+
+
+def _start(order: BankOrder) -> tuple[ray.ObjectRef, ...]:
+    """Have the shards read, spread over the nodes; any of these tasks can be run again, on any node, with the same result."""
+    num_tasks = min(TASKS_PER_BANK, order.num_shards, -(-order.num_bytes // BYTES_PER_TASK))
+    bounds = np.linspace(0, order.num_shards, num_tasks + 1).astype(int).tolist()
+    refs: list[ray.ObjectRef] = []
+    for first, last in itertools.pairwise(bounds):
+        task: Any = _read_shards.options(
+            name=f"bank {order.label}", num_cpus=0, num_returns=last - first, max_retries=-1, scheduling_strategy="SPREAD"
+        ).remote(order, first, last)
+        refs.extend([task] if last - first == 1 else task)
+    return tuple(refs)
+
+
+def _owners() -> list[tuple[Any, list[BankFacts]]]:
+    owners: list[tuple[Any, list[BankFacts]]] = []
+    for named in ray.util.list_named_actors(all_namespaces=True):
+        if named["name"].startswith(PREFIX):
+            try:
+                owner = ray.get_actor(named["name"], namespace=named["namespace"])
+                owners.append((owner, ray.get(owner.facts.remote())))
+            except (ValueError, RayActorError):  # it ended since: so did its banks
+                continue
+    return owners
+
+
+def _facts(held: _Held, addresses: Mapping[str, str]) -> BankFacts:
+    order, now = held.order, time.time()
+    places = ray.experimental.get_object_locations(list(held.bank.shards)).values()
+    return BankFacts(
+        label=order.label,
+        key=order.key,
+        owner=owner_name(order.store),
+        encoder=order.encoder,
+        num_sentences=order.num_sentences,
+        width=order.width,
+        dtype=order.dtype,
+        num_bytes=order.num_bytes,
+        num_shards=order.num_shards,
+        nodes=tuple(sorted({addresses.get(node, node) for place in places for node in place["node_ids"]})),
+        num_spilled=sum(bool(place["did_spill"]) for place in places),
+        age_s=now - held.made_at,
+        idle_s=now - held.used_at,
+    )
+
+
+def _spill_folder(nodes: list[dict[str, Any]], node_id: str) -> Path:
+    """The session folder of this node, which is where Ray spills unless told otherwise."""
+    (socket,) = [row["ObjectStoreSocketName"] for row in nodes if row["NodeID"] == node_id]
+    return Path(socket).parents[1]
+
+
+def _damaged(place: str, found: str, expected: str) -> DataError:
+    return DataError(
+        where=place, found=found, expected=expected, remedy="Remove the bank artifact and run the recipe again to make it anew."
+    )
+
+
+@cache
+def _code_digest() -> str:
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]

@@ -1,0 +1,150 @@
+"""A bank in Ray's object store as a training worker reads it: all workers of a host look at the same memory."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+import ray
+import torch
+from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayTaskError
+from torch import Tensor
+
+from sentdist.errors import DataError, StoreError
+from sentdist.execution.bank_owner import BankOrder, HeldBank, bank_owner
+from sentdist.execution.bank_room import Room
+from sentdist.execution.board import cause_of
+from sentdist.learning.bank import Bank, check_ids, check_rows, look_up
+from sentdist.plan.stages import Embed
+from sentdist.stages.context import Context
+
+TRIES = 2  # an owner or a shard that is lost is asked for once more; then something is wrong that asking does not mend
+
+log = logging.getLogger(__name__)
+
+Shards = tuple[np.ndarray, ...]
+
+
+class ObjectStoreBank:
+    """A bank over shards in shared memory. A pickle of it is its orders: it opens itself again wherever it arrives."""
+
+    def __init__(self, orders: Sequence[BankOrder], shards: Sequence[Shards]) -> None:
+        """One order and its shards for each encoder, in the order of n."""
+        self.orders = tuple(orders)
+        self._shards = tuple(shards)
+
+    def rows(self, sentence_ids: np.ndarray) -> Tensor:
+        """(N, K, D) float32; DataError for an id outside the bank or an embedding that is not finite."""
+        ids = np.asarray(sentence_ids).ravel()
+        where = ", ".join(order.label for order in self.orders)
+        check_ids(ids, num_sentences=self.orders[0].num_sentences, where=where)
+        pairs = zip(self._shards, self.orders, strict=True)
+        rows_NKD = np.stack([look_up(shards, ids, rows_per_shard=order.rows_per_shard) for shards, order in pairs])
+        check_rows(rows_NKD, ids, where=where)
+        return torch.from_numpy(rows_NKD)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return open_orders, (self.orders,)
+
+
+def open_bank(stages: tuple[Embed, ...], context: Context) -> Bank:
+    """The finished banks of N entropy encoders, in the object store; the first to ask has them read, the others find them there.
+
+    Raises:
+        DataError: the banks do not fit together, or an artifact is damaged.
+        ResourceError: neither the object store nor the disk that it spills to can take them.
+        StoreError: an artifact is missing, or the cluster loses the shards again and again.
+    """
+    return open_orders(tuple(order_of(stage, context) for stage in stages))
+
+
+def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
+    """As `open_bank`, for banks whose artifacts are known."""
+    if not orders:
+        raise DataError(where="bank", found="no encoder", expected="at least one", remedy="Give the bank at least one phi.")
+    first = orders[0]
+    for order in orders:
+        if (order.num_sentences, order.width) != (first.num_sentences, first.width):
+            raise DataError(
+                where=f"bank {order.label}",
+                found=f"{order.num_sentences} sentences of width {order.width}",
+                expected=f"{first.num_sentences} of width {first.width}, as {first.label} has",
+                remedy="Embed the same corpus with encoders of one width.",
+            )
+    lost: tuple[str, ...] = ()
+    for attempt in range(TRIES):
+        held, room = _ask(orders, lost)
+        if room is not None:
+            log.log(logging.WARNING if room.spilled_bytes else logging.INFO, room.line)
+        try:
+            return ObjectStoreBank(orders, [_get(bank) for bank in held])
+        except (ObjectLostError, RayTaskError) as error:
+            lost = tuple(bank.making for bank in held)
+            if attempt == TRIES - 1:
+                bank_owner(first.store).forget.remote(lost)
+                cause = cause_of(error)
+                raise (cause if isinstance(cause, DataError | StoreError) else _lost(orders, cause)) from None
+    raise AssertionError("the last try returns or raises")
+
+
+def order_of(stage: Embed, context: Context) -> BankOrder:
+    """What to ask the owner for; StoreError or DataError unless the artifact is there and says what it holds."""
+    artifact = context.store.get(stage)
+    if artifact is None:
+        raise StoreError(
+            where=f"{context.store.shown}/{stage.place}", found="nothing", expected="a finished bank", remedy="Run the whole recipe."
+        )
+    found = context.store.read_text(f"{stage.place}/bank.json")
+    try:
+        shape = json.loads(found or "")
+        return BankOrder(
+            store=context.store.root,
+            place=stage.place,
+            key=stage.key,
+            made_at=artifact.record.created_at,
+            label=stage.label,
+            encoder=stage.encoder.label,
+            num_sentences=int(shape["num_sentences"]),
+            width=int(shape["width"]),
+            dtype=np.dtype(shape["dtype"]).name,
+            rows_per_shard=int(shape["rows_per_shard"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            where=f"{stage.place}/bank.json",
+            found=f"{type(error).__name__}: {error}",
+            expected="the shape of a bank",
+            remedy="Remove the bank artifact and run the recipe again to make it anew.",
+        ) from error
+
+
+def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> tuple[list[HeldBank], Room | None]:
+    for attempt in range(TRIES):
+        try:
+            answer: tuple[list[HeldBank], Room | None] = ray.get(bank_owner(orders[0].store).shards.remote(list(orders), lost))
+            return answer
+        except RayTaskError as error:
+            raise cause_of(error) from None
+        except (RayActorError, ActorUnavailableError) as error:  # dropped or lost between two breaths
+            if attempt == TRIES - 1:
+                raise _lost(orders, error) from error
+    raise AssertionError("the last try returns or raises")
+
+
+def _get(bank: HeldBank) -> Shards:
+    """Views of the shards in this host's object store, fetched from others where they are not here."""
+    shards: Shards = tuple(ray.get(list(bank.shards)))
+    assert not any(shard.flags.writeable for shard in shards), "a shard is shared memory, not a private copy"
+    return shards
+
+
+def _lost(orders: tuple[BankOrder, ...], error: BaseException) -> StoreError:
+    reason = str(error).splitlines()
+    return StoreError(
+        where=f"bank {', '.join(order.label for order in orders)}",
+        found=f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}",
+        expected="its shards in the object store, or a cluster that can read them again from the artifacts",
+        remedy="Look at the nodes with `ray status`; runtime.bank_in_object_store=false maps the files instead.",
+    )
