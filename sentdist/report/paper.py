@@ -218,7 +218,7 @@ def beside_paper(
                 paper_gain=_gains(printed, paper_base if paper_label != paper.rows[0].label else []),
             )
         )
-    note = "Levels depend on encoder, data and budget; what can be compared is each side's gain over its own base (in brackets)."
+    note = "Levels depend on encoder, data and budget; what can be compared is each side's gain over its own base, the signed number."
     return Beside(paper=paper, columns=tuple(names[column] for column in shared), rows=tuple(rows), note=note)
 
 
