@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,7 +99,7 @@ def run(
     data: DataRoot = None,
     local: Annotated[bool, typer.Option("--local", help="In this process, without Ray: for debugging.")] = False,
 ) -> None:
-    """Build what a recipe needs, stage after stage; on a Ray cluster, or with --local in this process."""
+    """Build what a recipe needs on a Ray cluster, or with --local in this process."""
     if not local:
         _on_cluster("run", recipe, overrides, store, data)
         return
@@ -111,12 +112,12 @@ def run(
 
     save_sweep(context.store, sweep_record(unrolled))
     run_local(unrolled, context, listen=local_listener(typer.echo))
-    _print_scores(unrolled, context.store)
+    _print_scores(unrolled.recipe.name, context.store)
 
 
 @app.command()
 def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = DEFAULT_STORE, data: DataRoot = None) -> None:
-    """Run all trials of a recipe on a Ray cluster, as many at once as it can carry."""
+    """Like run, then write the report and register the best encoder in MLflow."""
     _on_cluster("sweep", recipe, overrides, store, data)
 
 
@@ -309,30 +310,51 @@ def _encoder_folder(encoder: str, store: ArtifactStore) -> str:
 
 
 def _on_cluster(command: str, recipe: Path, overrides: list[str] | None, store: str, data: Path | None) -> None:
-    """Drive a recipe from this process; the cluster must see the same files as this machine."""
-    plan, _ = _unrolled(recipe, overrides, store, data)  # before Ray is loaded: a mistake is told at once
+    """Drive a recipe from this process: as a job of the cluster, or from a machine that sees the same files as its nodes."""
+    plan, context = _unrolled(recipe, overrides, store, data)  # before Ray is loaded: a mistake is told at once
 
     from sentdist.execution.run import run_recipe
 
-    options = "".join(f" --set '{override}'" for override in overrides or [])
-    typer.echo(f"If this terminal may close: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
-    summary = run_recipe(
-        recipe, overrides=overrides or [], store=store, data=data, tracking=os.environ.get("MLFLOW_TRACKING_URI"), speak=typer.echo
-    )
-    _print_scores(plan, _store(store))
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
+        options = "".join(f" --set '{override}'" for override in overrides or [])
+        typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
+    tracking = os.environ.get("MLFLOW_TRACKING_URI")
+    summary = run_recipe(recipe, overrides=overrides or [], store=store, data=data, tracking=tracking, speak=typer.echo)
+    _print_scores(plan.recipe.name, context.store)
+    if command == "sweep" and len(summary.failures) < summary.num_trials:
+        _publish_report(plan.recipe.name, context.store, tracking)
     if summary.failures:
         raise typer.Exit(1)
 
 
-def _print_scores(plan: Plan, store: ArtifactStore) -> None:
-    """One line a trial, the main score of every task."""
-    tasks = list(dict.fromkeys(task.name for trial in plan.trials for task in trial.scores.tasks))
-    table = _table(plan.recipe.name, "trial", *tasks)
-    for trial in plan.trials:
-        artifact = store.get(trial.scores)
-        results = {} if artifact is None else artifact.record.results
-        table.add_row(trial.name, *(_number(results.get(task)) for task in tasks))
+def _print_scores(name: str, store: ArtifactStore) -> None:
+    from sentdist.report.brief import brief_table
+    from sentdist.store.sweep import load_sweep
+
+    sweep = load_sweep(store, name)
+    brief = brief_table(sweep, sweep.records(store))
+    table = _table(f"{name}: main score × 100, mean ± standard deviation", *brief.columns)
+    for row in brief.rows:
+        table.add_row(*row)
     _console().print(table)
+
+
+def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:
+    """Write the report beside the artifacts, tell the tracker of it and of the best encoder."""
+    from sentdist.report.sweep_report import report_sweep
+    from sentdist.store.sweep import load_sweep
+    from sentdist.tracking.mlflow_tracker import make_tracker
+
+    with tempfile.TemporaryDirectory() as scratch:
+        report_sweep(store, name).write(Path(scratch))
+        typer.echo(f"Report: {store.write_folder(Path(scratch), f'reports/{name}')}/report.html")
+        tracker, sweep = make_tracker(tracking, store), load_sweep(store, name)
+        tracker.log_report(sweep, Path(scratch))
+        model = tracker.register_best(sweep)
+    if model:
+        typer.echo(f"Best encoder, registered: {model}")
+    for warning in tracker.warnings:
+        typer.echo(f"MLflow: {warning}", err=True)
 
 
 def _number(value: object) -> str:

@@ -241,6 +241,13 @@ class ArtifactStore:
             self._write_text(place, text)
         return self._uri(place)
 
+    def write_folder(self, folder: Path, place: str) -> str:
+        """Copy a local folder that is not an artifact (a report), over what was there; returns the address."""
+        with _writing(self.shown):
+            self._fs.create_dir(f"{self._base}/{place}", recursive=True)
+            fs.copy_files(str(folder), f"{self._base}/{place}", destination_filesystem=self._fs)
+        return self._uri(place)
+
     def read_text(self, place: str) -> str | None:
         path = f"{self._base}/{place}"
         with _reading(self.shown):

@@ -213,3 +213,12 @@ def test_the_record_is_part_of_what_is_renamed(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "rename", watching)
     _put(ArtifactStore(tmp_path), _train())
     assert seen == [True]
+
+
+def test_a_folder_that_is_no_artifact(store: ArtifactStore, tmp_path: Path) -> None:
+    for text in ("first", "second"):
+        (tmp_path / "report").mkdir(exist_ok=True)
+        (tmp_path / "report" / "report.md").write_text(text)
+        assert store.write_folder(tmp_path / "report", "reports/demo").endswith("reports/demo")
+    assert store.read_text("reports/demo/report.md") == "second"
+    assert list(store.artifacts()) == []

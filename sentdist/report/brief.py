@@ -1,0 +1,43 @@
+"""The scores of a sweep in so few words that they fit a terminal: mean ± standard deviation of every cell."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sentdist.plan.tasks import TASKS
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class BriefTable:
+    """Columns: trials that have scores, then a main score (× 100) a task, then the average of the STS tasks if there are several."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def brief_table(sweep: SweepRecord, records: Mapping[str, Record]) -> BriefTable:
+    """One row a cell (method and grid values), over its seeds and folds, in the order of the sweep."""
+    done = [(trial.cell, records[trial.key].results) for trial in sweep.trials if trial.key in records]
+    tasks = [task for task in TASKS if any(task in results for _, results in done)]
+    graded = [task for task in tasks if TASKS[task].kind == "sts"]
+    rows = []
+    for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
+        found = [results for name, results in done if name == cell]
+        values = [[float(value) for results in found if isinstance(value := results.get(task), int | float)] for task in tasks]
+        if len(graded) > 1:
+            numbers = [[float(value) for task in graded if isinstance(value := results.get(task), int | float)] for results in found]
+            values.append([statistics.mean(row) for row in numbers if len(row) == len(graded)])
+        rows.append((cell, str(len(found)), *map(_spread, values)))
+    average = ("average of sts",) if len(graded) > 1 else ()
+    return BriefTable(columns=("system", "n", *tasks, *average), rows=tuple(rows))
+
+
+def _spread(values: list[float]) -> str:
+    if not values:
+        return "–"
+    mean = f"{statistics.mean(values):.2f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2f}"
