@@ -76,10 +76,10 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
     outcomes: dict[str, Outcome] = {}
     with _tracked(tracker):
         if offered is not None:
-            speak(_opening(plan, missing, offered))
+            speak(_opening(plan, missing, offered, context.store.shown))
             outcomes = _carry_out(missing, context, tracker, offered, speak)
     summary = _summary(plan, context, is_there, outcomes, time.perf_counter() - started)
-    for line in summary.lines:
+    for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
         speak(line)
     return summary
 
@@ -111,11 +111,11 @@ def _tracked(tracker: Tracker) -> Iterator[None]:
     tracker.finish_sweep()
 
 
-def _opening(plan: Plan, missing: list[Trial], offered: Capacity) -> str:
+def _opening(plan: Plan, missing: list[Trial], offered: Capacity, store: str) -> str:
     runtime = plan.recipe.runtime
     width = f"{runtime.workers} worker{'s' if runtime.workers > 1 else ''}"
     limit = f"{offered.trainings_at_once} training{'s' if offered.trainings_at_once > 1 else ''} at once (bound by {offered.limited_by})"
-    return f"{plan.recipe.name}: {len(missing)} of {len(plan.trials)} trials to run, {width} a training, {limit}"
+    return f"{plan.recipe.name}: {len(missing)} of {len(plan.trials)} trials to run, {width} a training, {limit}; store {store}"
 
 
 def _summary(plan: Plan, context: Context, before: Mapping[str, bool], outcomes: Mapping[str, Outcome], seconds: float) -> SweepSummary:

@@ -109,4 +109,5 @@ def _quieten() -> None:
     """Tune speaks of its files and prints stack traces of failed trials; here the driver speaks, and the summary has the errors."""
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     os.environ["TUNE_PRINT_ALL_TRIAL_ERRORS"] = "0"
+    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
