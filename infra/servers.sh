@@ -72,13 +72,14 @@ export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0
 END
 }
 
-# Follows the job's own lines; the submission client's talk about itself is kept in a log.
+# Follows the job's own lines. What the submission client says of itself goes to a log: it repeats the end of a failed job's output.
 submit_sweep() {
     local environment
     environment="$(python -c 'import json, os, sys; print(json.dumps({"env_vars": {name: os.environ[name] for name in sys.argv[1:] if name in os.environ}}))' \
         SENTDIST_STORE SENTDIST_DATA MLFLOW_TRACKING_URI MLFLOW_DISABLE_TELEMETRY DO_NOT_TRACK TOKENIZERS_PARALLELISM HF_HUB_OFFLINE)"
     ray job submit --address "$dashboard" --working-dir . --runtime-env-json "$environment" --log-style record --log-color false \
-        -- python -m rayjobs.sweep "$@" 2>"$state/logs/submit.log" | tee "$state/logs/sweep.log"
+        -- python -m rayjobs.sweep "$@" 2>"$state/logs/submit.log" | tee "$state/logs/sweep.log" |
+        awk '/ ERR cli.py:/ { over = 1 } over || / (INFO|SUCC) (cli|job_manager).py:/ || /^Running entrypoint for job / { next } { print; fflush() }'
 }
 
 # in_background NAME COMMAND...: in a session of its own, so that Ctrl-C here does not reach it.
