@@ -56,8 +56,8 @@ def build_corpus(
     add_reversed: append (positive, anchor[, negative]) for every row that is kept. Sentences are equal when their strings are; ids follow the
     order of first appearance, row by row. Nulls and whitespace count as empty.
 
-    Two passes over `rows`, which may be a memory-mapped table: nothing holds all text. Peak memory is about 60 bytes a cell (row × column), among
-    them 16 of digest and 24 for sorting, so 100 million distinct sentences in 50 million pairs take about 6 GB.
+    Two passes over `rows`, which may be a memory-mapped table: nothing holds all text. Peak memory is about 80 bytes a cell (row × column; measured), among
+    them 16 of digest and 24 for sorting, so 100 million distinct sentences in 50 million pairs take about 8 GB.
     Raises DataError for absent or non-text columns, no rows, an empty sentence (naming row and column) unless on_empty is "drop".
     """
     _check(rows, columns, limit)

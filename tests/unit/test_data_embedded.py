@@ -23,7 +23,7 @@ SENTENCES = {
     "embedded/faq": ("query", "question", "answer"),
 }
 # Whoever changes what is generated raises embedded.REVISION and writes the new digests here, in one commit.
-DIGESTS = {"embedded/nli": "4aa34fd6848d6d79", "embedded/sts": "b1e65bd2a3800015", "embedded/faq": "15de6e7659171dbb"}
+DIGESTS = {"embedded/nli": "8b42614e0dd33a06", "embedded/sts": "dcf41301a2e6a786", "embedded/faq": "15de6e7659171dbb"}
 
 
 def _digest(name: str) -> str:
