@@ -155,7 +155,8 @@ class SentenceEncoder(nn.Module):
             drophead=self.drophead,
             output_hidden_states=every,
         )
-        return [layer[0] for layer in (output.hidden_states if every else (output.last_hidden_state,))]
+        # squeeze, not [0]: the gradient of a selection fills and copies a whole tensor
+        return [layer.squeeze(0) for layer in (output.hidden_states if every else (output.last_hidden_state,))]
 
     def save(self, path: Path, *, card: EncoderCard) -> None:
         """Write a sentence-transformers folder that gives this encoder's test-time embeddings; see export.py."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -22,29 +20,21 @@ def keep_mask(shape: torch.Size | tuple[int, ...], p: float, *, device: torch.de
     return words.view(torch.int16)[:count].view(shape) >= round(p * _LEVELS) - _LEVELS // 2
 
 
+def dropout_factors(values: Tensor, p: float) -> Tensor:
+    """Draw what `values` are multiplied by: 0 with probability `p`, else 1 / (1 - p); same shape and type.
+
+    Kept in the type of the values: a product with bool is twice as slow on a CPU, and both passes need one.
+    """
+    return keep_mask(values.shape, p, device=values.device).to(values.dtype).mul_(1.0 / (1.0 - p))
+
+
 def dropout(values: Tensor, p: float) -> Tensor:
-    """Zero each value with probability `p` and scale the rest by 1 / (1 - p); exactly what `nn.functional.dropout` computes in training."""
+    """Zero each value with probability `p` and scale the rest by 1 / (1 - p): what `nn.functional.dropout` does in training."""
     if p == 0.0:
         return values
-    if values.device.type != "cpu" or p >= 1.0:
+    if values.device.type != "cpu":
         return nn.functional.dropout(values, p, training=True)
-    return _Dropout.apply(values, p)
-
-
-class _Dropout(torch.autograd.Function):
-    """Keeps a one-byte mask for the backward pass instead of autograd's two products."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, p: float) -> Tensor:
-        keep = keep_mask(values.shape, p, device=values.device)
-        ctx.save_for_backward(keep)
-        ctx.scale = 1.0 / (1.0 - p)
-        return (values * keep).mul_(ctx.scale)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (keep,) = ctx.saved_tensors
-        return (grad * keep).mul_(ctx.scale), None
+    return values * dropout_factors(values, p)
 
 
 class Dropout(nn.Dropout):
