@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,6 +95,7 @@ def _upload(
         model_id=model.model_id,
         tags=tags | scores,
         description=_description(sweep, best, rows),
+        await_creation_for=0,  # the servers that people run make it at once; waiting would only be announced on stderr
     )
 
 
@@ -103,21 +105,24 @@ def write_model(target: Path, encoder: Path, *, run_id: str, model_id: str) -> N
     The flavor's own `save_model` would load the encoder and write it again; here its files are copied as they are. Requirements and
     signature are given: MLflow's guesses take a minute, and its flavor knows sentence-transformers only up to 6.1.
     """
-    import mlflow.pyfunc
-    from mlflow.models import Model, ModelSignature
-    from mlflow.types import ColSpec, Schema, TensorSpec
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*Any type hint is inferred", UserWarning)  # about mlflow's own classes, as they are imported
+        warnings.filterwarnings("ignore", ".*An input example was not", UserWarning)  # an example would load the encoder
+        import mlflow.pyfunc
+        from mlflow.models import Model, ModelSignature
+        from mlflow.types import ColSpec, Schema, TensorSpec
 
-    width_unknown = TensorSpec(np.dtype("float32"), (-1, -1))
-    signature = ModelSignature(inputs=Schema([ColSpec("string", "sentence")]), outputs=Schema([width_unknown]))
-    requirements = [f"{name}=={importlib.metadata.version(name).partition('+')[0]}" for name in ("mlflow", *LIBRARIES)]
-    folder = target / "model"
-    mlflow.pyfunc.save_model(
-        str(folder),
-        loader_module="mlflow.sentence_transformers",
-        data_path=str(encoder),
-        signature=signature,
-        pip_requirements=requirements,
-    )
+        width_unknown = TensorSpec(np.dtype("float32"), (-1, -1))
+        signature = ModelSignature(inputs=Schema([ColSpec("string")]), outputs=Schema([width_unknown]))
+        requirements = [f"{name}=={importlib.metadata.version(name).partition('+')[0]}" for name in ("mlflow", *LIBRARIES)]
+        folder = target / "model"
+        mlflow.pyfunc.save_model(
+            str(folder),
+            loader_module="mlflow.sentence_transformers",
+            data_path=str(encoder),
+            signature=signature,
+            pip_requirements=requirements,
+        )
     (folder / "data" / encoder.name).rename(folder / WEIGHTS)
     (folder / "data").rmdir()
     for name in ("record.json", "history.jsonl"):

@@ -23,6 +23,11 @@ PARENT = "mlflow.parentRunId"
 NOTE = "mlflow.note.content"
 PROBE_S = 2.0
 PAUSE_S = 30.0  # after a failed connection nothing is tried for so long: a training pays for a dead server once, not at every call
+QUIET = {  # else every run that ends and every upload is printed
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+}
 BOUNDS = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0"}
 PATIENT = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "600", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "2"}
 
@@ -112,9 +117,8 @@ class Server:
 
 
 def connect(uri: str) -> MlflowClient:
-    """A client with short timeouts (the user's own settings of MLFLOW_HTTP_REQUEST_* win) and without telemetry."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    for name, value in BOUNDS.items():
+    """A client with short timeouts (the user's own settings of MLFLOW_HTTP_REQUEST_* win), without telemetry and chatter."""
+    for name, value in (QUIET | BOUNDS).items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient  # 2.7 s: paid by those who have a server, at their first message
 

@@ -202,8 +202,8 @@ class SweepRuns:
         run_id = run.info.run_id
         add_parameters(client, run, self.casting.parameters(owner))
         add_inputs(client, run, self.casting.data_sets(owner))
-        there = {item.path for folder in ("", "train") for item in client.list_artifacts(run_id, folder or None)}
         is_same = run.data.tags.get(PUBLISHED) == _stamp(own)
+        there = {item.path for folder in ("", "train") for item in client.list_artifacts(run_id, folder or None)} if is_same else set()
         for key, record in own.items():
             if key != owner and self.casting.owner(key) != owner:  # a training with a run of its own: its figures, not its curve
                 _add_final(client, run, final_metrics(record), _started_ms(record))
@@ -212,7 +212,7 @@ class SweepRuns:
             history = self.store.read_text(f"{record.place}/{HISTORY}") if record.kind == "train" else None
             texts = {f"{folder}record.json": record.model_dump_json(indent=1)} | ({f"{folder}{HISTORY}": history} if history else {})
             for path, text in texts.items():
-                if not is_same or path not in there:
+                if path not in there:
                     client.log_text(run_id, text, path)
             _add_final(client, run, final_metrics(record), _ended_ms(record))
             _fill_curve(client, run_id, history or "")

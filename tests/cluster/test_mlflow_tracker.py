@@ -94,7 +94,9 @@ class Tracked:
             f"{run.info.run_name} {run.info.run_id}": (
                 run.info.status,
                 sorted(run.data.params.items()),
-                sorted((name, len(self.client.get_metric_history(run.info.run_id, name))) for name in run.data.metrics if "system" not in name),
+                sorted(
+                    (name, len(self.client.get_metric_history(run.info.run_id, name))) for name in run.data.metrics if "system" not in name
+                ),
                 run.data.tags.get("mlflow.note.content"),
                 sorted(self.artifacts(run)),
                 len(run.inputs.dataset_inputs),
@@ -256,36 +258,36 @@ def test_without_a_server_training_goes_on_and_a_rebuild_brings_all_in(server: M
         rebuild(missed.store, away.uri, "missed")
 
 
-def test_a_server_that_dies_in_mid_run_costs_one_warning_and_nothing_is_lost(client: MlflowClient, server: MlflowServer, tmp_path: Path) -> None:
-    mortal = MlflowServer(tmp_path / "server")
-    mortal.start()
-    alive = MlflowClient(tracking_uri=mortal.uri)
-    cut = Tracked(small_sweep("cut", num_phi_sets=1), ArtifactStore(tmp_path / "store"), alive)
-    tracker = cut.begin(mortal.uri)
+def test_a_server_that_dies_in_mid_run_costs_one_warning_and_nothing_is_lost(
+    client: MlflowClient, server: MlflowServer, tmp_path: Path
+) -> None:
+    cut = Tracked(small_sweep("cut", num_phi_sets=1), ArtifactStore(tmp_path), client)
+    tracker = cut.begin(server.uri)
     stages = list(cut.plan.stages)
     training = next(number for number, stage in enumerate(stages) if isinstance(stage, Train))
     drive(tracker, stages[:training], cut.store)
     run = tracker.begin(stages[training].key)
     run.metrics({"loss": 1.0}, step=1)
-    mortal.stop()
+    server.stop()
     started = time.monotonic()
     run.metrics({"loss": 0.9}, step=2)
     warnings = run.close()
     tracker.finish(make_up(stages[training], cut.store).record)
     warnings += drive(tracker, stages[training:], cut.store)
     tracker.finish_sweep()
-    assert time.monotonic() - started < 20.0
+    took = time.monotonic() - started
+    server.start()
+    assert took < 10.0
     assert len(tracker.warnings) == 1
     assert len(warnings) <= 1  # the last handles were opened while the server was known to be away
-    mortal.start()
-    rebuild(cut.store, mortal.uri)
-    mortal_state = cut.state()
+    rebuild(cut.store, server.uri)
+    state = cut.state()
     assert {run.info.status for run in cut.runs()} == {"FINISHED"}
     assert len(cut.runs()) == 1 + len(cut.trials) + len(cut.shared)
-    assert {len(client_points) for client_points in (alive.get_metric_history(cut.trials["Eq. 1 · seed 0"].info.run_id, "loss"),)} == {NUM_POINTS}
-    rebuild(cut.store, mortal.uri)
-    assert cut.state() == mortal_state
-    mortal.stop()
+    points = client.get_metric_history(cut.trials["Eq. 1 · seed 0"].info.run_id, "loss")
+    assert [point.step for point in points if point.step % 5 == 0] == [5 * number for number in range(1, NUM_POINTS + 1)]
+    rebuild(cut.store, server.uri)
+    assert cut.state() == state
 
 
 def test_a_sweep_that_was_cut_off_is_shown_as_far_as_it_came(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
