@@ -65,18 +65,7 @@ def build_corpus(
     identity_RC = same_strings(digests_RC2)
     del digests_RC2
     distinct_R = np.flatnonzero(first_of_each_row(identity_RC) & ~empty_R)
-    if len(distinct_R) == 0:
-        raise DataError(
-            where="corpus",
-            found=f"{len(empty_R)} rows, each with an empty sentence",
-            expected="at least one whole row",
-            remedy="Check the columns.",
-        )
-    kept_R = (
-        distinct_R
-        if limit is None or limit >= len(distinct_R)
-        else np.sort(distinct_R[shuffled(len(distinct_R), seed=seed, stream="limit")[:limit]])
-    )
+    kept_R = _limited(distinct_R, limit, seed)
     ids_RC, first_cells = number_by_appearance(identity_RC[kept_R])
     del identity_RC
     ids_CR = _reversed_too(ids_RC.T) if add_reversed else ids_RC.T
@@ -133,6 +122,20 @@ def number_by_appearance(identity_RC: np.ndarray) -> tuple[np.ndarray, np.ndarra
     rank = np.empty_like(by_appearance)
     rank[by_appearance] = np.arange(len(by_appearance))
     return rank[compact].reshape(identity_RC.shape), first_cells[by_appearance]
+
+
+def _limited(distinct_R: np.ndarray, limit: int | None, seed: int) -> np.ndarray:
+    """Return at most `limit` of the row numbers, in their order."""
+    if len(distinct_R) == 0:
+        raise DataError(
+            where="corpus",
+            found="an empty sentence in every row",
+            expected="at least one whole row",
+            remedy="Check the columns of the source.",
+        )
+    if limit is None or limit >= len(distinct_R):
+        return distinct_R
+    return np.sort(distinct_R[shuffled(len(distinct_R), seed=seed, stream="limit")[:limit]])
 
 
 def _check(rows: pa.Table, columns: tuple[str, ...], limit: int | None) -> None:

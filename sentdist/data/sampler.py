@@ -82,12 +82,9 @@ class _Packing:
         while True:
             self.batch, self.taken = [], set()
             self._add_waiting(self.batch_size)
-            for row in rows:
+            while len(self.batch) < self.batch_size and (row := next(rows, None)) is not None:
                 self._add(row)
-                if len(self.batch) == self.batch_size:
-                    break
-            else:  # no fresh rows: whoever waits may still fill it
-                self._add_waiting(len(self.sentences))
+            self._add_waiting(len(self.sentences))  # no fresh rows: whoever waits may still fill it
             if len(self.batch) < self.batch_size:
                 return batches
             batches.append(self.batch)

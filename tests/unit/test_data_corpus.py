@@ -132,7 +132,7 @@ def test_an_empty_sentence_names_row_and_column(tmp_path: Path, empty: str | Non
 
 
 def test_nothing_but_empty_rows(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="each with an empty sentence"):
+    with pytest.raises(DataError, match="an empty sentence in every row"):
         build_corpus(_table([("", "b")]), columns=PAIRS, folder=tmp_path, on_empty="drop")
 
 
