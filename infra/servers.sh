@@ -79,7 +79,7 @@ submit_sweep() {
         SENTDIST_STORE SENTDIST_DATA MLFLOW_TRACKING_URI MLFLOW_DISABLE_TELEMETRY DO_NOT_TRACK TOKENIZERS_PARALLELISM HF_HUB_OFFLINE)"
     ray job submit --address "$dashboard" --working-dir . --runtime-env-json "$environment" --log-style record --log-color false \
         -- python -m rayjobs.sweep "$@" 2>"$state/logs/submit.log" | tee "$state/logs/sweep.log" |
-        awk '/ ERR cli.py:/ { over = 1 } over || / (INFO|SUCC) (cli|job_manager).py:/ || /^Running entrypoint for job / { next } { print; fflush() }'
+        python -u infra/job_lines.py
 }
 
 # in_background NAME COMMAND...: in a session of its own, so that Ctrl-C here does not reach it.

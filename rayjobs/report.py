@@ -1,4 +1,4 @@
-"""Writes the report of a sweep from what is in the store: `ray job submit --working-dir . -- python -m rayjobs.report SWEEP`, with the options of `sentdist report`."""
+"""The report of a sweep, from what is in the store: `ray job submit --working-dir . -- python -m rayjobs.report SWEEP`."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import sys
 from sentdist.cli import app
 
 if __name__ == "__main__":
-    app(["report", *sys.argv[1:]])
+    app(["report", *sys.argv[1:]])  # a job and the command line are one thing

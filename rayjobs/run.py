@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rayjobs.sweep import main
+from sentdist.cli import app
 
 if __name__ == "__main__":
-    sys.exit(main([*sys.argv[1:], "--set", "sweep={}"]))
+    app(["run", *sys.argv[1:]])  # a job and the command line are one thing

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sentdist.store.store import ArtifactStore
 
 DEFAULT_STORE = ".sentdist/store"
+IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit` starts
 
 
 class _Commands(TyperGroup):
@@ -52,20 +53,24 @@ app.add_typer(bank_app, name="bank")
 
 RecipeFile = Annotated[Path, typer.Argument(help="A recipe, such as rayjobs/recipes/demo.yaml.", show_default=False)]
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a field of the recipe; may be repeated.")]
-StoreRoot = Annotated[str, typer.Option("--store", envvar="SENTDIST_STORE", help="Where artifacts are kept: a folder, s3:// or gs://.")]
+StoreRoot = Annotated[
+    str | None,
+    typer.Option(
+        "--store", envvar="SENTDIST_STORE", help=f"Where artifacts are kept: a folder, s3:// or gs://.  [default: {DEFAULT_STORE}]"
+    ),
+]
 DataRoot = Annotated[Path | None, typer.Option("--data", envvar="SENTDIST_DATA", help="Folder of the data sets.")]
 
 
 @app.callback()
-def main(debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for errors.")] = False) -> None:
-    """What `--debug` means is decided in _Commands."""
+def main(debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for errors.")] = False) -> None: ...
 
 
 @app.command()
 def plan(
     recipe: RecipeFile,
     overrides: Overrides = None,
-    store: StoreRoot = DEFAULT_STORE,
+    store: StoreRoot = None,
     data: DataRoot = None,
     trials: Annotated[bool, typer.Option("--trials", help="Also list every trial.")] = False,
 ) -> None:
@@ -84,7 +89,7 @@ def plan(
     console.print(table)
     mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
     console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing spares {ahead.saved}.")
-    console.print(_work_left(ahead.seconds, sum(kind.missing for kind in ahead.kinds)), highlight=False)
+    console.print(ahead.work_left, highlight=False)
     if trials:
         for trial in unrolled.trials:
             mark = "in the store" if trial.key in ahead.finished else "to build"
@@ -95,11 +100,12 @@ def plan(
 def run(
     recipe: RecipeFile,
     overrides: Overrides = None,
-    store: StoreRoot = DEFAULT_STORE,
+    store: StoreRoot = None,
     data: DataRoot = None,
     local: Annotated[bool, typer.Option("--local", help="In this process, without Ray: for debugging.")] = False,
 ) -> None:
-    """Build what a recipe needs on a Ray cluster, or with --local in this process."""
+    """Build what a recipe needs without its grid (as `--set sweep={}`): on a Ray cluster, or with --local in this process."""
+    overrides = [*(overrides or []), "sweep={}"]
     if not local:
         _on_cluster("run", recipe, overrides, store, data)
         return
@@ -116,8 +122,8 @@ def run(
 
 
 @app.command()
-def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = DEFAULT_STORE, data: DataRoot = None) -> None:
-    """Like run, then write the report and register the best encoder in MLflow."""
+def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None) -> None:
+    """Run all trials of a recipe on a Ray cluster, write the report, register the best encoder in MLflow."""
     _on_cluster("sweep", recipe, overrides, store, data)
 
 
@@ -132,7 +138,7 @@ def evaluate(
     revision: Annotated[str | None, typer.Option(help="Commit of a hub checkpoint.")] = None,
     pooling: Annotated[str, typer.Option(help="mean, cls, cls_mlp, cls_mlp_train_only or first_last.")] = "mean",
     max_length: Annotated[int | None, typer.Option(help="Tokens; the encoder's own limit if left out.")] = None,
-    store: StoreRoot = DEFAULT_STORE,
+    store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
     """Score any encoder, ours or not."""
@@ -163,7 +169,7 @@ def evaluate(
 @app.command()
 def report(
     sweep: Annotated[str, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False)],
-    store: StoreRoot = DEFAULT_STORE,
+    store: StoreRoot = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,
 ) -> None:
     """Write the tables and figures of a sweep as Markdown and HTML."""
@@ -180,7 +186,7 @@ def report(
 def explain(
     first: Annotated[str, typer.Argument(help="The beginning of a key, or a place.", show_default=False)],
     second: Annotated[str, typer.Argument(show_default=False)],
-    store: StoreRoot = DEFAULT_STORE,
+    store: StoreRoot = None,
 ) -> None:
     """Show the fields in which two stages differ."""
     opened = _store(store)
@@ -189,7 +195,7 @@ def explain(
     if not differences:
         typer.echo(f"{one.record.place} and {other.record.place} are one stage.")
         return
-    table = _table("", "field", one.record.place, other.record.place)
+    table = _table(None, "field", one.record.place, other.record.place)
     for difference in differences:
         table.add_row(difference.field, str(difference.first), str(difference.second))
     _console().print(table)
@@ -201,7 +207,7 @@ def track(
         bool, typer.Option("--rebuild", help="Write what the store knows into MLflow; runs that are there stay as they are.")
     ] = False,
     sweep: Annotated[str | None, typer.Argument(help="Only this sweep.")] = None,
-    store: StoreRoot = DEFAULT_STORE,
+    store: StoreRoot = None,
     uri: Annotated[
         str, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="Address of the MLflow server.")
     ] = "http://127.0.0.1:5001",
@@ -214,16 +220,16 @@ def track(
 
     for found in rebuild_runs(_store(store), uri, sweep):
         typer.echo(f"{found.name}: {found.num_scored} of {found.num_trials} trials have scores; {found.num_runs} runs are up to date")
-    typer.echo(f"MLflow at {uri} shows what is in {store}.")
+    typer.echo(f"MLflow at {uri} shows what is in {_root(store)}.")
 
 
 @app.command()
-def doctor(store: StoreRoot = DEFAULT_STORE, data: DataRoot = None) -> None:
+def doctor(store: StoreRoot = None, data: DataRoot = None) -> None:
     """Check this machine: versions, compiler, ports, data, store, Ray and MLflow."""
     from sentdist.execution.health import examine
 
     console, sound = _console(), True
-    for finding in examine(store, data):
+    for finding in examine(_root(store), data):
         sound = sound and finding.state != "bad"
         mark = {"good": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}[finding.state]
         console.print(f"{mark}  {finding.subject:<22}", end="")
@@ -233,9 +239,7 @@ def doctor(store: StoreRoot = DEFAULT_STORE, data: DataRoot = None) -> None:
 
 
 @store_app.command("list")
-def store_list(
-    kind: Annotated[str | None, typer.Argument(help="corpus, train, bank or scores.")] = None, store: StoreRoot = DEFAULT_STORE
-) -> None:
+def store_list(kind: Annotated[str | None, typer.Argument(help="corpus, train, bank or scores.")] = None, store: StoreRoot = None) -> None:
     """List the artifacts with their size and the time they took."""
     table = _table(store, "place", "made", "seconds", "MB")
     for artifact in _store(store).artifacts(kind):
@@ -245,7 +249,7 @@ def store_list(
 
 
 @store_app.command("show")
-def store_show(key: Annotated[str, typer.Argument(help="The beginning of a key, or a place.")], store: StoreRoot = DEFAULT_STORE) -> None:
+def store_show(key: Annotated[str, typer.Argument(help="The beginning of a key, or a place.")], store: StoreRoot = None) -> None:
     """Print the record of an artifact."""
     artifact = _store(store).find(key)
     typer.echo(artifact.record.model_dump_json(indent=2))
@@ -256,7 +260,7 @@ def store_show(key: Annotated[str, typer.Argument(help="The beginning of a key, 
 def store_gc(
     older_than_hours: Annotated[float, typer.Option(min=0.0, help="Leave alone what was touched since.")] = 1.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list.")] = False,
-    store: StoreRoot = DEFAULT_STORE,
+    store: StoreRoot = None,
 ) -> None:
     """Remove folders that hold data but no record: what crashed writers left."""
     opened = _store(store)
@@ -291,15 +295,22 @@ def bank_drop(name: Annotated[str, typer.Argument(help="Label or beginning of th
     typer.echo(f"{drop_bank(name).label} dropped.")
 
 
-def _unrolled(recipe: Path, overrides: list[str] | None, store: str, data: Path | None) -> tuple[Plan, Context]:
+def _unrolled(recipe: Path, overrides: list[str] | None, store: str | None, data: Path | None) -> tuple[Plan, Context]:
     from sentdist.stages.planned import planned
 
-    return planned(recipe, overrides=overrides or [], store=store, data=data)
+    return planned(recipe, overrides=overrides or [], store=_root(store), data=data)
 
 
-def _store(root: str) -> ArtifactStore:
+def _root(store: str | None) -> str:
+    """Where artifacts are kept if nobody said; a job's working directory is a copy that Ray throws away, so there it is the home folder."""
+    default = Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE)
+    return store or str(default.absolute())
+
+
+def _store(store: str | None) -> ArtifactStore:
     from sentdist.store.store import ArtifactStore
 
+    root = _root(store)
     return ArtifactStore(root if "://" in root else str(Path(root).absolute()))
 
 
@@ -309,17 +320,17 @@ def _encoder_folder(encoder: str, store: ArtifactStore) -> str:
     return str(store.folder(store.find(encoder))) if is_key or encoder.startswith("train/") else encoder
 
 
-def _on_cluster(command: str, recipe: Path, overrides: list[str] | None, store: str, data: Path | None) -> None:
+def _on_cluster(command: str, recipe: Path, overrides: list[str] | None, store: str | None, data: Path | None) -> None:
     """Drive a recipe from this process: as a job of the cluster, or from a machine that sees the same files as its nodes."""
     plan, context = _unrolled(recipe, overrides, store, data)  # before Ray is loaded: a mistake is told at once
 
     from sentdist.execution.run import run_recipe
 
-    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
-        options = "".join(f" --set '{override}'" for override in overrides or [])
+    if IN_A_JOB not in os.environ:
+        options = "".join(f" --set '{override}'" for override in overrides or [] if override != "sweep={}")
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
-    summary = run_recipe(recipe, overrides=overrides or [], store=store, data=data, tracking=tracking, speak=typer.echo)
+    summary = run_recipe(recipe, overrides=overrides or [], store=_root(store), data=data, tracking=tracking, speak=typer.echo)
     _print_scores(plan.recipe.name, context.store)
     if command == "sweep" and len(summary.failures) < summary.num_trials:
         _publish_report(plan.recipe.name, context.store, tracking)
@@ -361,28 +372,17 @@ def _number(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, int | float) else "–"
 
 
-def _work_left(seconds: float | None, missing: int) -> str:
-    if not missing:
-        return "Nothing to build."
-    if seconds is None:
-        return "How long that takes is not known: this store holds no earlier run to judge by."
-    minutes = max(1, round(seconds / 60))
-    return (
-        f"About {minutes} minute{'' if minutes == 1 else 's'} of work, one stage after another, at the speed of earlier runs in this store."
-    )
-
-
 def _console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr)
 
 
-def _table(title: str, *columns: str) -> Table:
+def _table(title: str | None, *columns: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
     return table

@@ -64,6 +64,17 @@ class Forecast:
         known = [kind.seconds for kind in self.kinds if kind.kind != "corpus"]
         return None if any(seconds is None for seconds in known) else sum(seconds for seconds in known if seconds is not None)
 
+    @property
+    def work_left(self) -> str:
+        """A sentence for people."""
+        if not any(kind.missing for kind in self.kinds):
+            return "Nothing to build."
+        if self.seconds is None:
+            return "How long that takes is not known: this store holds no earlier run to judge by."
+        minutes = max(1, round(self.seconds / 60))
+        unit = "minute" if minutes == 1 else "minutes"
+        return f"About {minutes} {unit} of work, one stage after another, at the speed of earlier runs in this store."
+
 
 def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
     """Look which stages are finished and estimate the rest; reads records only, no data.
