@@ -29,6 +29,7 @@ def padded_layers(model: PreTrainedModel, tokens: TokenBatch, *, pad_id: int) ->
         mask = torch.arange(token_ids.shape[1], device=token_ids.device) < row_lengths[:, None]
         output = model(input_ids=token_ids, attention_mask=mask.long(), output_hidden_states=True)
         groups.append([layer[mask] for layer in output.hidden_states])
-    token_order = np.concatenate([np.arange(lengths[index]) + (lengths[:index].sum()) for index in order])
+    starts = np.cumsum(lengths) - lengths
+    token_order = np.concatenate([np.arange(lengths[index]) + starts[index] for index in order])
     back = torch.from_numpy(np.argsort(token_order)).to(tokens.token_ids.device)
     return [torch.cat(layer).index_select(0, back) for layer in zip(*groups, strict=True)]
