@@ -18,6 +18,7 @@ from sentdist.data.folds import faq_pairs
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources import read_source
 from sentdist.evaluation.geometry import measure_geometry
+from sentdist.learning.bank import BankShape
 from sentdist.learning.encode import encode
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision
@@ -51,26 +52,34 @@ def build_bank(stage: Embed, context: Context) -> Artifact:
     with context.store.staged() as folder:
         (folder / "shards").mkdir()
         for number, first in enumerate(range(0, corpus.num_sentences, per_shard)):
-            sentences = corpus.sentences(np.arange(first, min(first + per_shard, corpus.num_sentences)))
-            embeddings = encode(
-                encoder,
-                sentences,
-                max_length=stage.max_length,
-                tokens_per_batch=context.runtime.tokens_per_batch,
-                precision=stage.precision,
-            )
-            np.save(folder / "shards" / f"{number:05d}.npy", embeddings.astype(stage.dtype))
-        shape: dict[str, Json] = {
-            "num_sentences": corpus.num_sentences,
-            "width": encoder.width,
-            "dtype": stage.dtype,
-            "rows_per_shard": per_shard,
-        }
-        (folder / "bank.json").write_text(json.dumps(shape))
-        num_bytes = corpus.num_sentences * encoder.width * np.dtype(stage.dtype).itemsize
-        results: dict[str, Json] = {"num_sentences": corpus.num_sentences, "width": encoder.width, "bytes": num_bytes}
-        results["sentences_per_s"] = round(corpus.num_sentences / (time.perf_counter() - started), 1)
-        return _commit(stage, folder, context, started, results)
+            rows = range(first, min(first + per_shard, corpus.num_sentences))
+            np.save(folder / "shards" / f"{number:05d}.npy", embed_rows(stage, context, corpus, encoder, rows=rows))
+        shape = BankShape(num_sentences=corpus.num_sentences, width=encoder.width, dtype=stage.dtype, rows_per_shard=per_shard)
+        return commit_bank(stage, folder, context, shape=shape, started=started)
+
+
+def embed_rows(stage: Embed, context: Context, corpus: CorpusTable, encoder: SentenceEncoder, *, rows: range) -> np.ndarray:
+    """The embeddings of some rows of the corpus as the bank keeps them: (rows, D) in its dtype."""
+    embeddings_SD = encode(
+        encoder,
+        corpus.sentences(np.arange(rows.start, rows.stop)),
+        max_length=stage.max_length,
+        tokens_per_batch=context.runtime.tokens_per_batch,
+        precision=stage.precision,
+    )
+    return embeddings_SD.astype(stage.dtype)
+
+
+def commit_bank(stage: Embed, folder: Path, context: Context, *, shape: BankShape, started: float) -> Artifact:
+    """Say what the shards in `folder` are, and publish them as the bank. started: what `time.perf_counter` said then."""
+    (folder / "bank.json").write_text(json.dumps(asdict(shape)))
+    results: dict[str, Json] = {
+        "num_sentences": shape.num_sentences,
+        "width": shape.width,
+        "bytes": shape.num_sentences * shape.width * np.dtype(shape.dtype).itemsize,
+        "sentences_per_s": round(shape.num_sentences / (time.perf_counter() - started), 1),
+    }
+    return _commit(stage, folder, context, started, results)
 
 
 def build_scores(stage: Evaluate, context: Context) -> Artifact:
