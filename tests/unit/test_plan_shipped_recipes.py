@@ -23,7 +23,7 @@ NAMES = [path.relative_to(RECIPES).as_posix() for path in SHIPPED]
 def test_a_recipe_opens_with_what_it_is_and_the_command(path: Path) -> None:
     opening = path.read_text().partition("\nname:")[0]
     assert all(line.startswith("#") for line in opening.splitlines())
-    assert re.search(r"^#   (reproduces|shows) ", opening, re.MULTILINE)
+    assert re.search(r"^#   (reproduces|shows|asks) ", opening, re.MULTILINE)
     for word in ("takes", "score", "command"):
         assert re.search(rf"^#   {word} ", opening, re.MULTILINE), word
     assert f"rayjobs/recipes/{path.relative_to(RECIPES).as_posix()}" in opening
