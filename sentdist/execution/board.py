@@ -134,9 +134,16 @@ class StageBoard:
 
     def _training_desk(self, submission: Submission) -> Any:
         if self._desk is None:
-            self._desk = TrainingDesk.options(
-                max_concurrency=submission.trainings_at_once, max_restarts=-1, max_task_retries=submission.context.runtime.max_failures
-            ).remote()
+            self._desk = (
+                ray.remote(TrainingDesk)
+                .options(
+                    num_cpus=0,
+                    max_concurrency=submission.trainings_at_once,
+                    max_restarts=-1,
+                    max_task_retries=submission.context.runtime.max_failures,
+                )
+                .remote()
+            )
         return self._desk
 
     async def _watch(self, key: str, work: _Work) -> None:
@@ -148,7 +155,6 @@ class StageBoard:
             del self._work[key]
 
 
-@ray.remote(num_cpus=0)
 class TrainingDesk:
     """Drives Ray Train runs, as many at once as the cluster can carry; Ray's own queue of calls holds the others back.
 

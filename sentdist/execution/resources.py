@@ -20,6 +20,9 @@ HEALTH_CHECK_S = 0.2
 HEALTH_CHECK_LARGE_S = 2.0
 LARGE_CLUSTER_NODES = 16
 
+# What fits was checked before anything started; a group that must wait for another training's workers waits as long as that takes.
+WORKER_GROUP_START_S = 7 * 24 * 3600
+
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
@@ -35,13 +38,12 @@ class Capacity:
     """What the cluster can do with a runtime.
 
     trainings_at_once: how many trainings fit. limited_by: the resource that runs out first. max_concurrent_trials: how many trials Tune
-    keeps going. health_check_s: period of Ray Train's controller.
+    keeps going.
     """
 
     trainings_at_once: int
     limited_by: str
     max_concurrent_trials: int
-    health_check_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +113,17 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...]) -> Capacity:
         trainings_at_once=at_once,
         limited_by=limited_by,
         max_concurrent_trials=runtime.max_concurrent_trials or at_once,
-        health_check_s=HEALTH_CHECK_S if len(nodes) < LARGE_CLUSTER_NODES else HEALTH_CHECK_LARGE_S,
     )
+
+
+def controller_environment(num_nodes: int) -> dict[str, str]:
+    """What Ray Train reads from environment variables only, and passes on to its controller."""
+    return {
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": str(HEALTH_CHECK_S if num_nodes < LARGE_CLUSTER_NODES else HEALTH_CHECK_LARGE_S),
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(WORKER_GROUP_START_S),
+        # On one node nobody is left to be warned of its going; the watcher would be one more process for each training.
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "1" if num_nodes > 1 else "0",
+    }
 
 
 def _workers_on(node: Node, runtime: Runtime) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 
-from sentdist.execution.resources import HEALTH_CHECK_S
 from sentdist.stages.context import Context
 from sentdist.tracking.tracker import NullTracker, Tracker
 
@@ -17,5 +16,4 @@ class Submission:
     context: Context
     tracker: Tracker = field(default_factory=NullTracker)
     trainings_at_once: int = 1
-    health_check_s: float = HEALTH_CHECK_S
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

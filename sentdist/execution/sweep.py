@@ -85,9 +85,7 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
 
 
 def _carry_out(missing: list[Trial], context: Context, tracker: Tracker, offered: Capacity, speak: Speak) -> dict[str, Outcome]:
-    submission = Submission(
-        context=context, tracker=tracker, trainings_at_once=offered.trainings_at_once, health_check_s=offered.health_check_s
-    )
+    submission = Submission(context=context, tracker=tracker, trainings_at_once=offered.trainings_at_once)
     board = Board(submission, build_stage)
     try:
         with telling(board, speak):

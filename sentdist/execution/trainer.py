@@ -11,18 +11,25 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import ray
 import ray.train
 import ray.train.torch
 import torch
 import torch.distributed as dist
-from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
-from ray.train.torch import TorchConfig, TorchTrainer
+from ray.train import Checkpoint
+from ray.train.torch import TorchConfig
+
+# `ray.train` gives out these very classes at run time, but a type checker sees there those of Train V1.
+from ray.train.v2.api.config import CheckpointConfig, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+from ray.train.v2.api.exceptions import TrainingFailedError
+from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from sentdist.errors import SentdistError
 from sentdist.execution.banks import bank_of
 from sentdist.execution.board import Teller
 from sentdist.execution.checkpoints import CheckpointClock
 from sentdist.execution.narrator import Narrator
+from sentdist.execution.resources import controller_environment, nodes_of
 from sentdist.execution.running import RUNNING, forget_running, store_place
 from sentdist.execution.submission import Submission
 from sentdist.learning.checkpoint import DevScore
@@ -34,8 +41,6 @@ from sentdist.stages.train import MakeEngine, TrainSession, commit_training
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
 
-# What fits was checked before anything started; a group that must wait for another training's workers waits as long as that takes.
-WORKER_GROUP_START_S = 7 * 24 * 3600
 CONTROLLER_FAILURES = 3  # Ray's own default is no limit: a group that cannot start would be tried for ever
 
 
@@ -62,7 +67,7 @@ def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: 
     context = submission.context
     runtime = context.runtime
     filesystem, storage = store_place(context.store, RUNNING)
-    _tune_controller(submission.health_check_s)
+    os.environ.update(controller_environment(len(nodes_of(ray.nodes()))))
     order = TrainingOrder(stage=stage, context=context, teller=teller, run=run)
     resources = {"CPU": runtime.cpus_per_worker} | ({"GPU": runtime.gpus_per_worker} if runtime.gpus_per_worker else {})
     trainer = TorchTrainer(
@@ -76,11 +81,11 @@ def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: 
             failure_config=FailureConfig(max_failures=runtime.max_failures, controller_failure_limit=CONTROLLER_FAILURES),
             checkpoint_config=CheckpointConfig(num_to_keep=1),
             worker_runtime_env={"env_vars": _worker_environment(runtime)},
-            logging_config=ray.train.LoggingConfig(log_level="ERROR"),
+            logging_config=LoggingConfig(log_level="ERROR"),
         ),
     )
     try:
-        outcome = trainer.fit().return_value
+        outcome = trainer.fit().return_value  # type: ignore[attr-defined]  # V1's `Result` again
     except TrainingFailedError as error:
         raise _worker_error(error) from error
     if isinstance(outcome, SentdistError):
@@ -175,12 +180,6 @@ def _report_checkpoint(session: TrainSession) -> None:
 def _scratch() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="sentdist-rank-") as folder:
         yield Path(folder)
-
-
-def _tune_controller(health_check_s: float) -> None:
-    """Ray Train has these in environment variables only, which it passes on to its controller and workers."""
-    os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = str(health_check_s)
-    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = str(WORKER_GROUP_START_S)
 
 
 def _worker_environment(runtime: Runtime) -> dict[str, str]:

@@ -20,7 +20,7 @@ from sentdist.plan.unroll import Trial
 
 # Whatever waits reserves no CPU, or trials would starve the work they wait for: two workers of one CPU each find no place on two CPUs of
 # which a trial holds 0.01. Tune refuses a trial that reserves nothing at all, so it reserves a little of what is not scarce.
-TRIAL_RESOURCES = {"memory": 2**20}
+TRIAL_RESOURCES = {"memory": float(2**20)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +48,12 @@ def run_trials(
     filesystem, storage = store_place(submission.context.store, RUNNING)
     name = f"tune-{uuid.uuid4().hex[:12]}"
     by_key = {trial.key: trial for trial in trials}
+    callbacks: list[tune.Callback] = [_TrialLines(by_key, speak)]
     tuner = tune.Tuner(
         tune.with_resources(tune.with_parameters(_run_trial, trials=by_key, submission=submission, body=body), TRIAL_RESOURCES),
         param_space={"trial": tune.grid_search(list(by_key))},
         tune_config=tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True),
-        run_config=tune.RunConfig(
-            name=name, storage_path=storage, storage_filesystem=filesystem, verbose=0, callbacks=[_TrialLines(by_key, speak)]
-        ),
+        run_config=tune.RunConfig(name=name, storage_path=storage, storage_filesystem=filesystem, verbose=0, callbacks=callbacks),
     )
     try:
         results = tuner.fit()
@@ -62,7 +61,8 @@ def run_trials(
         if filesystem.get_file_info(f"{storage}/{name}").type == fs.FileType.Directory:
             filesystem.delete_dir(f"{storage}/{name}")
     outcomes = {}
-    for result in results:
+    for number in range(len(results)):
+        result = results[number]
         key = str((result.config or {})["trial"])
         error = None if result.error is None else cause_of(result.error)
         outcomes[key] = Outcome(key=key, name=by_key[key].name, error=error)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
     """The address of the cluster; this process is connected to it as a driver."""
-    os.environ.update(RAY_AUTH_MODE="disabled", PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="0")
+    os.environ.update(RAY_AUTH_MODE="disabled", PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1")
     import ray
 
     folder = tempfile.mkdtemp(prefix="sd-ray-", dir="/tmp")  # short: paths of sockets may have 107 letters

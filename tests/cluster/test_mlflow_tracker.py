@@ -92,7 +92,7 @@ class Tracked:
         """All that a person can see of the runs, but the machine's own metrics."""
         return {
             f"{run.info.run_name} {run.info.run_id}": (
-                run.info.status,
+                (run.info.status, run.info.start_time, run.info.end_time if "sentdist.sweep" not in run.data.tags else None),
                 sorted(run.data.params.items()),
                 sorted(
                     (name, len(self.client.get_metric_history(run.info.run_id, name))) for name in run.data.metrics if "system" not in name
@@ -155,7 +155,7 @@ def test_runs_point_to_one_another(tracked: Tracked) -> None:
     trial = tracked.trials["RCL (phis={0.01, 0.02}) · seed 0"]
     banks = [run for run in tracked.shared.values() if run.data.params["kind"] == "bank"]
     for run in (*banks, tracked.parent):
-        assert f"runs/{run.info.run_id})" in trial.data.tags["mlflow.note.content"]
+        assert f"runs/{run.info.run_id}?" in trial.data.tags["mlflow.note.content"]
     for run in banks:
         assert run.data.tags["sentdist.key"] in trial.data.tags["sentdist.uses"]
     small = min(banks, key=lambda run: float(run.data.params["phi"]))
@@ -189,7 +189,7 @@ def test_the_sweep_shows_its_table_and_what_sharing_saved(tracked: Tracked) -> N
     assert "5 of 5 trials are scored" in note
     assert note.index("RCL (phis={0.01, 0.02})") < note.index("Eq. 1") < note.index("MiniLM, untouched")
     assert parent.data.metrics["best_avg_sts"] == pytest.approx(81.3)
-    assert parent.data.metrics["num_stages"] == len(tracked.plan.stages)
+    assert f"{len(tracked.plan.stages)} stages stand for the {sum(tracked.plan.mentions.values())} that the trials need" in note
     assert {"recipe.yaml", "summary.csv"} <= tracked.artifacts(parent)
 
 

@@ -1,0 +1,163 @@
+"""Whole sweeps on a real cluster: the paper's grid, submitted again, grown by a seed, killed half-way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_world import tiny_plan, tiny_values, write_data
+
+from sentdist.errors import ResourceError, TrainingDiverged
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Train
+from sentdist.plan.unroll import Plan
+
+pytestmark = pytest.mark.cluster
+
+PHIS = [0.01, 0.02, 0.03, 0.04, 0.05]
+LIGHT: Json = {"engine": "torch", "bank_in_object_store": False, "max_failures": 0}
+
+
+def grid_values(encoder: Path, **changes: Json) -> dict[str, Json]:
+    """The paper's grid, 2 batch sizes × 5 φ sets, on the tiny encoder: only rcl is reported."""
+    methods = tiny_values(encoder)["methods"]
+    assert isinstance(methods, dict)
+    values: dict[str, Json] = {
+        "name": "grid",
+        "methods": {name: methods[name] for name in ("entropy", "rcl")},
+        "baseline": None,
+        "sweep": {"training.batch_size": [4, 8], "methods.rcl.phis": [PHIS[:number] for number in range(1, 6)]},
+        "runtime": LIGHT,
+    }
+    return tiny_values(encoder, **(values | changes))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data(tmp_path_factory.mktemp("data"), num_rows=16)
+
+
+@pytest.fixture(scope="module")
+def grid(cluster: str, data: Path, tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The grid's plan, its store after the first submission, and the summary of that."""
+    from sentdist.execution.sweep import run_sweep
+
+    plan, context = tiny_plan(grid_values(tiny_encoder_dir), data=data, store=tmp_path_factory.mktemp("store"))
+    lines: list[str] = []
+    return plan, context, run_sweep(plan, context, speak=lines.append), lines
+
+
+def trained(plan: Plan, objective: str) -> list[Train]:
+    return [stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == objective]
+
+
+def test_the_papers_grid_builds_10_entropy_encoders_not_30(grid: Any) -> None:
+    plan, context, summary, _ = grid
+    assert not summary.failures, summary.lines
+    assert len(plan.trials) == 10
+    entropy = trained(plan, "entropy")
+    assert sum(plan.mentions[stage.key] for stage in entropy) == 30
+    built = Counter(record["fields"]["objective"]["name"] for record in (a.record.stage for a in context.store.artifacts("train")))
+    assert built == {"entropy": 10, "rcl": 10}
+    assert summary.mentioned == {"corpus": 10, "train": 40, "bank": 30, "scores": 10}
+    assert summary.built == {"corpus": 1, "train": 20, "bank": 10, "scores": 10}
+
+
+def test_every_cell_is_told_with_its_scores(grid: Any) -> None:
+    plan, _, _, lines = grid
+    assert all(any(trial.name in line and "stsb" in line for line in lines) for trial in plan.trials)
+
+
+def test_submitting_again_builds_nothing(grid: Any) -> None:
+    from sentdist.execution.sweep import run_sweep
+
+    plan, context, first, _ = grid
+    again = run_sweep(plan, context, speak=lambda line: None)
+    assert again.found == first.built
+    assert not +again.built
+    assert again.seconds < 5  # no board, no Tune: only the store is read
+
+
+def test_one_more_seed_builds_only_what_is_new(grid: Any, data: Path, tiny_encoder_dir: Path) -> None:
+    from sentdist.execution.sweep import run_sweep
+
+    _, context, _, _ = grid
+    wanted = grid_values(tiny_encoder_dir, seeds=[0, 1], sweep={"training.batch_size": [8], "methods.rcl.phis": [PHIS[:1], PHIS[:2]]})
+    plan, context = tiny_plan(wanted, data=data, store=context.store.root)
+    more = run_sweep(plan, context, speak=lambda line: None)
+    assert not more.failures, more.lines
+    assert more.found == {"corpus": 1, "train": 4, "bank": 2, "scores": 2}
+    assert more.built == {"train": 4, "bank": 2, "scores": 2}
+
+
+DRIVER = """
+import json, os, sys
+sys.path.insert(0, {tests!r})
+import ray
+from pathlib import Path
+from tiny_world import tiny_plan
+from sentdist.execution.sweep import run_sweep
+ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
+plan, context = tiny_plan(json.loads({values!r}), data=Path({data!r}), store={store!r})
+run_sweep(plan, context, speak=lambda line: print(line, flush=True))
+"""
+
+
+def test_a_killed_driver_loses_no_finished_stage(cluster: str, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    from sentdist.execution.sweep import run_sweep
+
+    values = grid_values(tiny_encoder_dir, sweep={"methods.rcl.phis": [PHIS[:1], PHIS[:2], PHIS[:3]]})
+    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+    script = DRIVER.format(
+        tests=str(Path(__file__).parents[1]), address=cluster, values=json.dumps(values), data=str(data), store=str(tmp_path / "store")
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        for line in driver.stdout:
+            if "bank" in line and "done" in line:
+                break
+        driver.kill()
+    finished = {artifact.key: artifact.record.created_at for artifact in context.store.artifacts()}
+    assert 0 < len(finished) < len(plan.stages)
+    summary = run_sweep(plan, context, speak=lambda line: None)
+    assert not summary.failures, summary.lines
+    records = {artifact.key: artifact.record.created_at for artifact in context.store.artifacts()}
+    assert set(records) == {stage.key for stage in plan.stages}
+    assert all(records[key] == created_at for key, created_at in finished.items())
+
+
+def test_a_diverging_cell_is_named_and_the_others_are_kept(cluster: str, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    from sentdist.execution.sweep import run_sweep
+
+    values = tiny_values(
+        tiny_encoder_dir,
+        methods={"base": {}, "wild": {"objective": {"name": "info_nce", "temperature": 1e-30}, "select": False}},
+        baseline=None,
+        runtime=LIGHT,
+    )
+    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+    summary = run_sweep(plan, context, speak=lambda line: None)
+    (failure,) = summary.failures
+    assert failure.name.startswith("wild")
+    assert type(failure.error) is TrainingDiverged
+    assert failure.error.remedy
+    assert summary.built["scores"] == 1
+
+
+def test_a_mis_sized_request_is_refused_before_anything_starts(cluster: str, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    from sentdist.execution.sweep import run_sweep
+
+    values = tiny_values(tiny_encoder_dir, runtime={"workers": 4, "cpus_per_worker": 2})
+    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+    started = time.monotonic()
+    with pytest.raises(ResourceError, match=r"4 × 2 CPUs = 8 CPUs, on 1 node.* with 2 CPUs"):
+        run_sweep(plan, context)
+    assert time.monotonic() - started < 5
+    assert list(context.store.artifacts()) == []
+    assert context.store.names("sweeps") == []

@@ -1,0 +1,120 @@
+"""A training on one worker: it goes on from its own checkpoints, and leaves none behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_world import tiny_plan, tiny_values, write_data
+
+from sentdist.execution.board import Teller
+from sentdist.execution.one_worker import train_in_task
+from sentdist.execution.progress import StageEvent
+from sentdist.execution.running import RunningFolder
+from sentdist.execution.submission import Submission
+from sentdist.learning.checkpoint import PROGRESS_FILE
+from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
+from sentdist.stages.local import build_here
+from sentdist.store.store import ArtifactStore
+from sentdist.tracking.tracker import NullRun
+
+
+class HostLost(BaseException):
+    """Stands for what no `except Exception` catches: the process goes away."""
+
+
+class EavesdroppingTeller(Teller):
+    """Keeps the events; takes the process away when it hears of step `lost_at`."""
+
+    def __init__(self, lost_at: int | None = None) -> None:
+        super().__init__(board=None)
+        object.__setattr__(self, "told", [])
+        object.__setattr__(self, "lost_at", lost_at)
+
+    told: list[StageEvent]
+    lost_at: int | None
+
+    def tell(self, event: StageEvent) -> None:
+        self.told.append(event)
+        if event.what == "step" and event.step == self.lost_at:
+            raise HostLost
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    """A task sets the threads of its process, which here is that of all tests."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
+    """A training whose inputs are built, and a way to get a context with a store of its own."""
+    data = write_data(tmp_path_factory.mktemp("data"))
+    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
+
+    def place(name: str) -> tuple[Train, Context]:
+        plan, context = tiny_plan(values, data=data, store=tmp_path_factory.mktemp(name))
+        train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks)
+        build_here(train.corpus, context)
+        return train, context
+
+    return place
+
+
+def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
+    artifact = context.store.get(stage)
+    assert artifact is not None
+    return load_file(context.store.folder(artifact) / "model.safetensors")
+
+
+def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any) -> None:
+    stage, context = prepared("whole")
+    train_in_task(stage, Submission(context=context), EavesdroppingTeller(), NullRun())
+    again, interrupted = prepared("interrupted")
+    submission = Submission(context=interrupted)
+    with pytest.raises(HostLost):
+        train_in_task(again, submission, EavesdroppingTeller(lost_at=4), NullRun())
+    teller = EavesdroppingTeller()
+    train_in_task(again, submission, teller, NullRun())
+    assert min(event.step or 0 for event in teller.told) >= 4  # it did not begin again
+    expected, found = _weights(stage, context), _weights(again, interrupted)
+    for name, weight in expected.items():
+        # one machine, one engine, one number of threads, hence one order of sums: nothing may differ
+        torch.testing.assert_close(found[name], weight, rtol=0, atol=0)
+
+
+def test_a_finished_training_leaves_no_checkpoint_behind(prepared: Any) -> None:
+    stage, context = prepared("finished")
+    train_in_task(stage, Submission(context=context), EavesdroppingTeller(), NullRun())
+    assert not (Path(context.store.root) / "running" / stage.key).exists()
+
+
+def test_only_a_whole_checkpoint_counts_and_only_the_newest_is_kept(tmp_path: Path, prepared: Any) -> None:
+    stage, _ = prepared("running")
+    running = RunningFolder(ArtifactStore(tmp_path), stage)
+
+    def write(text: str) -> Any:
+        def into(folder: Path) -> None:
+            (folder / "weights").write_text(text)
+            (folder / PROGRESS_FILE).write_text("{}")
+
+        return into
+
+    with running.newest() as none:
+        assert none is None
+    running.save(write("first"), step=5)
+    running.save(write("second"), step=10)
+    half = tmp_path / "running" / stage.key / "00000015"
+    half.mkdir()
+    (half / "weights").write_text("half")
+    with running.newest() as newest:
+        assert newest is not None
+        assert (newest / "weights").read_text() == "second"
+    assert not (tmp_path / "running" / stage.key / "00000005").exists()
