@@ -25,9 +25,10 @@ class Link:
         return f"[{name}]({self.url})" if self.url else name
 
 
-def experiment_note(sweep: SweepRecord) -> str:
+def experiment_note(sweep: SweepRecord, *, compare: str) -> str:
+    """`compare`: page with the trials alone."""
     about = sweep.about.strip() or "No `about` in the recipe."
-    return f"{about}\n\nRecipe `{sweep.name}`. One run a sweep; its trials and the stages they share are its children. Trials carry `scores`, stages a `kind`."
+    return f"{about} [Compare the trials]({compare})\n\nRecipe `{sweep.name}`. One run a sweep; its trials and the stages they share are its children. Trials carry `scores`, stages a `kind`."
 
 
 def trial_note(
@@ -87,18 +88,20 @@ def stage_note(
 
 
 def sweep_note(
-    sweep: SweepRecord, records: Mapping[str, Record], *, trials: Mapping[str, Link], store: str, model: str | None = None
+    sweep: SweepRecord, records: Mapping[str, Record], *, trials: Mapping[str, Link], compare: str, store: str, model: str | None = None
 ) -> str:
     """The result table, best first, and what sharing saved."""
-    rows = summary_rows(sweep, records)
-    metric = sweep_metric(sweep)
-    lines = [sweep.about.strip() or f"Sweep of the recipe `{sweep.name}`."]
-    num_done = len(rows)
-    lines.append(f"{num_done} of {len(distinct_trials(sweep))} trials are scored. {_sharing(sweep)}")
+    rows, metric = summary_rows(sweep, records), sweep_metric(sweep)
+    # MLflow folds a note after a few lines: what matters most comes first.
+    best = f"; best {metric} {_score(rows[0].scores.get(metric))}: {trials[rows[0].trial.key]}" if rows else ""
+    lines = [f"**{len(rows)} of {len(distinct_trials(sweep))} trials are scored**{best}. [Compare the trials]({compare})"]
     if rows:
-        table = "\n".join(f"| {trials[row.trial.key]} | {_score(row.scores.get(metric))} | {_score(row.dev)} |" for row in rows)
-        lines.append(f"| trial | {metric} | dev score |\n|---|---:|---:|\n{table}")
+        cells = [(str(trials[row.trial.key]), _score(row.scores.get(metric)), _score(row.dev)) for row in rows]
+        lines.append(_table(("trial", metric, "dev score"), cells))
         lines.append("Scores × 100, best first. Means over seeds and tests of significance stand in the report.")
+    if sweep.about.strip():
+        lines.append(sweep.about.strip())
+    lines.append(_sharing(sweep))
     if model:
         lines.append(f"Registered: {model}")
     lines.append(f"Artifacts: `{store}`")
@@ -163,9 +166,14 @@ def _sharing(sweep: SweepRecord) -> str:
 def _score_table(record: Record) -> str:
     scores = main_scores(record)
     both = averages(scores) | scores
-    head = " | ".join(both)
-    values = " | ".join(_score(value) for value in both.values())
-    return f"| {head} |\n|{'---:|' * len(both)}\n| {values} |\n\nScores × 100 on the test sets."
+    return f"{_table(tuple(both), [tuple(map(_score, both.values()))])}\n\nScores × 100 on the test sets."
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, first column to the left; en spaces keep the columns apart, for MLflow draws tables without padding."""
+    lines = [" | ".join((row[0], *(f"&ensp;&ensp;{cell}" for cell in row[1:]))) for row in (head, *rows)]
+    rule = "|".join(("---", *["---:"] * (len(head) - 1)))
+    return "\n".join((f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])))
 
 
 def _training_line(record: Record) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking.notes import SummaryRow, summary_rows, sweep_metric
-from sentdist.tracking.server import add_model_metrics, add_tags
+from sentdist.tracking.server import add_model_metrics, add_tags, model_page
 from sentdist.tracking.sweep_runs import MODEL, SweepRuns
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def register_best_encoder(client: MlflowClient, runs: SweepRuns) -> str | None:
         client.set_registered_model_alias(sweep.name, ALIAS, version.version)
     address = f"models:/{sweep.name}/{version.version}"
     assert runs.parent is not None
-    note = f"[{address}](#/models/{sweep.name}/versions/{version.version}), alias `{ALIAS}`: {best.trial.name}"
+    note = f"[{address}]({model_page(sweep.name, version.version)}), alias `{ALIAS}`: {best.trial.name}"
     add_tags(client, client.get_run(runs.parent), {MODEL: note})
     runs.summarize(client, records)
     return address

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from sentdist.errors import RecipeError
 from sentdist.tracking.figures import metric_name
@@ -21,6 +21,7 @@ Answer = TypeVar("Answer")
 
 PARENT = "mlflow.parentRunId"
 NOTE = "mlflow.note.content"
+LAYOUT = "workflowType=machine_learning"  # else a new browser shows pages laid out for language-model applications
 PROBE_S = 2.0
 PAUSE_S = 30.0  # after a failed connection nothing is tried for so long: a training pays for a dead server once, not at every call
 QUIET = {  # else every run that ends and every upload is printed
@@ -64,7 +65,7 @@ class Server:
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
     def run_page(self, experiment_id: str, run_id: str) -> str:
-        return f"{self.page}/#/experiments/{experiment_id}/runs/{run_id}"
+        return f"{self.page}/{run_page(experiment_id, run_id)}"
 
     def attempt(self, what: str, action: Callable[[MlflowClient], Answer]) -> Answer | None:
         """Do something with the client; None and a warning when it cannot be done. A server that was away is left alone for a while."""
@@ -114,6 +115,22 @@ class Server:
     def _warn(self, line: str) -> None:
         if line not in self.warnings:
             self.warnings.append(line)
+
+
+def run_page(experiment_id: str, run_id: str) -> str:
+    """Page of a run, relative to the server: such a link holds behind every name and port of it."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}?{LAYOUT}"
+
+
+def trials_page(experiment_id: str, metric: str) -> str:
+    """Page that compares the trials of an experiment in charts, best first."""
+    order = quote(f"metrics.`{metric}`")
+    wanted = quote("tags.`sentdist.trial` != ''")
+    return f"#/experiments/{experiment_id}/runs?{LAYOUT}&searchFilter={wanted}&orderByKey={order}&orderByAsc=false&compareRunsMode=CHART"
+
+
+def model_page(name: str, version: str) -> str:
+    return f"#/models/{name}/versions/{version}?{LAYOUT}"
 
 
 def connect(uri: str) -> MlflowClient:

@@ -26,6 +26,8 @@ from sentdist.tracking.server import (
     all_runs,
     ensure_experiment,
     ensure_run,
+    run_page,
+    trials_page,
 )
 from sentdist.tracking.tracker import Outcome
 
@@ -59,11 +61,14 @@ class SweepRuns:
         """Find or make the experiment and the sweep's run, with the recipe on it."""
         sweep = self.sweep
         tags = {
-            NOTE: notes.experiment_note(sweep),
             "mlflow.experiment.primaryMetric.name": notes.sweep_metric(sweep),
             "mlflow.experiment.primaryMetric.greaterIsBetter": "true",
+            "mlflow.experimentKind": "custom_model_development",  # else the pages are laid out for language-model applications
         }
         self.experiment = ensure_experiment(client, sweep.name, tags)
+        note = notes.experiment_note(sweep, compare=self._compare)
+        if client.get_experiment(self.experiment).tags.get(NOTE) != note:
+            client.set_experiment_tag(self.experiment, NOTE, note)
         run = ensure_run(
             client, self.experiment, name=f"sweep {sweep.name}", identity=("sentdist.sweep", sweep.name), tags=self._source_tags()
         )
@@ -72,7 +77,7 @@ class SweepRuns:
             client.update_run(self.parent, status="RUNNING")
         client.log_dict(self.parent, json.loads(json.dumps(sweep.recipe)), "recipe.yaml")
         if is_running and NOTE not in run.data.tags:
-            add_tags(client, run, {NOTE: notes.sweep_note(sweep, {}, trials={}, store=self._address(""))})
+            add_tags(client, run, {NOTE: notes.sweep_note(sweep, {}, trials={}, compare=self._compare, store=self._address(""))})
 
     def begin(self, client: MlflowClient, key: str) -> str:
         """The id of the run for a stage that is about to be built."""
@@ -93,7 +98,8 @@ class SweepRuns:
         own = self._own_records(owner) | {record.key: record}
         if any(key not in self._run_ids for key in self.casting.made_from(owner)):
             self._look_up(client)
-        self._publish(client, self._ensure(client, owner), owner, own)
+        started_ms = min(map(_started_ms, own.values()))
+        self._publish(client, self._ensure(client, owner, started_ms=started_ms), owner, own)
 
     def fail(self, client: MlflowClient, key: str, reason: str, outcome: Outcome) -> None:
         owner = self.casting.owner(key)
@@ -140,32 +146,37 @@ class SweepRuns:
         sweep, rows = self.sweep, notes.summary_rows(self.sweep, records)
         run = client.get_run(self._parent_id)
         links = {key: self._link(key) for key in self.casting.trials}
-        note = notes.sweep_note(sweep, records, trials=links, store=self._address(""), model=run.data.tags.get(MODEL))
+        note = notes.sweep_note(
+            sweep, records, trials=links, compare=self._compare, store=self._address(""), model=run.data.tags.get(MODEL)
+        )
         if run.data.tags.get(NOTE) == note:
             return
         client.log_text(self._parent_id, notes.summary_csv(rows), "summary.csv")
-        counts = {"num_trials": len(links), "num_stages": len(sweep.places), "num_stages_without_sharing": sum(sweep.mentions.values())}
         metric = notes.sweep_metric(sweep)
         best = {f"best_{metric}": rows[0].scores[metric]} if rows and metric in rows[0].scores else {}
-        _add_final(client, run, {name: float(value) for name, value in counts.items()} | best, 0)
+        _add_final(client, run, best, 0)
         add_tags(client, run, {NOTE: note} | ({"sentdist.best": rows[0].trial.name} if best else {}))
 
     def log_report(self, client: MlflowClient, folder: Path) -> None:
         """A report's files, below `report/` on the sweep's run."""
         self.open(client, is_running=False)
+        records = self.sweep.records(self.store)
+        if NOTE not in client.get_run(self._parent_id).data.tags:  # this server saw nothing of the sweep yet
+            self.rebuild(client, records)
         self._look_up(client)
         client.log_artifacts(self._parent_id, str(folder), "report")
-        self.summarize(client, self.sweep.records(self.store))
+        self.summarize(client, records)
 
     def rebuild(self, client: MlflowClient, records: Mapping[str, Record]) -> int:
         """`refresh`, looking at everything, for a sweep that this process does not drive: what runs is left running."""
         self.open(client, is_running=False)
         is_new = NOTE not in client.get_run(self._parent_id).data.tags
         touched = self.refresh(client, records, check_all=True)
-        if all(key in records for key in self.casting.trials):
+        if not all(key in records for key in self.casting.trials):
+            if is_new:
+                client.set_terminated(self._parent_id, "KILLED")
+        elif client.get_run(self._parent_id).info.status != "FINISHED":
             client.set_terminated(self._parent_id, "FINISHED", max((_ended_ms(record) for record in records.values()), default=None))
-        elif is_new:
-            client.set_terminated(self._parent_id, "KILLED")
         return touched
 
     def children(self, client: MlflowClient) -> Iterable[Run]:
@@ -278,7 +289,11 @@ class SweepRuns:
         return Link(name=self.casting.name(owner), kind=self.casting.kind(owner), url=self._url(run_id) if run_id else None)
 
     def _url(self, run_id: str) -> str:
-        return f"#/experiments/{self.experiment}/runs/{run_id}"  # relative: it holds behind every name and port of the server
+        return run_page(self.experiment, run_id)
+
+    @property
+    def _compare(self) -> str:
+        return trials_page(self.experiment, notes.sweep_metric(self.sweep))
 
     def _address(self, place: str) -> str:
         """Where something lies in the store, without keys or settings of the address in it."""
