@@ -15,7 +15,11 @@ CHARACTERS_PER_TOKEN = 4  # of English text, roughly; only the size of a batch d
 
 
 def encode_over_ranks(
-    encode: Callable[[TokenBatch], Tensor], tokenize: Callable[[Sequence[str]], TokenBatch], sentences: Sequence[str], *, tokens_per_batch: int = 4096
+    encode: Callable[[TokenBatch], Tensor],
+    tokenize: Callable[[Sequence[str]], TokenBatch],
+    sentences: Sequence[str],
+    *,
+    tokens_per_batch: int = 4096,
 ) -> np.ndarray:
     """(S, D) float32 embeddings, in the order given, on every rank.
 
@@ -27,7 +31,10 @@ def encode_over_ranks(
     filled = np.concatenate([np.repeat(order[:1], -len(order) % world_size), order])
     hands = filled.reshape(-1, world_size)  # one row: a sentence for each rank
     with torch.no_grad():
-        parts = [encode(tokenize([sentences[row] for row in hands[first:last, rank]])) for first, last in _borders(sentences, hands, tokens_per_batch)]
+        parts = [
+            encode(tokenize([sentences[row] for row in hands[first:last, rank]]))
+            for first, last in _borders(sentences, hands, tokens_per_batch)
+        ]
         gathered = gather_rows(torch.cat(parts).float())  # rank by rank
     by_hand = gathered.cpu().numpy().reshape(world_size, len(hands), -1).transpose(1, 0, 2).reshape(len(filled), -1)
     embeddings = np.empty((len(sentences), by_hand.shape[1]), dtype=np.float32)
