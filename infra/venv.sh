@@ -40,7 +40,7 @@ enter_venv() {
     say "Installing sentdist$extras with the versions of infra/constraints.txt (2 minutes or so the first time) ..."
     local log="$VIRTUAL_ENV/install.log"
     if ! "$VIRTUAL_ENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off -c "$root/infra/constraints.txt" -e "$root$extras" >"$log" 2>&1; then
-        tail -n 5 "$log" >&2
+        grep -E '^ *ERROR' "$log" | tail -n 5 >&2 || tail -n 5 "$log" >&2
         fail "pip could not install the packages ($(install_trouble "$log")). The whole log is $log; run this again when it is mended, what was downloaded is kept."
     fi
     printf '%s' "$wanted" >"$stamp"
@@ -52,6 +52,8 @@ install_trouble() {
         printf 'no package index could be reached: check the network, or set PIP_INDEX_URL to a mirror'
     elif grep -qi 'No space left' "$1"; then
         printf 'the disk is full: about 4 GB are needed'
+    elif grep -qi 'from versions: none' "$1"; then
+        printf 'no package index could be reached, or it lacks a package: check the network, or set PIP_INDEX_URL to a mirror'
     elif grep -qiE 'No matching distribution|Could not find a version' "$1"; then
         grep -iE 'No matching distribution|Could not find a version' "$1" | tail -n 1 | cut -c1-200
     else
