@@ -6,7 +6,9 @@ import re
 import sys
 
 # The submission client's own log, Ray's job manager, and a warning that many small actors on few cores always cause.
-NOT_OURS = re.compile(r"\s(INFO|SUCC) (cli|job_manager)\.py:|^Running entrypoint for job |PYTHON worker processes have been started on node")
+NOT_OURS = re.compile(
+    r"\s(INFO|SUCC) (cli|job_manager)\.py:|^Running entrypoint for job |PYTHON worker processes have been started on node"
+)
 THE_END = re.compile(r"\sERR cli\.py:")  # from here on the client repeats the end of a failed job's output
 
 for line in sys.stdin:

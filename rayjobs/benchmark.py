@@ -8,7 +8,7 @@ import multiprocessing
 import resource
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
@@ -181,7 +181,7 @@ def _lines(pair: list[Figure]) -> str:
     )
 
 
-def _markdown(report: dict[str, object], figures: list[Figure], asked: argparse.Namespace) -> str:
+def _markdown(report: Mapping[str, object], figures: list[Figure], asked: argparse.Namespace) -> str:
     machine = report["machine"]
     assert isinstance(machine, dict)
     lines = ["# Speed against sentence-transformers", "", "Interleaved in one run, medians; ratios are at equal precision.", ""]

@@ -87,7 +87,7 @@ def _run_peer_trainer(work: Work, steps: queue.Queue[dict[str, float]], go: thre
 
     torch.set_num_threads(work.threads)
 
-    class HeldAtEachStep(TrainerCallback):  # type: ignore[misc]
+    class HeldAtEachStep(TrainerCallback):
         started = 0.0
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -125,7 +125,7 @@ def sentdist_encoding(work: Work) -> Iterator[dict[str, float]]:
     sentences = encoding_sentences(work)
     while True:
         started = time.perf_counter()
-        encode(encoder, sentences, max_length=work.max_length, precision=work.precision)  # type: ignore[arg-type]
+        encode(encoder, sentences, max_length=work.max_length, precision=work.precision)
         yield {"seconds": time.perf_counter() - started}
 
 

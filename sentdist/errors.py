@@ -40,7 +40,7 @@ class ResourceError(SentdistError):
     """A request that the cluster at hand can never satisfy."""
 
 
-class TrainingDiverged(SentdistError):
+class TrainingDiverged(SentdistError):  # noqa: N818 - an event that ends a run, as in the design
     """A loss or gradient that is not finite; raised before the optimizer is touched."""
 
 

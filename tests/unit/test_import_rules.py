@@ -73,7 +73,9 @@ def test_every_package_imports_only_what_the_table_allows() -> None:
             continue
         for line, module in _imports(path):
             parts = module.split(".")
-            if parts[0] == "rayjobs" or (parts[0] == "sentdist" and parts[1:] and parts[1] not in {"errors", package, *MAY_IMPORT[package]}):
+            if parts[0] == "rayjobs" or (
+                parts[0] == "sentdist" and parts[1:] and parts[1] not in {"errors", package, *MAY_IMPORT[package]}
+            ):
                 broken.append(f"{path.relative_to(ROOT)}:{line}: {package} may not import {module}")
     assert not broken, "\n".join(broken)
 
