@@ -23,7 +23,7 @@ PARENT = "mlflow.parentRunId"
 NOTE = "mlflow.note.content"
 LAYOUT = "workflowType=machine_learning"  # else a new browser shows pages laid out for language-model applications
 PROBE_S = 2.0
-PAUSE_S = 30.0  # after a failed connection nothing is tried for so long: a training pays for a dead server once, not at every call
+PAUSE_S, MAX_PAUSE_S = 30.0, 600.0  # after a failed connection nothing is tried for so long, doubled each time: a dead server costs little
 QUIET = {  # else every run that ends and every upload is printed
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -53,6 +53,7 @@ class Server:
         self.warnings: list[str] = []
         self._client: MlflowClient | None = None
         self._away_until = 0.0
+        self._pause_s = PAUSE_S
         self._is_away = False
 
     def __getstate__(self) -> dict[str, object]:
@@ -82,7 +83,7 @@ class Server:
             else:
                 self._go_away(what, _one_line(error))
             return None
-        self._is_away = False
+        self._is_away, self._pause_s = False, PAUSE_S
         return answer
 
     def look_again(self) -> None:
@@ -104,10 +105,12 @@ class Server:
             return False
 
     def _go_away(self, what: str, reason: str) -> None:
-        self._away_until = time.monotonic() + PAUSE_S
+        self._away_until = time.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
         if not self._is_away:
+            state = "refuses" if "failed with error code 4" in reason else "is away"
             self._warn(
-                f"MLflow at {self.page} is away (could not {what}: {reason}); training goes on, records and histories in the store keep "
+                f"MLflow at {self.page} {state} (could not {what}: {reason}); training goes on, records and histories in the store keep "
                 "everything, and `sentdist track --rebuild` brings it in."
             )
         self._is_away = True

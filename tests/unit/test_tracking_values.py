@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import socket
+import time
 
 import pytest
 from mlflow_scenes import small_sweep
@@ -168,6 +170,19 @@ def test_an_address_that_is_no_server_is_refused_before_anything_starts(uri: str
 
 def test_a_password_in_the_address_is_not_shown() -> None:
     assert Server("https://me:secret@host:5000/prefix/").page == "https://host:5000/prefix"
+
+
+def test_a_server_that_never_answers_is_asked_once_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # the kernel accepts, nobody reads
+        server = Server(f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        assert server.attempt("open the sweep", lambda client: client.get_experiment("1")) is None
+        started = time.monotonic()
+        assert server.attempt("open a run", lambda client: client.get_experiment("1")) is None
+        assert time.monotonic() - started < 1.0  # not asked: one question takes the whole second
+    (warning,) = server.warnings
+    assert "is away (could not open the sweep" in warning
 
 
 def test_without_an_address_only_the_store_keeps_track(tmp_path: object) -> None:
