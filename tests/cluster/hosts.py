@@ -1,0 +1,175 @@
+"""Several hosts on one machine: network namespaces joined by a bridge, each with an address, a /tmp/ray and a Ray node of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SUBNETS = range(1, 255)
+INTERFACE = "e0"  # of every host; gloo must be told, or it takes the loopback
+STARTED_WITHIN_S = 180  # a Ray node takes 5 s on an idle machine
+RAY_PORT, DASHBOARD_PORT = 6379, 8265  # of their namespaces' own
+
+
+class Hosts:
+    """The hosts of one run; make them with `hosts`. Nothing of them is visible outside their namespaces."""
+
+    def __init__(self, subnet: int, folder: Path) -> None:
+        self._subnet = subnet
+        self._folder = folder
+        self._names: list[str] = []
+        self._environment = os.environ | {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "OMP_NUM_THREADS": "1",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "PYTHONPATH"):
+            self._environment.pop(name, None)
+
+    def address(self, host: int) -> str:
+        return f"10.77.{self._subnet}.{host + 1}"
+
+    def start_head(self) -> None:
+        """Host 0, with the dashboard and the job server."""
+        dashboard = [f"--dashboard-host={self.address(0)}", f"--dashboard-port={DASHBOARD_PORT}"]
+        self._start_node(0, "--head", f"--port={RAY_PORT}", "--include-dashboard=true", *dashboard)
+
+    def join(self, host: int, *, token: str | None = None) -> None:
+        """One more host joins the cluster, with another token than that of the cluster if one is given."""
+        self._start_node(host, f"--address={self.address(0)}:{RAY_PORT}", token=token)
+
+    def cut(self, host: int) -> None:
+        """Pull the cable of a host: nothing reaches it any more, and it does not know why."""
+        _ip("-n", self._hub, "link", "set", f"p{host}", "down")
+
+    def submit(self, *command: str, environment: dict[str, str] | None = None, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
+        """`ray job submit --working-dir . -- COMMAND` on host 0, to its end."""
+        runtime = json.dumps({"env_vars": {"GLOO_SOCKET_IFNAME": INTERFACE} | (environment or {})})
+        submit = [
+            "ray",
+            "job",
+            "submit",
+            f"--address=http://{self.address(0)}:{DASHBOARD_PORT}",
+            "--working-dir",
+            ".",
+            "--runtime-env-json",
+            runtime,
+        ]
+        return self._run(0, [*submit, "--", *command], timeout_s=timeout_s)
+
+    def logs(self) -> str:
+        """The ends of the log files that say why something did not come up."""
+        files = [path for name in ("raylet.err", "gcs_server.err", "dashboard.log", "job-driver*.log") for path in self._folder.rglob(name)]
+        return "\n".join(f"== {path}\n{path.read_text(errors='replace')[-1500:]}" for path in files if not path.is_symlink())
+
+    @property
+    def _hub(self) -> str:
+        return f"sd{self._subnet}hub"
+
+    def _name(self, host: int) -> str:
+        return f"sd{self._subnet}h{host}"
+
+    def _plug_in(self, host: int) -> None:
+        name = self._name(host)
+        _ip("netns", "add", name)
+        self._names.append(name)
+        (self._folder / name).mkdir()
+        _ip("link", "add", INTERFACE, "netns", name, "type", "veth", "peer", "name", f"p{host}", "netns", self._hub)
+        _ip("-n", self._hub, "link", "set", f"p{host}", "master", "bridge")
+        _ip("-n", self._hub, "link", "set", f"p{host}", "up")
+        _ip("-n", name, "addr", "add", f"{self.address(host)}/24", "dev", INTERFACE)
+        for interface in ("lo", INTERFACE):
+            _ip("-n", name, "link", "set", interface, "up")
+
+    def _start_node(self, host: int, *options: str, token: str | None = None) -> None:
+        self._plug_in(host)
+        sizes = ["--num-cpus=1", "--num-gpus=0", f"--object-store-memory={100 * 2**20}"]
+        command = ["ray", "start", *options, f"--node-ip-address={self.address(host)}", *sizes, "--disable-usage-stats"]
+        done = self._run(host, command, timeout_s=STARTED_WITHIN_S, token=token)
+        if done.returncode:
+            raise RuntimeError(f"host {host} did not start: {done.stdout[-1500:]}{done.stderr[-1500:]}\n{self.logs()}")
+
+    def _run(self, host: int, command: list[str], *, timeout_s: float, token: str | None = None) -> subprocess.CompletedProcess[str]:
+        # `ip netns exec` gives the command a mount namespace of its own, so each host has a /tmp/ray that the others do not see.
+        own_disk = f'mount --bind {self._folder / self._name(host)} /tmp/ray && exec "$@"'
+        environment = self._environment | ({"RAY_AUTH_TOKEN": token} if token else {})
+        output = self._folder / f"{self._name(host)}.{time.monotonic_ns()}"  # a file: what ray leaves running would keep a pipe open
+        with output.open("w") as out, output.with_suffix(".err").open("w") as err:
+            inside = ["ip", "netns", "exec", self._name(host), "sh", "-c", own_disk, "sh", *command]
+            done = subprocess.run(inside, cwd=ROOT, env=environment, stdout=out, stderr=err, timeout=timeout_s, check=False)
+        return subprocess.CompletedProcess(command, done.returncode, output.read_text(), output.with_suffix(".err").read_text())
+
+    def _unplug(self) -> None:
+        """End what runs in the namespaces, by its id, and take them away."""
+        for name in self._names:
+            for pid in _ip("netns", "pids", name).split():
+                with _gone():
+                    os.kill(int(pid), signal.SIGKILL)
+        for name in [*self._names, self._hub]:
+            _ip("netns", "del", name)
+
+
+def why_not() -> str | None:
+    """The reason for which this machine cannot have hosts; None if it can."""
+    if sys.platform != "linux" or shutil.which("ip") is None:
+        return "hosts are network namespaces: they need Linux and `ip` (iproute2)"
+    if os.geteuid() != 0:
+        return "hosts are network namespaces: they need root"
+    probe = f"sdprobe{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
+    if made.returncode:
+        return f"hosts are network namespaces, which this machine refuses: {made.stderr.strip()}"
+    _ip("netns", "del", probe)
+    return None
+
+
+@contextmanager
+def hosts() -> Iterator[Hosts]:
+    """Hosts on a subnet that no other run on this machine has."""
+    Path("/tmp/ray").mkdir(exist_ok=True)  # where each host's own one is mounted
+    folder = Path(tempfile.mkdtemp(prefix="sd-hosts-", dir="/tmp"))
+    made = Hosts(_claim_subnet(), folder)
+    try:
+        yield made
+    finally:
+        made._unplug()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _claim_subnet() -> int:
+    """Making the namespace of the hub is the claim: it fails where somebody has it."""
+    for subnet in SUBNETS:
+        hub = f"sd{subnet}hub"
+        if not subprocess.run(["ip", "netns", "add", hub], capture_output=True, check=False).returncode:
+            _ip("-n", hub, "link", "add", "bridge", "type", "bridge")
+            _ip("-n", hub, "link", "set", "bridge", "up")
+            return subnet
+    raise RuntimeError("no subnet 10.77.x.0/24 is free: `ip netns list` shows who has them")
+
+
+@contextmanager
+def _gone() -> Iterator[None]:
+    try:
+        yield
+    except ProcessLookupError:
+        return
+
+
+def _ip(*arguments: str) -> str:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout

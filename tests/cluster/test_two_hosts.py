@@ -1,0 +1,62 @@
+"""One cluster of two hosts with token authentication: banks on both, and a recipe whose training has a worker on each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny_world import tiny_values, write_data
+
+from sentdist.store.store import ArtifactStore
+from tests.cluster.artificial_banks import bank_stage, commit_bank
+from tests.cluster.hosts import Hosts, hosts, why_not
+
+REASON = why_not()
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
+]
+
+
+@pytest.fixture(scope="module")
+def two_hosts() -> Iterator[Hosts]:
+    with hosts() as made:
+        made.start_head()
+        made.join(1)
+        yield made
+
+
+def test_a_bank_is_read_on_both_hosts(two_hosts: Hosts, tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store")
+    for number in range(2):
+        commit_bank(store, bank_stage(number), num_sentences=1000, width=384, rows_per_shard=400, seed=number)
+    done = two_hosts.submit("python", "-m", "tests.cluster.host_scenes", "look-up", store.root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"held on {two_hosts.address(0)} {two_hosts.address(1)}" in done.stdout
+
+
+def test_the_whole_recipe_runs_with_a_worker_on_each_host(two_hosts: Hosts, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    values = tiny_values(tiny_encoder_dir, name="two-hosts", baseline=None)
+    methods = values["methods"]
+    assert isinstance(methods, dict)
+    values["methods"] = {name: methods[name] for name in ("entropy", "rcl")} | {"rcl": methods["rcl"] | {"phis": [0.01]}}  # type: ignore[operator]
+    # One CPU a host and one a worker: two workers have to stand on two hosts.
+    values["runtime"] = {"engine": "deepspeed", "zero_stage": 2, "workers": 2, "cpus_per_worker": 1}
+    recipe = tmp_path / "two_hosts.yaml"
+    recipe.write_text(yaml.safe_dump(values))
+    store, data = tmp_path / "store", write_data(tmp_path / "data", num_rows=32)
+    command = ["python", "-m", "rayjobs.sweep", str(recipe), "--store", str(store), "--data", str(data)]
+    done = two_hosts.submit(*command, timeout_s=1000)
+    assert done.returncode == 0, done.stdout + done.stderr + two_hosts.logs()
+    artifacts = list(ArtifactStore(store).artifacts())
+    kinds = sorted(artifact.record.kind for artifact in artifacts)
+    assert kinds == ["bank", "corpus", "scores", "train", "train"], json.dumps(kinds) + done.stdout
+
+
+def test_a_host_with_another_token_stays_outside(two_hosts: Hosts) -> None:
+    with pytest.raises(RuntimeError, match="host 2 did not start"):
+        two_hosts.join(2, token="0" * 64)
