@@ -65,6 +65,8 @@ def run_trials(
         result = results[number]
         key = str((result.config or {})["trial"])
         error = None if result.error is None else cause_of(result.error)
+        if error is None and not submission.context.store.has(by_key[key].scores):
+            error = RuntimeError("Tune ended without having run this trial to its end")
         outcomes[key] = Outcome(key=key, name=by_key[key].name, error=error)
     return outcomes
 
@@ -110,4 +112,5 @@ def _quieten() -> None:
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     os.environ["TUNE_PRINT_ALL_TRIAL_ERRORS"] = "0"
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # it would end the sweep as if nothing had happened
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +12,36 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+MARK = "SENTDIST_TEST_CLUSTER"  # every process of the cluster inherits it
+
+
+class Cluster:
+    """The cluster as a test handles it; this process is connected to it as a driver."""
+
+    def __init__(self, address: str, mark: str) -> None:
+        self.address = address
+        self._mark = mark.encode()
+
+    def kill_train_worker(self) -> int:
+        """Take the process of one Ray Train worker away, as a fault of the machine would; returns its id."""
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                is_worker = (process / "cmdline").read_bytes().startswith(b"ray::RayTrainWorker")
+                if is_worker and self._mark in (process / "environ").read_bytes():
+                    os.kill(int(process.name), signal.SIGKILL)
+                    return int(process.name)
+            except OSError:  # it went away by itself meanwhile
+                continue
+        raise AssertionError("no Ray Train worker is running")
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[str]:
-    """The address of the cluster; this process is connected to it as a driver."""
+def cluster() -> Iterator[Cluster]:
+    """See `Cluster`."""
     os.environ.update(RAY_AUTH_MODE="disabled", PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1")
     import ray
 
-    folder = tempfile.mkdtemp(prefix="sd-ray-", dir="/tmp")  # short: paths of sockets may have 107 letters
+    os.environ[MARK] = folder = tempfile.mkdtemp(prefix="sd-ray-", dir="/tmp")  # short: paths of sockets may have 107 letters
     ray.init(
         num_cpus=2,
         num_gpus=0,
@@ -30,7 +52,7 @@ def cluster() -> Iterator[str]:
         log_to_driver=False,
     )
     try:
-        yield ray.get_runtime_context().gcs_address
+        yield Cluster(ray.get_runtime_context().gcs_address, folder)
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)

@@ -52,7 +52,7 @@ def _toy_body(log: Path, broken: Path) -> Any:
 
 
 @pytest.fixture
-def workplace(cluster: str, tmp_path: Path) -> Any:
+def workplace(cluster: Any, tmp_path: Path) -> Any:
     from sentdist.execution.board import Board
     from sentdist.execution.submission import Submission
 

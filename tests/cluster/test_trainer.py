@@ -1,0 +1,99 @@
+"""Ray Train with DeepSpeed on two workers: the parameters of one process, also when a worker is lost on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_world import tiny_plan, tiny_values, write_data
+
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
+from sentdist.stages.local import build_here, run_local
+
+pytestmark = pytest.mark.cluster
+
+# fp32 sums in another order (two half batches and a gather instead of one batch), carried through AdamW, whose first steps are all of size lr
+# whatever the gradient: 1e-4 is a tenth of one step's size, and 300 times what one step of rounding noise makes.
+CLOSE = {"rtol": 1e-3, "atol": 1e-4}
+
+STILL: Json = {"attention_dropout": 0.0, "hidden_dropout": 0.0}
+
+
+def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
+    artifact = context.store.get(stage)
+    assert artifact is not None
+    return load_file(context.store.folder(artifact) / "model.safetensors")
+
+
+def _assert_same_parameters(stage: Train, one: Context, other: Context) -> None:
+    expected, found = _weights(stage, one), _weights(stage, other)
+    assert expected.keys() == found.keys()
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, **CLOSE, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_rcl_on_two_workers_gives_the_parameters_of_one_process(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """Everything at once: ZeRO-2 trainings, a bank embedded by Ray Data and looked up in the object store."""
+    from sentdist.execution.sweep import run_sweep
+
+    data = write_data(tmp_path / "data", num_rows=32)
+    methods = tiny_values(tiny_encoder_dir)["methods"]
+    assert isinstance(methods, dict) and isinstance(methods["rcl"], dict)
+    values = tiny_values(
+        tiny_encoder_dir,
+        methods={"entropy": methods["entropy"], "rcl": methods["rcl"] | {"phis": [0.01]}},
+        baseline=None,
+        runtime={"workers": 2},
+    )
+    values["runtime"] = {"workers": 2, "zero_stage": 2}
+    plan, on_ray = tiny_plan(values, data=data, store=tmp_path / "on-ray")
+    _, here = tiny_plan(values, data=data, store=tmp_path / "here")
+    summary = run_sweep(plan, on_ray, speak=lambda line: None)
+    assert not summary.failures, summary.lines
+    run_local(plan, here)
+    for stage in plan.stages:
+        if isinstance(stage, Train):
+            _assert_same_parameters(stage, here, on_ray)
+    scores = [context.store.get(plan.trials[0].scores) for context in (here, on_ray)]
+    assert scores[0] is not None and scores[1] is not None
+    assert scores[1].record.results["stsb"] == pytest.approx(scores[0].record.results["stsb"], abs=0.5)  # ranks of 40 pairs
+    assert not list((tmp_path / "on-ray" / "running").iterdir())
+
+
+def test_a_training_that_loses_a_worker_goes_on_from_its_checkpoint(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    from sentdist.execution.board import Board
+    from sentdist.execution.bodies import build_stage
+    from sentdist.execution.submission import Submission
+
+    data = write_data(tmp_path / "data")
+    long: Json = {
+        "objective": {"name": "info_nce", "temperature": 0.05}, "regularizers": STILL, "select": False,
+        "training": {"epochs": 40, "learning_rate": 1e-5},
+    }  # fmt: skip
+    values = tiny_values(tiny_encoder_dir, methods={"long": long}, baseline=None)
+    values["runtime"] = {"workers": 2, "zero_stage": 2, "checkpoint_every_s": 0.2, "max_failures": 1}
+    plan, on_ray = tiny_plan(values, data=data, store=tmp_path / "on-ray")
+    _, here = tiny_plan(values, data=data, store=tmp_path / "here")
+    stage = plan.trials[0].scores.encoder
+    assert isinstance(stage, Train)
+    board = Board(Submission(context=on_ray), build_stage)
+    heard_after: list[int] = []
+    killed_at = None
+    for event in board.follow(stage):
+        if event.what != "step" or event.step is None:
+            continue
+        if killed_at is None and event.step >= 60:
+            cluster.kill_train_worker()
+            killed_at = event.step
+        elif killed_at is not None:
+            heard_after.append(event.step)
+    board.leave()
+    assert killed_at is not None and min(heard_after) > 24, "it began again instead of going on"  # 24: the first step that is spoken of
+    for needed in (stage.corpus, stage):
+        build_here(needed, here)
+    _assert_same_parameters(stage, here, on_ray)
