@@ -25,9 +25,14 @@ class CheckpointClock:
         """A checkpoint was written."""
         self._since = time.monotonic()
 
+    @property
+    def seconds(self) -> float:
+        """Since the last checkpoint, on this rank."""
+        return time.monotonic() - self._since
+
     def is_due(self, session: TrainSession, *, at_score: bool) -> bool:
         """Whether to write one now; collective."""
         if not at_score and session.progress.step % self._look_every:
             return False
-        passed_s = session.engine.global_mean(torch.tensor(time.monotonic() - self._since, dtype=torch.float64))
+        passed_s = session.engine.global_mean(torch.tensor(self.seconds, dtype=torch.float64))
         return passed_s >= self._every_s * (SCORE_FRACTION if at_score else 1.0)

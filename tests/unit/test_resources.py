@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.resources import Node, capacity, nodes_of, stage_demand, uses_worker_group
+from sentdist.execution.resources import Node, capacity, controller_environment, nodes_of, stage_demand, uses_worker_group
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Corpus
 
@@ -94,3 +94,11 @@ def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
     corpus = Corpus(source="nli/triplets", source_revision="r")
     demand = stage_demand(corpus, Runtime(gpus_per_worker=1, cpus_per_worker=4))
     assert (demand.num_cpus, demand.num_gpus) == (4, 0)
+
+
+@pytest.mark.parametrize(("num_nodes", "period", "watches"), [(1, "0.2", "0"), (2, "0.2", "1"), (64, "2.0", "1")])
+def test_ray_trains_controller_is_quick_on_small_clusters_and_never_gives_up_waiting(num_nodes: int, period: str, watches: str) -> None:
+    found = controller_environment(num_nodes)
+    assert found["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == period
+    assert found["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] == watches
+    assert int(found["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]) > 24 * 3600
