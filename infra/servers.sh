@@ -43,7 +43,7 @@ start_mlflow() {
     say "Starting MLflow at $MLFLOW_TRACKING_URI ..."
     in_background mlflow mlflow server --backend-store-uri "sqlite:///$state/mlflow.db" --artifacts-destination "$state/mlflow-artifacts" \
         --serve-artifacts --host 127.0.0.1 --port "$mlflow_port" --workers 1
-    wait_for mlflow "$MLFLOW_TRACKING_URI/health" 120
+    wait_for mlflow "$MLFLOW_TRACKING_URI/health" 300
 }
 
 start_ray() {
@@ -59,7 +59,7 @@ start_ray() {
         --dashboard-host 127.0.0.1 --dashboard-port "$dashboard_port" --dashboard-agent-listen-port 0 \
         --ray-client-server-port "$(free_port)" --min-worker-port 20000 --max-worker-port 29999 \
         --object-store-memory "${SENTDIST_OBJECT_STORE_BYTES:-1000000000}" --temp-dir "$ray_folder" --disable-usage-stats
-    wait_for ray "$dashboard/api/version" 180
+    wait_for ray "$dashboard/api/version" 300
 }
 
 # What another shell needs to talk to these servers.
