@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 import torch
 
+from sentdist.errors import StoreError
 from sentdist.learning.engine import TorchEngine
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
+from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here, file_bank, run_local
 from sentdist.stages.train import TrainSession
+from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
 from tests.tiny_world import tiny_plan, tiny_values, write_data
 
@@ -112,3 +115,25 @@ def test_a_whole_sweep_in_one_process(tmp_path: Path, tiny_encoder_dir: Path) ->
     final = next(artifact for artifact in artifacts if artifact.record.kind == "train" and artifact.record.label.startswith("rcl"))
     assert final.record.results["num_steps"] == 6
     assert {"history.jsonl", "model.safetensors", "README.md"} <= set(final.record.files)
+
+
+def test_a_sweep_is_reported_from_its_records(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """The report needs neither data nor training: systems, stars' baseline, what was shared, the paper's table, figures with their numbers."""
+    data = write_data(tmp_path / "data", num_rows=16)
+    phis: Json = [[0.01], [0.01, 0.02]]
+    values = tiny_values(tiny_encoder_dir, seeds=[0, 1], paper="rcl", sweep={"methods.rcl.phis": phis})
+    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+    save_sweep(context.store, sweep_record(plan))
+    with pytest.raises(StoreError, match="no finished trial"):
+        report_sweep(context.store, "tiny")
+    run_local(plan, context)
+    report = report_sweep(context.store, "tiny")
+    page = report.write(tmp_path / "report")
+    assert "The sweep mentions 6 trainings of entropy encoders; only 4 of them differ" in report.markdown
+    assert "SRoBERTa-base" not in report.markdown, "without phis .01 to .04 there is no row of the paper's to stand beside"
+    assert {"table1.csv", "table1-comparisons.csv", "regulators.svg", "differences.csv", "learning.png", "citations.bib"} <= set(
+        report.files
+    )
+    lines = {line.split(",")[0] for line in str(report.files["table1.csv"]).splitlines()}
+    assert {"base", "fine_tuned"} <= lines and sum("rcl" in line for line in lines) >= 1
+    assert page.read_text().startswith("<!doctype html>") and "arXiv 2209.13241" in page.read_text()
