@@ -29,6 +29,7 @@ prepare_state() {
     export RAY_API_SERVER_ADDRESS="$dashboard"
     # Ray replaces 127.0.0.1 by the machine's outer address and then listens on all interfaces, unless it is told that this is no cluster.
     export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
+    export RAY_raylet_start_wait_time_s=120 # Ray's 30 s are too few on a machine that is busy
     if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
         (umask 077 && python -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
     fi
@@ -59,7 +60,7 @@ start_ray() {
         --dashboard-host 127.0.0.1 --dashboard-port "$dashboard_port" --dashboard-agent-listen-port 0 \
         --ray-client-server-port "$(free_port)" --min-worker-port 20000 --max-worker-port 29999 \
         --object-store-memory "${SENTDIST_OBJECT_STORE_BYTES:-1000000000}" --temp-dir "$ray_folder" --disable-usage-stats
-    wait_for ray "$dashboard/api/version" 300
+    wait_for ray "$dashboard/api/version" 300 "Ray runtime started"
 }
 
 # What another shell needs to talk to these servers.
@@ -79,7 +80,11 @@ submit_sweep() {
         SENTDIST_STORE SENTDIST_DATA MLFLOW_TRACKING_URI MLFLOW_DISABLE_TELEMETRY DO_NOT_TRACK TOKENIZERS_PARALLELISM HF_HUB_OFFLINE)"
     ray job submit --address "$dashboard" --working-dir . --runtime-env-json "$environment" --log-style record --log-color false \
         -- python -m rayjobs.sweep "$@" 2>"$state/logs/submit.log" | tee "$state/logs/sweep.log" |
-        python -u infra/job_lines.py
+        python -u infra/job_lines.py || {
+        is_ours ray || fail "Ray ended while it was needed. Its log: $state/logs/ray.log"
+        grep -q ' job_manager.py:' "$state/logs/sweep.log" || tail -n 1 "$state/logs/submit.log" >&2 # it never came to a job
+        return 1
+    }
 }
 
 # in_background NAME COMMAND...: in a session of its own, so that Ctrl-C here does not reach it.
@@ -95,9 +100,10 @@ is_ours() {
     [ -s "$state/$1.pid" ] && ps -p "$(cat "$state/$1.pid")" -o command= 2>/dev/null | grep -q "$1"
 }
 
+# wait_for NAME URL SECONDS [WORDS]: until the server answers, and its log has the words.
 wait_for() {
-    local name="$1" url="$2" limit="$3" since=$SECONDS
-    while ! answers "$url"; do
+    local name="$1" url="$2" limit="$3" words="${4:-}" since=$SECONDS
+    while ! { grep -q "$words" "$state/logs/$name.log" && answers "$url"; }; do
         if ! is_ours "$name"; then
             tail -n 15 "$state/logs/$name.log" >&2
             fail "$name ended while starting. Its whole log: $state/logs/$name.log"
