@@ -29,7 +29,6 @@ prepare_state() {
     export RAY_API_SERVER_ADDRESS="$dashboard"
     # Ray replaces 127.0.0.1 by the machine's outer address and then listens on all interfaces, unless it is told that this is no cluster.
     export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
-    export RAY_raylet_start_wait_time_s=120 # Ray's 30 s are too few on a machine that is busy
     if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
         (umask 077 && python -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
     fi
@@ -103,7 +102,7 @@ is_ours() {
 # wait_for NAME URL SECONDS [WORDS]: until the server answers, and its log has the words.
 wait_for() {
     local name="$1" url="$2" limit="$3" words="${4:-}" since=$SECONDS
-    while ! { grep -q "$words" "$state/logs/$name.log" && answers "$url"; }; do
+    while ! { { [ -z "$words" ] || grep -q "$words" "$state/logs/$name.log"; } && answers "$url"; }; do
         if ! is_ours "$name"; then
             tail -n 15 "$state/logs/$name.log" >&2
             fail "$name ended while starting. Its whole log: $state/logs/$name.log"
