@@ -1,16 +1,17 @@
-"""Jobs for a cluster of several hosts: `python -m tests.cluster.host_scenes SCENE STORE`."""
+"""Jobs for a cluster of several hosts: `python -m tests.cluster.host_scenes SCENE STORE NUM_HOSTS`."""
 
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 import numpy as np
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sentdist.execution.bank_owner import list_banks
-from sentdist.execution.embedding_bank import open_bank
+from sentdist.execution.bank_owner import bank_owner, list_banks
+from sentdist.execution.embedding_bank import open_bank, order_of
 from sentdist.learning.bank import FileBank
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
@@ -27,17 +28,42 @@ def _look_up(root: str) -> np.ndarray:
 def looks_up_on_every_host(root: str) -> None:
     """The rows of a bank, asked for on each node, equal those of its files; prints the addresses of the nodes that hold it."""
     store = ArtifactStore(root)
-    nodes: list[dict[str, Any]] = [node for node in ray.nodes() if node["Alive"]]
-    there = [
-        _look_up.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(root) for node in nodes
-    ]
+    on_each = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in _living()]
+    there = [_look_up.options(scheduling_strategy=on_one).remote(root) for on_one in on_each]
     expected = FileBank([store.folder(store.find(bank_stage(number).key)) for number in (0, 1)]).rows(IDS).numpy()
     for rows in ray.get(there):
         np.testing.assert_array_equal(rows, expected)
+    _tell_where()
+
+
+def begins_a_bank(root: str) -> None:
+    """The shards of a bank are read, and nobody asks for them; prints the addresses of the nodes that hold one."""
+    context = Context(store=ArtifactStore(root))
+    orders = [order_of(bank_stage(number), context) for number in (0, 1)]
+    held, _ = ray.get(bank_owner(root).shards.remote(orders, ()))
+    shards = [shard for bank in held for shard in bank.shards]
+    ray.wait(shards, num_returns=len(shards), fetch_local=False)
+    _tell_where()
+
+
+def _tell_where() -> None:
     print("held on", *sorted({address for facts in list_banks() for address in facts.nodes}))
 
 
+def _living() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _wait_for(num_hosts: int) -> None:
+    """Until the cluster has noticed who is there: about 15 s after a host was cut off."""
+    deadline = time.monotonic() + 120
+    while len(_living()) != num_hosts:
+        assert time.monotonic() < deadline, f"{len(_living())} nodes are alive, not {num_hosts}"
+        time.sleep(0.5)
+
+
 if __name__ == "__main__":
-    scene, store_root = sys.argv[1:]
+    scene, store_root, num_hosts = sys.argv[1:]
     ray.init(log_to_driver=False)
-    {"look-up": looks_up_on_every_host}[scene](store_root)
+    _wait_for(int(num_hosts))
+    {"look-up": looks_up_on_every_host, "begin": begins_a_bank}[scene](store_root)

@@ -20,6 +20,8 @@ SUBNETS = range(1, 255)
 INTERFACE = "e0"  # of every host; gloo must be told, or it takes the loopback
 STARTED_WITHIN_S = 180  # a Ray node takes 5 s on an idle machine
 RAY_PORT, DASHBOARD_PORT = 6379, 8265  # of their namespaces' own
+# When the head believes that a host is gone: after 4 checks without an answer, each waiting 3 s. Ray's own defaults take about 50 s.
+NOTICING = {"health_check_period_ms": 500, "health_check_timeout_ms": 3000, "health_check_failure_threshold": 4}
 
 
 class Hosts:
@@ -45,7 +47,8 @@ class Hosts:
     def start_head(self) -> None:
         """Host 0, with the dashboard and the job server."""
         dashboard = [f"--dashboard-host={self.address(0)}", f"--dashboard-port={DASHBOARD_PORT}"]
-        self._start_node(0, "--head", f"--port={RAY_PORT}", "--include-dashboard=true", *dashboard)
+        noticing = f"--system-config={json.dumps(NOTICING)}"
+        self._start_node(0, "--head", f"--port={RAY_PORT}", "--include-dashboard=true", *dashboard, noticing)
 
     def join(self, host: int, *, token: str | None = None) -> None:
         """One more host joins the cluster, with another token than that of the cluster if one is given."""
