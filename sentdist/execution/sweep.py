@@ -6,7 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import ray
 
@@ -15,12 +16,14 @@ from sentdist.execution.bodies import build_stage
 from sentdist.execution.listening import telling
 from sentdist.execution.resources import Capacity, capacity, nodes_of
 from sentdist.execution.submission import Submission
-from sentdist.execution.trials import Outcome, run_trials
 from sentdist.plan.stage import Stage
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.stages.context import Context
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
+
+if TYPE_CHECKING:
+    from sentdist.execution.trials import Outcome
 
 Speak = Callable[[str], None]
 
@@ -85,6 +88,8 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
 
 
 def _carry_out(missing: list[Trial], context: Context, tracker: Tracker, offered: Capacity, speak: Speak) -> dict[str, Outcome]:
+    from sentdist.execution.trials import run_trials  # Tune takes seconds to import, and often nothing is missing
+
     submission = Submission(context=context, tracker=tracker, trainings_at_once=offered.trainings_at_once)
     board = Board(submission, build_stage)
     try:
@@ -121,8 +126,6 @@ def _summary(plan: Plan, context: Context, before: Mapping[str, bool], outcomes:
     mentioned: Counter[str] = Counter()
     for key, times in plan.mentions.items():
         mentioned[kinds[key]] += times
-    names = {trial.key: trial.name for trial in plan.trials}
-    failures = tuple(replace(outcome, name=names[key]) for key, outcome in outcomes.items() if outcome.error is not None)
     return SweepSummary(
         name=plan.recipe.name,
         num_trials=len(plan.trials),
@@ -130,7 +133,7 @@ def _summary(plan: Plan, context: Context, before: Mapping[str, bool], outcomes:
         differing=Counter(kinds.values()),
         found=_count(plan.stages, lambda stage: before[stage.key]),
         built=_count(plan.stages, lambda stage: not before[stage.key] and context.store.has(stage)),
-        failures=failures,
+        failures=tuple(outcome for outcome in outcomes.values() if outcome.error is not None),
         seconds=seconds,
     )
 
