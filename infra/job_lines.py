@@ -1,4 +1,4 @@
-"""Filters what `ray job submit` prints down to the job's own lines, as they come."""
+"""Filters what `ray job submit` prints down to the job's own lines, as they come; exit code 1 if the job failed or was stopped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import sys
 NOT_OURS = re.compile(
     r"\s(INFO|SUCC) (cli|job_manager)\.py:|^Running entrypoint for job |PYTHON worker processes have been started on node"
 )
-THE_END = re.compile(r"\sERR cli\.py:")  # from here on the client repeats the end of a failed job's output
+# From an error on, the client repeats the end of the output. It ends with 0 when somebody stopped the job, so its warning is looked for.
+ENDED_BADLY = re.compile(r"\s(ERR|WARN) cli\.py:")
+STOPPED = re.compile(r"Job '(\S+)' was stopped")
 
+failed = False
 for line in sys.stdin:
-    if THE_END.search(line):
-        break
-    if not NOT_OURS.search(line):
+    if ENDED_BADLY.search(line) and not failed:
+        failed = True
+        if stopped := STOPPED.search(line):
+            print(f"{stopped[1]} was stopped.", flush=True)
+    if not failed and not NOT_OURS.search(line):
         print(line, end="", flush=True)
-for _ in sys.stdin:  # or the writer would end by a broken pipe
-    pass
+sys.exit(failed)
