@@ -23,8 +23,8 @@ def build_stage(stage: Stage, submission: Submission, teller: Teller) -> Artifac
     if found is not None:  # built meanwhile, by another cluster or by an attempt that was lost before it could say so
         return found
     started = time.perf_counter()
-    teller.tell(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started"))
     try:
+        teller.tell(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", message=_foreword(stage, submission)))
         artifact = _build(stage, submission, teller)
     except Exception as error:
         submission.tracker.fail(stage.key, f"{type(error).__name__}: {error}")
@@ -36,6 +36,15 @@ def build_stage(stage: Stage, submission: Submission, teller: Teller) -> Artifac
     seconds = time.perf_counter() - started
     teller.tell(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=seconds))
     return artifact
+
+
+def _foreword(stage: Stage, submission: Submission) -> str | None:
+    """What people should know before a stage is built; a bank that will find no room is refused here, before anything is embedded."""
+    if not (isinstance(stage, Embed) and submission.context.runtime.bank_in_object_store):
+        return None
+    from sentdist.execution.embedding_bank import room_of
+
+    return room_of(stage, submission.context).line
 
 
 def _build(stage: Stage, submission: Submission, teller: Teller) -> Artifact:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sentdist.errors import DataError, StoreError
 from sentdist.execution.bank_owner import BankOrder, HeldBank, bank_owner
-from sentdist.execution.bank_room import Room
+from sentdist.execution.bank_room import Room, bank_bytes
 from sentdist.execution.board import cause_of
 from sentdist.learning.bank import Bank, check_ids, check_rows, look_up
 from sentdist.plan.stages import Embed
@@ -87,6 +87,30 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
                 cause = cause_of(error)
                 raise (cause if isinstance(cause, DataError | StoreError) else _lost(orders, cause)) from None
     raise AssertionError("the last try returns or raises")
+
+
+def room_of(stage: Embed, context: Context) -> Room:
+    """Where a bank will lie, said before it is made: S is known from its corpus, D from the configuration of its encoder.
+
+    Raises:
+        ResourceError: neither the object store nor the disk that it spills to can take it.
+        StoreError: corpus or encoder are not finished.
+    """
+    corpus = context.store.get(stage.corpus)
+    configuration = context.store.read_text(f"{stage.encoder.place}/config.json")
+    if corpus is None or configuration is None:
+        raise StoreError(
+            where=f"{context.store.shown}/{stage.place}",
+            found="no corpus or no encoder for it",
+            expected="its inputs finished",
+            remedy="Run the whole recipe.",
+        )
+    num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), int(json.loads(configuration)["hidden_size"]), stage.dtype)
+    try:
+        room: Room = ray.get(bank_owner(context.store.root).room.remote(num_bytes))
+    except RayTaskError as error:
+        raise cause_of(error) from None
+    return room
 
 
 def order_of(stage: Embed, context: Context) -> BankOrder:

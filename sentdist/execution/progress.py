@@ -41,7 +41,7 @@ class StageEvent:
         done = f"step {self.step}/{self.num_steps}" if self.step is not None else ""
         match self.what:
             case "started":
-                return "started"
+                return "started" if self.message is None else f"started: {self.message}"
             case "step":
                 speed = f", {self.sentences_per_s:.0f} sentences/s" if self.sentences_per_s else ""
                 loss = "" if self.loss is None else f", loss {self.loss:.4f}"

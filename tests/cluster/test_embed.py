@@ -7,6 +7,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import numpy as np
@@ -81,7 +82,7 @@ def expected(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.mark.parametrize("kind", ["local", "s3"])
 def test_workers_make_the_bank_of_one_process(
     kind: str,
-    cluster: str,
+    cluster: Any,
     tiny_encoder_dir: Path,
     expected: np.ndarray,
     tmp_path: Path,
@@ -100,7 +101,7 @@ def test_workers_make_the_bank_of_one_process(
     assert "Running" not in capfd.readouterr().err, "Ray Data draws no progress bars"
 
 
-def test_what_a_worker_raises_arrives_as_it_was(cluster: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     from sentdist.execution.embed import build_bank_with_ray_data
 
     context = _with_inputs(ArtifactStore(tmp_path / "store"), tiny_encoder_dir)

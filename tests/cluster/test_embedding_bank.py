@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import ray
 
 from sentdist.errors import DataError, ResourceError, StoreError
 from sentdist.execution.bank_owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
-from sentdist.execution.embedding_bank import ObjectStoreBank, open_bank, order_of
+from sentdist.execution.embedding_bank import ObjectStoreBank, open_bank, order_of, room_of
 from sentdist.learning.bank import FileBank
 from sentdist.plan.stages import Embed
 from sentdist.stages.context import Context
@@ -29,13 +30,13 @@ IDS = np.random.default_rng(3).integers(0, SENTENCES, (4, 16))
 
 
 @pytest.fixture(scope="module")
-def context(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
+def context(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     """A store with banks number 0 to 3, the last one in float32, that no test changes."""
     yield from _stored(tmp_path_factory.mktemp("banks"))
 
 
 @pytest.fixture
-def own_context(cluster: str, tmp_path: Path) -> Iterator[Context]:
+def own_context(cluster: Any, tmp_path: Path) -> Iterator[Context]:
     """The same for one test alone, with an owner of its own."""
     yield from _stored(tmp_path)
 
@@ -46,6 +47,14 @@ def _stored(root: Path) -> Iterator[Context]:
         commit_bank(store, _stage(number), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=number)
     yield Context(store=store)
     ray.kill(bank_owner(store.root))
+
+
+def _commit_inputs(store: ArtifactStore, stage: Embed) -> None:
+    """A corpus and an encoder that are nothing but their sizes."""
+    for needed, results in ((stage.corpus, {"num_sentences": SENTENCES}), (stage.encoder, {})):
+        with store.staged() as folder:
+            (folder / "config.json").write_text(f'{{"hidden_size": {WIDTH}}}')
+            store.commit(needed, folder, seconds=0.0, runtime={}, environment={}, results=dict(results))
 
 
 def _listed(context: Context) -> list[BankFacts]:
@@ -113,8 +122,8 @@ def test_it_opens_itself_in_another_process(context: Context) -> None:
     np.testing.assert_array_equal(rows, _file_rows(context, 0, 1))
 
 
-def test_it_outlives_the_job_that_asked_for_it_first(own_context: Context, cluster: str) -> None:
-    _play("make", own_context.store.root, cluster)
+def test_it_outlives_the_job_that_asked_for_it_first(own_context: Context, cluster: Any) -> None:
+    _play("make", own_context.store.root, cluster.address)
     assert not _begun_since(own_context, 0, 1)
     np.testing.assert_array_equal(open_bank(_stages(0, 1), own_context).rows(IDS).numpy(), _file_rows(own_context, 0, 1))
 
@@ -202,5 +211,9 @@ def test_ids_outside_the_bank_are_refused(context: Context) -> None:
 def test_the_size_is_known_before_and_too_large_a_bank_refused_with_numbers(context: Context) -> None:
     owner = bank_owner(context.store.root)
     assert ray.get(owner.room.remote(2**20)).spilled_bytes == 0
+    _commit_inputs(context.store, _stage(0))
+    assert room_of(_stage(0), context).wanted_bytes == SENTENCES * WIDTH * 2
+    with pytest.raises(StoreError, match="no corpus or no encoder"):
+        room_of(_stage(1), context)
     with pytest.raises(ResourceError, match=r"banks of \d+\.\d GiB"):
         ray.get(owner.room.remote(2**60))
