@@ -70,7 +70,7 @@ class Forecast:
         if not any(kind.missing for kind in self.kinds):
             return "Nothing to build."
         if self.seconds is None:
-            return "How long that takes is not known: this store holds no earlier run to judge by."
+            return "How long that takes is not known yet: this store holds no earlier training or bank to judge by."
         minutes = max(1, round(self.seconds / 60))
         unit = "minute" if minutes == 1 else "minutes"
         return f"About {minutes} {unit} of work, one stage after another, at the speed of earlier runs in this store."
