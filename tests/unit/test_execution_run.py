@@ -51,6 +51,7 @@ def test_being_stopped_ends_the_driver_in_order() -> None:
     ("event", "told"),
     [
         (StageEvent(key="k", kind="train", label="rcl", what="started"), "train   rcl  started"),
+        (StageEvent(key="k", kind="bank", label="rcl", what="started", message="bank of 1.0 MiB"), "bank    rcl  started: bank of 1.0 MiB"),
         (
             StageEvent(key="k", kind="train", label="rcl", what="step", step=5, num_steps=50, loss=0.5, sentences_per_s=99.6),
             "step 5/50, loss 0.5000, 100 sentences/s",
