@@ -73,7 +73,7 @@ def test_a_training_that_loses_a_worker_goes_on_from_its_checkpoint(cluster: Any
     data = write_data(tmp_path / "data")
     long: Json = {
         "objective": {"name": "info_nce", "temperature": 0.05}, "regularizers": STILL, "select": False,
-        "training": {"epochs": 40, "learning_rate": 1e-5},
+        "training": {"epochs": 20, "learning_rate": 1e-5},
     }  # fmt: skip
     values = tiny_values(tiny_encoder_dir, methods={"long": long}, baseline=None)
     values["runtime"] = {"workers": 2, "zero_stage": 2, "checkpoint_every_s": 0.2, "max_failures": 1}
@@ -87,13 +87,13 @@ def test_a_training_that_loses_a_worker_goes_on_from_its_checkpoint(cluster: Any
     for event in board.follow(stage):
         if event.what != "step" or event.step is None:
             continue
-        if killed_at is None and event.step >= 60:
+        if killed_at is None and event.step >= 36:
             cluster.kill_train_worker()
             killed_at = event.step
         elif killed_at is not None:
             heard_after.append(event.step)
     board.leave()
-    assert killed_at is not None and min(heard_after) > 24, "it began again instead of going on"  # 24: the first step that is spoken of
+    assert killed_at is not None and min(heard_after) > 12, "it began again instead of going on"  # 12: the first step that is spoken of
     for needed in (stage.corpus, stage):
         build_here(needed, here)
     _assert_same_parameters(stage, here, on_ray)
