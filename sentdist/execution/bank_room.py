@@ -72,4 +72,5 @@ def disk_to_spill_to(*, total_bytes: int, free_bytes: int) -> int:
 
 
 def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.1f} MiB"
+    unit, name = next(((unit, name) for unit, name in ((2**30, "GiB"), (2**20, "MiB")) if num_bytes >= unit), (2**10, "KiB"))
+    return f"{num_bytes / unit:.1f} {name}"
