@@ -241,11 +241,10 @@ def doctor(store: StoreRoot = None, data: DataRoot = None) -> None:
 @store_app.command("list")
 def store_list(kind: Annotated[str | None, typer.Argument(help="corpus, train, bank or scores.")] = None, store: StoreRoot = None) -> None:
     """List the artifacts with their size and the time they took."""
-    table = _table(store, "place", "made", "seconds", "MB")
-    for artifact in _store(store).artifacts(kind):
+    for artifact in _store(store).artifacts(kind):  # no table: a narrow terminal would break the keys
         record = artifact.record
-        table.add_row(record.place, record.created_at, f"{record.seconds:.1f}", f"{sum(record.files.values()) / 1e6:.1f}")
-    _console().print(table)
+        megabytes = sum(record.files.values()) / 1e6
+        typer.echo(f"{record.created_at}  {record.seconds:9.1f} s  {megabytes:9.1f} MB  {record.place}")
 
 
 @store_app.command("show")

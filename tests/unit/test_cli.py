@@ -117,7 +117,7 @@ def test_what_was_run_is_not_planned_again(tiny_run: dict[str, str]) -> None:
 
 def test_the_store_can_be_looked_at(tiny_run: dict[str, str]) -> None:
     listed = _call("store", "list", "train", "--store", tiny_run["store"])
-    places = [line.split()[0] for line in listed.output.splitlines() if line.strip().startswith("train/")]
+    places = [line.split()[-1] for line in listed.output.splitlines()]
     assert len(places) >= 3
     shown = _call("store", "show", places[0], "--store", tiny_run["store"])
     record, _, uri = shown.output.rstrip().rpartition("\n")
@@ -131,7 +131,7 @@ def test_the_store_can_be_looked_at(tiny_run: dict[str, str]) -> None:
 
 def test_a_trained_encoder_can_be_scored_by_its_key(tiny_run: dict[str, str]) -> None:
     listed = _call("store", "list", "train", "--store", tiny_run["store"])
-    place = next(line.split()[0] for line in listed.output.splitlines() if line.strip().startswith("train/"))
+    place = listed.output.split()[-1]
     arguments = ("--tasks", "stsb", "--data", tiny_run["data"], "--store", tiny_run["store"])
     answer = _call("evaluate", place.rpartition("-")[2], *arguments)
     assert answer.exit_code == 0, answer.output
