@@ -26,6 +26,7 @@ from sentdist.learning.pretrained import (
     longest_input,
     saved_head,
 )
+from sentdist.learning.quiet import without_bars
 from sentdist.learning.regularizers import replace_dropout
 
 __all__ = ["PACKAGED_ENCODERS", "SentenceEncoder"]
@@ -160,16 +161,17 @@ class SentenceEncoder(nn.Module):
 
     def save(self, path: Path, *, card: EncoderCard) -> None:
         """Write a sentence-transformers folder that gives this encoder's test-time embeddings; see export.py."""
-        export(
-            path,
-            model=self.model,
-            pooler=self._unused_pooler[0],
-            tokenizer=self.tokenizer,
-            pooling=self.pooling,
-            head=self.head,
-            max_length=self.max_length,
-            card=card,
-        )
+        with without_bars():
+            export(
+                path,
+                model=self.model,
+                pooler=self._unused_pooler[0],
+                tokenizer=self.tokenizer,
+                pooling=self.pooling,
+                head=self.head,
+                max_length=self.max_length,
+                card=card,
+            )
 
 
 def _checked_pooling(pooling: str, folder: Path) -> str:

@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig,
 
 from sentdist.errors import EncoderError
 from sentdist.learning.flat_attention import FLAT_ATTENTION, register_flat_attention
+from sentdist.learning.quiet import without_bars
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +137,8 @@ def load_model(
     if is_flat:
         register_flat_attention()
     try:
-        model, report = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, output_loading_info=True, **attention)
+        with without_bars():
+            model, report = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, output_loading_info=True, **attention)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise _unreadable(folder, "model", error) from error
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
