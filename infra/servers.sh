@@ -9,7 +9,7 @@ need_compiler() {
             return 0
         fi
     done
-    fail "no C++ compiler was found; the fast attention and DeepSpeed's CPU collectives are compiled on first use. Debian: apt-get install g++; macOS: xcode-select --install"
+    fail "no C++ compiler was found, which DeepSpeed's operators and packages without a wheel need. Debian: apt-get install g++; macOS: xcode-select --install"
 }
 
 prepare_state() {
