@@ -1,0 +1,65 @@
+"""The ranking loss over several positives and several negatives an anchor: SupMPN (Dehghan and Amasyali 2022, Appl. Sci. 12(19) 9659)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sentdist.learning.objectives.objective import cosine_logits
+
+Masked = Literal["excluded", "zero"]
+
+
+def supmpn(
+    anchors_BD: Tensor,
+    positives_MPD: Tensor,
+    negatives_MQD: Tensor,
+    *,
+    first_row: int,
+    temperature: float,
+    masked: Masked = "excluded",
+    phi: float = 0.0,
+) -> Tensor:
+    """ℓ_i = −(1/P) Σ_k log( e(x_i, x⁺_ik) / ( e(x_i, x⁺_ik) + S⁺_i + S⁻_i ) ) + φ·H_i,   e(a, b) = e^{cos(a, b)/τ}.
+
+    S⁺_i = Σ_{j≠i} Σ_k e(x_i, x⁺_jk), the positives of the other anchors; S⁻_i = Σ_j Σ_k e(x_i, x⁻_jk), the negatives of all anchors, its own included.
+    Optimizes: each of an anchor's P positives is closer to it than everything that belongs to others or contradicts it. The P − 1 other positives of
+        the same anchor are no rivals: each k has 1 + (M − 1)·P + M·Q columns.
+    Shapes: anchors (B, D), rows `first_row` … `first_row + B − 1` of the global batch; positives (M, P, D) and negatives (M, Q, D) of all ranks;
+        Q may be 0. Embeddings as the encoder gives them: normalisation happens here. No (B, P, M·(P + Q)) tensor: the shared part is summed once.
+    Units and reduction: nats, mean over the B anchors and their P positives.
+    masked: what stands in the place of the P − 1 other positives. "excluded" is the paper; "zero" the authors' code, which overwrites their logits
+        with 0 and so adds P − 1 to every denominator (2.6e-5 nats at M = 8, less in larger batches).
+    phi: adds φ·H_i, H_i = −(1/P) Σ_k Σ_j s_ij log s_ij over the candidates j that are not the anchor's own positives, s_ij their share in the
+        denominator of k: Eq. 2 of RCL (arXiv 2209.13241) for P positives, so that entropy encoders can be made with this loss. φ = 0 is SupMPN.
+    Source: SupMPN, Section 4.1, printed with τ and without its value; the authors' code multiplies cosines by 20 (τ = 0.05). P = 1 is
+        `info_nce` with Q hard negatives an anchor, and so supervised SimCSE for Q = 1.
+    """
+    num_positives = positives_MPD.shape[1]
+    candidates_KD = torch.cat([positives_MPD.flatten(0, 1), negatives_MQD.flatten(0, 1)])
+    logits_BK = cosine_logits(anchors_BD, candidates_KD, temperature=temperature)
+    rows_B1 = torch.arange(first_row, first_row + anchors_BD.shape[0], device=anchors_BD.device)[:, None]
+    own_columns_BP = rows_B1 * num_positives + torch.arange(num_positives, device=anchors_BD.device)
+    own_BP = logits_BK.gather(1, own_columns_BP)
+    # The lowest finite number for −∞: a row in which nothing else is left would have no gradient.
+    others_BK = logits_BK.scatter(1, own_columns_BP, torch.finfo(logits_BK.dtype).min)
+    others_B1 = others_BK.logsumexp(dim=1, keepdim=True)
+    rivals_B1 = others_B1
+    if masked == "zero" and num_positives > 1:
+        rivals_B1 = torch.logaddexp(others_B1, others_B1.new_tensor(num_positives - 1.0).log())
+    loss = -F.logsigmoid(own_BP - rivals_B1).mean()
+    return loss if phi == 0 else loss + phi * _entropy_of_others(own_BP, others_BK, others_B1, rivals_B1).mean()
+
+
+def _entropy_of_others(own_BP: Tensor, others_BK: Tensor, others_B1: Tensor, rivals_B1: Tensor) -> Tensor:
+    """(B, P) nats: −Σ_j s_ij log s_ij with s_ij = w_ik·q_ij, q the softmax over the others and w_ik = Σ_j s_ij their part of denominator k.
+
+    So it is w_ik·(H(q_i) − log w_ik), and the columns are gone through once an anchor instead of once a positive.
+    """
+    log_q_BK = others_BK - others_B1
+    entropy_B1 = -(log_q_BK.exp() * log_q_BK).sum(dim=1, keepdim=True)
+    log_w_BP = others_B1 - torch.logaddexp(own_BP, rivals_B1)
+    return log_w_BP.exp() * (entropy_B1 - log_w_BP)
