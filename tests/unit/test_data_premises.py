@@ -1,0 +1,188 @@
+"""Premises with their hypotheses: what is drawn, what is filled, what is never taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sentdist.data.premises import GroupFacts, group_by_premise
+from sentdist.data.sources import read_source
+from sentdist.errors import DataError
+
+LABELS = {"e": "entailment", "n": "neutral", "c": "contradiction"}
+
+
+def nli(*premises: tuple[str, str]) -> pa.Table:
+    """("dog", "eecn"): a premise "dog" with hypotheses "dog e0", "dog e1", "dog c2" and "dog n3"."""
+    rows = [(premise, f"{premise} {kind}{place}", LABELS[kind]) for premise, kinds in premises for place, kind in enumerate(kinds)]
+    return pa.table(dict(zip(("premise", "hypothesis", "label"), map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def random_nli(num_premises: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    return nli(*((f"p{number}", "".join(rng.choice(list("enc"), rng.integers(1, 12)))) for number in range(num_premises)))
+
+
+def grouped(rows: pa.Table, num_positives: int = 3, num_negatives: int = 3, **settings: object) -> tuple[list[dict[str, str]], GroupFacts]:
+    table, facts = group_by_premise(rows, num_positives=num_positives, num_negatives=num_negatives, **settings)  # type: ignore[arg-type]
+    return table.to_pylist(), facts
+
+
+def cells(row: dict[str, str], role: str) -> list[str]:
+    return [text for name, text in row.items() if name.startswith(role)]
+
+
+def test_a_premise_with_enough_keeps_its_own_in_their_order() -> None:
+    (row, _), facts = grouped(nli(("a", "eceecncn"), ("b", "eeeccc")))
+    assert row == {
+        "anchor": "a", "positive_1": "a e0", "positive_2": "a e2", "positive_3": "a e3",
+        "negative_1": "a c1", "negative_2": "a c4", "negative_3": "a c6",
+    }  # fmt: skip
+    assert (facts.num_groups, facts.num_whole, facts.num_filled_positives, facts.num_filled_negatives) == (2, 2, 0, 0)
+
+
+def test_own_come_first_then_copies_of_the_anchor_and_hypotheses_of_others() -> None:
+    rows, facts = grouped(nli(("a", "ec"), ("b", "eeccn"), ("c", "ccccc")))
+    assert [row["anchor"] for row in rows] == ["a", "b"]
+    assert cells(rows[0], "positive") == ["a e0", "a", "a"]
+    assert rows[0]["negative_1"] == "a c1"
+    assert {text[0] for text in cells(rows[0], "negative")[1:]} <= {"b", "c"}
+    assert facts == GroupFacts(
+        num_premises=3, num_left_out=1, num_groups=2, num_whole=0, num_filled_positives=3, num_augmented=0, num_filled_negatives=3,
+        num_contradictory=0, with_entailments=(2, 1, 0, 0, 0), with_contradictions=(3, 2, 1, 1, 1), with_both=(2, 1, 0, 0, 0),
+    )  # fmt: skip
+
+
+def test_whole_uses_copies_only_where_entailments_are_too_few() -> None:
+    rows, facts = grouped(nli(("a", "ec"), ("b", "eeecc")), own="whole")
+    assert cells(rows[0], "positive") == ["a"] * 3
+    assert cells(rows[1], "positive") == ["b e0", "b e1", "b e2"]
+    assert facts.num_filled_positives == 3
+
+
+def test_at_least_five_is_sub_snli() -> None:
+    rows, facts = grouped(nli(("a", "eeeeeccccc"), ("b", "eeeecccccc"), ("c", "ec")), 5, 5, at_least=5)
+    assert [row["anchor"] for row in rows] == ["a"]
+    assert (facts.num_whole, facts.num_left_out) == (1, 2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_row_repeats_a_negative_or_takes_one_from_its_own_premise(seed: int) -> None:
+    table = random_nli(60, seed)
+    rows, _ = grouped(table, 4, 6, seed=seed)
+    texts = {(row["premise"], row["hypothesis"]): row["label"] for row in table.to_pylist()}
+    owners = {hypothesis: premise for premise, hypothesis in texts}
+    for row in rows:
+        negatives = cells(row, "negative")
+        assert len(set(negatives)) == len(negatives) == 6
+        own = [text for text in negatives if owners[text] == row["anchor"]]
+        assert all(texts[row["anchor"], text] == "contradiction" for text in own)
+        available = sum(label == "contradiction" and premise == row["anchor"] for (premise, _), label in texts.items())
+        assert len(own) == min(available, 6)  # others only where its own are too few
+        assert all(texts[owners[text], text] != "neutral" for text in negatives)
+        positives = cells(row, "positive")
+        entailments = [text for text in positives if text != row["anchor"]]
+        assert len(set(entailments)) == len(entailments)
+        assert all(texts[row["anchor"], text] == "entailment" for text in entailments)
+
+
+def test_a_sentence_that_the_premise_has_itself_is_never_its_negative() -> None:
+    """ "It rains." is entailed by many premises: drawn from another, it would be positive and negative at once."""
+    rows = [(f"p{number}", "It rains.", "entailment") for number in range(40)] + [
+        (f"p{number}", f"c{number}", "contradiction") for number in range(40)
+    ]
+    table = pa.table(dict(zip(("premise", "hypothesis", "label"), map(list, zip(*rows, strict=True)), strict=True)))
+    for row in grouped(table, 1, 5)[0]:
+        assert "It rains." not in cells(row, "negative")
+
+
+def test_more_than_enough_are_drawn_without_replacement_and_every_one_gets_its_turn() -> None:
+    table = nli(*((f"p{number}", "eeeeecc") for number in range(400)))
+    rows, _ = grouped(table, 2, 2)
+    turns = Counter(text[-1] for row in rows for text in cells(row, "positive"))
+    assert all(len(set(cells(row, "positive"))) == 2 for row in rows)
+    assert all(abs(turns[str(place)] - 160) < 50 for place in range(5))  # binomial(400, 0.4): sd 10
+
+
+def test_fills_come_from_the_whole_pool() -> None:
+    table = nli(*((f"p{number}", "ec") for number in range(2000)))
+    rows, _ = grouped(table, 1, 3)
+    kinds = Counter(text.split()[1][0] for row in rows for text in cells(row, "negative")[1:])
+    assert abs(kinds["e"] - 2000) < 160  # binomial(4000, 0.5): sd 32
+    assert len({text for row in rows for text in cells(row, "negative")}) > 3000  # of 4000: ones drawn often are rare
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    table = random_nli(50, 1)
+    assert grouped(table, seed=3) == grouped(table, seed=3)
+    assert grouped(table, seed=3)[0] != grouped(table, seed=4)[0]
+    chunked = pa.concat_tables([table.slice(0, 17), table.slice(17)])
+    assert grouped(chunked, seed=3) == grouped(table, seed=3)
+
+
+def test_what_repeats_counts_once_and_what_contradicts_itself_not_at_all() -> None:
+    table = pa.table(
+        {
+            "premise": ["a", "a", "a", "a", "a", "b", "b", None, "a"],
+            "hypothesis": ["x", "x", "y", "z", "z", "v", "w", "u", " "],
+            "label": ["entailment", "entailment", "contradiction", "entailment", "contradiction", "entailment", "contradiction"]
+            + ["entailment"] * 2,
+        }
+    )
+    rows, facts = grouped(table, 2, 1)
+    assert cells(rows[0], "positive") == ["x", "a"] and rows[0]["negative_1"] == "y"
+    assert facts.num_contradictory == 1
+
+
+def test_augmentation_fills_from_the_premises_own_entailments_in_turn() -> None:
+    rows, facts = grouped(nli(("a", "eec"), ("b", "ecc")), 5, 1, augment=lambda sentences: [f"<{text}>" for text in sentences])
+    assert cells(rows[0], "positive") == ["a e0", "a e1", "<a e0>", "<a e1>", "<a e0>"]
+    assert cells(rows[1], "positive") == ["b e0", *["<b e0>"] * 4]
+    assert facts.num_augmented == facts.num_filled_positives == 7
+
+
+def test_a_part_of_the_missing_positives_may_stay_copies() -> None:
+    table = nli(*((f"p{number}", "ec") for number in range(100)))
+    rows, facts = grouped(table, 3, 1, augment=lambda sentences: ["new"] * len(sentences), augmented_fraction=0.5)
+    texts = Counter("new" if text == "new" else "copy" for row in rows for text in cells(row, "positive")[1:])
+    assert texts == {"new": 100, "copy": 100} and facts.num_augmented == 100
+
+
+def test_other_spellings_of_labels() -> None:
+    table = nli(("a", "ec"), ("b", "ec"))
+    numbered = table.set_column(2, "label", pa.array([0, 2, 0, 2]))
+    assert grouped(numbered, 1, 1, entailment="0", contradiction="2") == grouped(table, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "says"),
+    [
+        (nli(("a", "ec")), {"num_positives": 0}, "num_positives: found 0"),
+        (nli(("a", "ec")), {"num_negatives": 0}, "num_negatives: found 0"),
+        (nli(("a", "ec")), {"augmented_fraction": 1.5}, "augmented_fraction"),
+        (nli(("a", "ee"), ("b", "cc")), {}, "no premise with 1 entailments"),
+        (nli(("a", "ec")), {"at_least": 2}, "no premise with 2 entailments"),
+        (nli(("a", "ec")), {"entailment": "0"}, "labels contradiction, entailment"),
+        (nli(("a", "ec"), ("b", "ec")), {"num_negatives": 5}, "too few sentences of other premises"),
+        (nli(("a", "ec")).drop_columns(["label"]), {}, "label missing"),
+    ],
+)
+def test_refusals(rows: pa.Table, settings: dict[str, object], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        grouped(rows, **{"num_positives": 1, "num_negatives": 1, **settings})  # type: ignore[arg-type]
+
+
+@pytest.mark.data
+def test_real_inference_data(data_root: Path) -> None:
+    columns = ["premise", "hypothesis", "label"]
+    names = ("snli", "mnli", "new_protocols", "snli_counterfactual")
+    tables = [read_source(f"nli/{name}", split="train", columns=columns, data_root=data_root) for name in names]
+    rows, facts = grouped(pa.concat_tables(tables))
+    assert facts.num_groups == len(rows) > 13_000
+    assert facts.with_both[0] == facts.num_groups
+    assert all(all(row.values()) for row in rows)
+    assert all(len(set(cells(row, "negative"))) == 3 for row in rows)
