@@ -1,0 +1,174 @@
+"""Auxiliary tasks on channels of the embedding: tags from the first, words from the others (John et al. 2019, ACL P19-1041, for sentence embeddings)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor, nn
+
+from sentdist.errors import RecipeError
+from sentdist.learning.batch import Batch
+from sentdist.learning.objectives.objective import check_finite
+from sentdist.learning.targets import Targets, WordShares, as_tensors
+
+if TYPE_CHECKING:
+    from sentdist.learning.objectives.opponents import Opponents
+
+POS_SHARE = 128 / 768  # of the channels, as the poster splits RoBERTa-base's 768
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channels:
+    """Which part of an embedding of width D stands for what: first the tags' channels, then the words'."""
+
+    pos: int
+    bow: int
+
+    @classmethod
+    def of(cls, width: int, sizes: tuple[int, int] | None = None) -> Channels:
+        """The channels of an encoder of `width`: `sizes` (tags, words), or 128 : 640 of it, rounded; RecipeError unless they add up to the width."""
+        if sizes is None:
+            pos = max(1, round(width * POS_SHARE))
+            sizes = (pos, width - pos)
+        if min(sizes) < 1 or sum(sizes) != width:
+            fitting = cls.of(width) if width > 1 else None
+            raise RecipeError(
+                where="auxiliary.channels",
+                found=f"{sizes[0]} + {sizes[1]} = {sum(sizes)}",
+                expected=f"two numbers above 0 that add up to the encoder's width, {width}",
+                remedy=f"Write [{fitting.pos}, {fitting.bow}], or leave channels out." if fitting else "Take a wider encoder.",
+            )
+        return cls(pos=sizes[0], bow=sizes[1])
+
+    def split(self, embeddings_SD: Tensor) -> tuple[Tensor, Tensor]:
+        """(S, pos) and (S, bow) views."""
+        pos_SD, bow_SD = embeddings_SD.split([self.pos, self.bow], dim=-1)
+        return pos_SD, bow_SD
+
+
+def cross_entropy_of_tags(logits_SV: Tensor, shares_SV: Tensor) -> Tensor:
+    """CE(t, ŷ) = −Σ_c t_c log ŷ_c with ŷ the softmax of logits (S, V) and t soft labels (S, V): nats, mean over S.
+
+    A row whose shares are all 0 counts 0 in the mean. Source: John et al. 2019 (ACL P19-1041), without the label smoothing of their code.
+    """
+    log_total_S = logits_SV.logsumexp(dim=-1)
+    return (shares_SV.sum(dim=-1) * log_total_S - (shares_SV * logits_SV).sum(dim=-1)).mean()
+
+
+def cross_entropy_of_words(logits_SV: Tensor, words: WordShares) -> Tensor:
+    """As `cross_entropy_of_tags` for sparse labels: equal to it, without a second (S, V) tensor. A sentence without a word counts 0 in the mean."""
+    log_total_S = logits_SV.logsumexp(dim=-1)
+    reached_S = words.summed(words.shares * logits_SV[words.rows, words.words])
+    return (words.mass * log_total_S - reached_S).mean()
+
+
+def entropy(logits_SV: Tensor, counted_S: Tensor) -> Tensor:
+    """H(ŷ) = −Σ ŷ log ŷ of the softmax of logits (S, V): nats, mean over S, in [0, ln V]; rows not in `counted_S` (bool) count 0."""
+    log_shares_SV = logits_SV.log_softmax(dim=-1)
+    return (-(log_shares_SV.exp() * log_shares_SV).sum(dim=-1) * counted_S).mean()
+
+
+class Classifier(nn.Module):
+    """One linear layer from a channel to logits (S, V).
+
+    learning_rate: its own, where it starts random beside an encoder that is pretrained; None: the encoder's.
+    """
+
+    def __init__(self, width: int, num_classes: int, *, learning_rate: float | None = None) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, num_classes)
+        self.learning_rate = learning_rate
+
+    def forward(self, channel_SD: Tensor) -> Tensor:
+        logits_SV: Tensor = self.linear(channel_SD)
+        return logits_SV
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuxiliaryWeights:
+    """λ_P, λ_B of the two classifiers, α_P, α_B of the two adversaries.
+
+    The defaults are John et al.'s 10 : 3 : 1 : 0.03 times 0.01, the size of SimCSE's masked language modelling.
+    RecipeError unless all are finite and from 0 up.
+    """
+
+    pos: float = 0.1
+    bow: float = 0.03
+    adversary_pos: float = 0.01
+    adversary_bow: float = 0.0003
+
+    def __post_init__(self) -> None:
+        for name in ("pos", "bow", "adversary_pos", "adversary_bow"):
+            value = getattr(self, name)
+            where = f"auxiliary.weights.{name}"
+            check_finite(value, where=where, remedy="0 leaves the term out.")
+            if value < 0:
+                raise RecipeError(where=where, found=repr(value), expected="a number from 0 up", remedy="0 leaves the term out.")
+
+
+class Auxiliary(nn.Module):
+    """λ_P CE(t_P, C_P(h_P)) + λ_B CE(t_B, C_B(h_B)) − α_P H(D_P(h_B)) − α_B H(D_B(h_P)): a term beside a contrastive one.
+
+    Optimizes: the first channels know a sentence's tags and the others its words, while adversaries that read the *other* channel are left
+        guessing. t_P, t_B are shares of tags and words; D_P, D_B are the opponents', taken as they are: no gradient reaches them from here, their
+        dropout is off, and they learn by themselves (opponents.py). Without opponents the last two terms are absent.
+    Reads: the embeddings as the encoder gives them, in all columns, each sentence with its own targets, looked up by `batch.sentence_ids`.
+    Units and reduction: nats, mean over the columns (views) and over this rank's B rows; candidates of other ranks play no part. A sentence without
+        a word of the vocabulary adds 0 to the terms of words.
+    form: "entropy" as above: bounded, as H ≤ ln V. "reversal": −α CE(t, D(h)) instead of −α H(D(h)), whose gradient is what gradient reversal
+        (Ganin & Lempitsky 2015, arXiv 1409.7495) gives the encoder: the literal reading of the poster; unbounded.
+    warmup_steps: α grows linearly over so many steps of the opponents; 0: at once.
+    Memory: two (C·B, words) tensors in float32.
+    Source: "SimCSE + auxiliary tasks" (poster), its L_cls and L_adv, with C_BOW in the second term (printed C_POS twice); entropy form, classifiers
+        and adversaries after John et al. 2019 (ACL P19-1041).
+    """
+
+    def __init__(
+        self,
+        *,
+        channels: Channels,
+        targets: Targets,
+        weights: AuxiliaryWeights | None = None,
+        opponents: Opponents | None = None,
+        form: str = "entropy",
+        warmup_steps: int = 0,
+        learning_rate: float | None = None,
+    ) -> None:
+        """learning_rate: of the classifiers; None: the encoder's. RecipeError for another form or a negative warm-up."""
+        super().__init__()
+        if form not in ("entropy", "reversal"):
+            raise RecipeError(where="auxiliary.form", found=repr(form), expected="entropy or reversal", remedy="Choose one of them.")
+        if warmup_steps < 0:
+            raise RecipeError(where="auxiliary.warmup_steps", found=str(warmup_steps), expected="0 or more", remedy="0 is no warm-up.")
+        self.channels, self.form, self.warmup_steps = channels, form, warmup_steps
+        self.weights = weights or AuxiliaryWeights()
+        self.pos = Classifier(channels.pos, targets.num_tags, learning_rate=learning_rate)
+        self.bow = Classifier(channels.bow, targets.num_words, learning_rate=learning_rate)
+        self._targets = targets
+        self._opponents = opponents  # no nn.Module: its parameters are not the encoder's optimizer's
+
+    def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """Scalar from the (C·B, D) embeddings of `batch.tokens`."""
+        tags_SV, words = as_tensors(self._targets.rows(local_ids(batch)), like=embeddings)
+        pos_SD, bow_SD = self.channels.split(embeddings)
+        of_tags = self.weights.pos * cross_entropy_of_tags(self.pos(pos_SD), tags_SV)
+        of_words = self.weights.bow * cross_entropy_of_words(self.bow(bow_SD), words)
+        loss = of_tags + of_words
+        return loss if self._opponents is None else loss - self._evasion(self._opponents, pos_SD, bow_SD, tags_SV, words)
+
+    def _evasion(self, opponents: Opponents, pos_SD: Tensor, bow_SD: Tensor, tags_SV: Tensor, words: WordShares) -> Tensor:
+        """α_P times how far D_P is from knowing the tags, plus α_B times that of D_B and the words."""
+        tag_logits, word_logits = opponents.frozen(pos_SD, bow_SD)
+        if self.form == "entropy":
+            unsure_of_tags, unsure_of_words = entropy(tag_logits, tags_SV.sum(dim=-1) > 0), entropy(word_logits, words.mass > 0)
+        else:
+            unsure_of_tags, unsure_of_words = cross_entropy_of_tags(tag_logits, tags_SV), cross_entropy_of_words(word_logits, words)
+        grown = 1.0 if self.warmup_steps == 0 else min(1.0, opponents.num_steps / self.warmup_steps)
+        return grown * (self.weights.adversary_pos * unsure_of_tags + self.weights.adversary_bow * unsure_of_words)
+
+
+def local_ids(batch: Batch) -> np.ndarray:
+    """(C·B,) ids of the sentences of `batch.tokens`, in their order."""
+    return batch.sentence_ids[:, batch.first_row : batch.first_row + batch.num_rows].ravel()

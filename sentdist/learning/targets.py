@@ -1,0 +1,81 @@
+"""What auxiliary tasks learn to predict: for each sentence the shares of its tags and of its words, looked up by id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class TargetRows(Protocol):
+    """The targets of K sentences: tags dense, words sparse, for a sentence has a dozen of 10–30 thousand."""
+
+    @property
+    def pos(self) -> np.ndarray:
+        """(K, V) float32 relative frequency of each tag; rows sum to 1, or to 0 where a sentence has no tag."""
+        ...
+
+    @property
+    def bow_rows(self) -> np.ndarray:
+        """(E,) which of the K sentences an entry belongs to, ascending."""
+        ...
+
+    @property
+    def bow_words(self) -> np.ndarray:
+        """(E,) word of the vocabulary."""
+        ...
+
+    @property
+    def bow_shares(self) -> np.ndarray:
+        """(E,) float32 relative frequency; those of a sentence sum to 1. A sentence without a word of the vocabulary has no entry."""
+        ...
+
+
+class Targets(Protocol):
+    """The targets of all sentences of a corpus."""
+
+    @property
+    def num_tags(self) -> int: ...
+
+    @property
+    def num_words(self) -> int: ...
+
+    def rows(self, sentence_ids: np.ndarray) -> TargetRows:
+        """Those of K sentence ids (any shape, read in order); DataError for an id outside the corpus."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordShares:
+    """The shares of words in S sentences as entries (row, word, share) on one device.
+
+    rows, words: (E,) int64. shares: (E,) float. num_rows: S.
+    """
+
+    rows: Tensor
+    words: Tensor
+    shares: Tensor
+    num_rows: int
+
+    @property
+    def mass(self) -> Tensor:
+        """(S,) sum of a sentence's shares: 1, or 0 where it has no word of the vocabulary."""
+        return self.summed(self.shares)
+
+    def summed(self, values_E: Tensor) -> Tensor:
+        """(S,) sums of the entries' values, sentence by sentence."""
+        return values_E.new_zeros(self.num_rows).index_add(0, self.rows, values_E)
+
+
+def as_tensors(rows: TargetRows, *, like: Tensor) -> tuple[Tensor, WordShares]:
+    """Tags (K, V) and words of K sentences as tensors of the device and type of the embeddings `like`."""
+    pos_KV = _floats(rows.pos, like)
+    ids = [torch.from_numpy(np.asarray(ids, dtype=np.int64)).to(like.device, non_blocking=True) for ids in (rows.bow_rows, rows.bow_words)]
+    return pos_KV, WordShares(rows=ids[0], words=ids[1], shares=_floats(rows.bow_shares, like), num_rows=len(pos_KV))
+
+
+def _floats(values: np.ndarray, like: Tensor) -> Tensor:
+    return torch.from_numpy(np.asarray(values)).to(like.device, like.dtype, non_blocking=True)

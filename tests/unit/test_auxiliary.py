@@ -1,0 +1,120 @@
+"""Channels, weights, warm-up and the state of the auxiliary tasks."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from sentdist.errors import RecipeError
+from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights, Channels
+from sentdist.learning.objectives.info_nce import InfoNCE
+from sentdist.learning.objectives.opponents import Adversary, Opponents
+from sentdist.learning.objectives.projected import Projected
+from tests.parity.target_tables import RandomTargets
+from tests.parity.test_auxiliary import CHANNELS, TARGETS, B, batch_of, made, random_embeddings
+
+
+@pytest.mark.parametrize(("width", "pos", "bow"), [(768, 128, 640), (384, 64, 320), (1024, 171, 853)])
+def test_channels_are_scaled_to_the_width(width: int, pos: int, bow: int) -> None:
+    assert Channels.of(width) == Channels(pos=pos, bow=bow)
+    assert Channels.of(width, (10, width - 10)) == Channels(pos=10, bow=width - 10)
+
+
+@pytest.mark.parametrize("sizes", [(128, 640), (0, 384), (-1, 385), (384, 0)])
+def test_channels_that_do_not_add_up_are_refused(sizes: tuple[int, int]) -> None:
+    with pytest.raises(RecipeError, match=r"auxiliary\.channels.*384.*\[64, 320\]"):
+        Channels.of(384, sizes)
+
+
+def test_tags_come_first() -> None:
+    pos, bow = Channels(pos=2, bow=3).split(torch.arange(5.0)[None])
+    assert pos.tolist() == [[0.0, 1.0]]
+    assert bow.tolist() == [[2.0, 3.0, 4.0]]
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
+def test_weights_out_of_range_are_refused(value: float) -> None:
+    with pytest.raises(RecipeError, match=r"weights\.bow"):
+        AuxiliaryWeights(bow=value)
+
+
+def test_other_forms_and_negative_warm_ups_are_refused() -> None:
+    with pytest.raises(RecipeError, match=r"auxiliary\.form"):
+        Auxiliary(channels=CHANNELS, targets=TARGETS, form="minimax")
+    with pytest.raises(RecipeError, match="warmup"):
+        Auxiliary(channels=CHANNELS, targets=TARGETS, warmup_steps=-1)
+
+
+def test_without_opponents_only_the_classifiers_count() -> None:
+    objective, _ = made()
+    alone = Auxiliary(channels=CHANNELS, targets=TARGETS, weights=AuxiliaryWeights(pos=0.7, bow=0.4)).double()
+    alone.load_state_dict(objective.state_dict())
+    silent = Auxiliary(
+        channels=CHANNELS,
+        targets=TARGETS,
+        weights=AuxiliaryWeights(pos=0.7, bow=0.4, adversary_pos=0.0, adversary_bow=0.0),
+        opponents=made()[1],
+    ).double()
+    silent.load_state_dict(objective.state_dict())
+    embeddings, batch = random_embeddings(), batch_of(range(B))
+    assert alone(embeddings, batch).item() == silent(embeddings, batch).item()
+    assert alone(embeddings, batch).item() > objective(embeddings, batch).item()
+
+
+def test_warm_up_lets_the_adversaries_in_step_by_step() -> None:
+    objective, opponents = made("reversal", warmup_steps=4)
+    at_once, _ = made("reversal")
+    embeddings, batch = random_embeddings(), batch_of(range(B))
+    state = opponents.state_dict()
+    alone = Auxiliary(channels=CHANNELS, targets=TARGETS, weights=objective.weights).double()
+    alone.load_state_dict(objective.state_dict())
+    known, whole = alone(embeddings, batch).item(), at_once(embeddings, batch).item()
+    for steps, grown in ((0, 0.0), (1, 0.25), (4, 1.0), (9, 1.0)):
+        opponents.load_state_dict(state | {"num_steps": steps})
+        assert objective(embeddings, batch).item() == pytest.approx(known + grown * (whole - known), rel=1e-12)
+
+
+def test_opponents_go_on_from_their_state_as_if_nothing_had_happened() -> None:
+    _, opponents = made(dropout=0.2)
+    _, resumed = made(dropout=0.2)
+    embeddings, batch = random_embeddings().detach(), batch_of(range(B))
+    opponents.step(embeddings, batch)
+    resumed.load_state_dict(copy.deepcopy(opponents.state_dict()))  # as through a file
+    for one in (opponents, resumed):
+        torch.manual_seed(8)  # the checkpoint keeps the random state; here it is set
+        one.step(embeddings, batch)
+    assert resumed.num_steps == 2
+    for ours, theirs in zip(opponents.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_opponents_learn_what_the_other_channel_gives_away() -> None:
+    """Tags written into the words' channel are found; noise in its place is not."""
+    targets = RandomTargets(64, num_tags=4)
+    channels = Channels(pos=3, bow=4)
+    batch = batch_of(range(B))
+    ids = batch.sentence_ids.ravel()
+    losses = {}
+    for name, bow in (("told", 20 * torch.from_numpy(targets.pos_SV[ids])), ("silent", torch.zeros(len(ids), 4))):
+        torch.manual_seed(0)
+        opponents = Opponents(channels=channels, targets=targets, learning_rate=0.01)
+        embeddings = torch.cat([torch.zeros(len(ids), 3), bow], dim=1)
+        for _ in range(100):
+            opponents.step(embeddings, batch)
+        losses[name] = opponents.last_loss
+    assert losses["told"] < losses["silent"] - 0.05
+
+
+def test_adversaries_are_as_wide_as_their_channel_up_to_640() -> None:
+    assert [Adversary(width, 3).layers[0].out_features for width in (64, 640, 853)] == [64, 640, 640]
+
+
+def test_a_projection_stands_before_its_own_objective_only() -> None:
+    torch.manual_seed(0)
+    inner = InfoNCE(temperature=0.05)
+    projected = Projected(inner, width=7).double()
+    embeddings, batch = random_embeddings(), batch_of(range(B))
+    assert projected(embeddings, batch).item() == inner(torch.tanh(projected.head.dense(embeddings)), batch).item()
+    assert projected(embeddings, batch).item() != inner(embeddings, batch).item()
