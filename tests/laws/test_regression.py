@@ -1,0 +1,129 @@
+"""What holds for the regression losses whatever predictions and labels are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from sentdist.learning.objectives.regression import l1, mse, prediction_errors, smooth_k2, translated_relu
+
+cold_start = settings(deadline=None)  # torch's first call of a kernel takes longer than hypothesis allows an example
+seeds = st.integers(0, 2**31)
+slopes = st.floats(0.01, 10)
+thresholds = st.floats(0, 0.5)
+CLOSE = {"rtol": 1e-12, "atol": 1e-12}  # float64 means of 32 terms of size 1 to 100
+LOSSES = {"translated_relu": translated_relu, "smooth_k2": smooth_k2}
+
+
+def drawn(seed: int) -> tuple[Tensor, Tensor]:
+    """Predictions around and outside of the range 0 to 2, labels within; both (32,)."""
+    generator = torch.Generator().manual_seed(seed)
+    predictions = 1 + 2 * torch.randn(32, dtype=torch.float64, generator=generator)
+    return predictions.requires_grad_(), torch.randint(0, 3, (32,), generator=generator).double()
+
+
+def errors(predictions: Tensor, labels: Tensor, boundary: str = "none") -> Tensor:
+    return prediction_errors(predictions, labels, boundary=boundary, low=0.0, high=2.0)
+
+
+@cold_start
+@given(seeds)
+def test_without_buffer_and_slope_the_losses_are_the_baselines(seed: int) -> None:
+    predictions, labels = drawn(seed)
+    for ours, plain, torchs in [
+        (translated_relu, l1, torch.nn.functional.l1_loss),
+        (smooth_k2, mse, torch.nn.functional.mse_loss),
+    ]:
+        values = [
+            ours(errors(predictions, labels), slope=1.0, threshold=0.0),
+            plain(errors(predictions, labels)),
+            torchs(predictions, labels),
+        ]
+        gradients = [torch.autograd.grad(value, predictions)[0] for value in values]
+        for value, gradient in zip(values[:2], gradients[:2], strict=True):
+            torch.testing.assert_close(value, values[2], **CLOSE)
+            torch.testing.assert_close(gradient, gradients[2], **CLOSE)
+
+
+@cold_start
+@given(seeds, slopes, st.floats(0.001, 0.5), st.sampled_from(list(LOSSES)))
+def test_predictions_nearer_than_the_threshold_are_let_be(seed: int, slope: float, threshold: float, loss: str) -> None:
+    predictions, labels = drawn(seed)
+    near = (labels + (predictions.detach().tanh() * threshold * 0.999)).requires_grad_()
+    value = LOSSES[loss](errors(near, labels), slope=slope, threshold=threshold)
+    (gradient,) = torch.autograd.grad(value, near)
+    assert value == 0 and not gradient.any()
+
+
+@cold_start
+@given(seeds, slopes, thresholds, st.sampled_from(list(LOSSES)), st.floats(0.1, 10))
+def test_slope_is_a_factor(seed: int, slope: float, threshold: float, loss: str, factor: float) -> None:
+    predictions, labels = drawn(seed)
+    once, more = (LOSSES[loss](errors(predictions, labels), slope=k, threshold=threshold) for k in (slope, factor * slope))
+    torch.testing.assert_close(more, factor * once, **CLOSE)
+
+
+@cold_start
+@given(seeds, slopes, thresholds, st.sampled_from(list(LOSSES)), st.floats(0.001, 0.5))
+def test_a_wider_buffer_never_costs_more(seed: int, slope: float, threshold: float, loss: str, wider: float) -> None:
+    predictions, labels = drawn(seed)
+    narrow, wide = (LOSSES[loss](errors(predictions, labels), slope=slope, threshold=x0) for x0 in (threshold, threshold + wider))
+    assert 0 <= wide <= narrow
+
+
+@cold_start
+@given(seeds, st.sampled_from(["none", "left_mask", "clamp", "one_sided"]))
+def test_boundaries_agree_inside_the_range_and_forgive_outside(seed: int, boundary: str) -> None:
+    predictions, labels = drawn(seed)
+    plain, treated = errors(predictions, labels), errors(predictions, labels, boundary)
+    inside = (predictions >= 0) & (predictions <= 2)
+    torch.testing.assert_close(treated[inside], plain[inside], **CLOSE)
+    assert bool((treated <= plain).all())
+
+
+@cold_start
+@given(seeds)
+def test_wrong_predictions_outside_keep_their_gradient_only_where_one_sided(seed: int) -> None:
+    """Label 2, p = −0.4: the released mask and the paper's clamp leave it where it is for ever; one_sided pulls it back."""
+    predictions, labels = drawn(seed)
+    wrong = ((predictions < 0) & (labels > 0)) | ((predictions > 2) & (labels < 2))
+    forgiven = ((predictions < 0) & (labels == 0)) | ((predictions > 2) & (labels == 2))
+    for boundary, pulls in [("one_sided", True), ("clamp", False), ("none", True)]:
+        value = smooth_k2(errors(predictions, labels, boundary), slope=2.0, threshold=0.25)
+        (gradient,) = torch.autograd.grad(value, predictions)
+        assert bool((gradient[wrong] != 0).all()) is pulls or not wrong.any()
+        assert boundary == "none" or not gradient[forgiven].any()
+
+
+@cold_start
+@given(seeds, st.integers(1, 31), st.sampled_from(list(LOSSES)))
+def test_rows_of_a_batch_average_to_the_batch(seed: int, cut: int, loss: str) -> None:
+    predictions, labels = drawn(seed)
+    found = errors(predictions, labels, "one_sided")
+    first, last, whole = (LOSSES[loss](part, slope=2.0, threshold=0.25) for part in (found[:cut], found[cut:], found))
+    torch.testing.assert_close((cut * first + (32 - cut) * last) / 32, whole, **CLOSE)
+
+
+@pytest.mark.parametrize(("loss", "slope_at_kink"), [(translated_relu, 2.5), (smooth_k2, 0.0)])
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_the_slope_at_the_kink(loss: object, slope_at_kink: float, side: float) -> None:
+    """The released Translated ReLU (torch.clamp) has slope k at exactly x = x0. 0.25 is a binary fraction, so x is x0 to the last bit."""
+    prediction = torch.tensor([1.0 + side * 0.25], requires_grad=True)
+    value = loss(errors(prediction, torch.tensor([1.0])), slope=2.5, threshold=0.25)  # type: ignore[operator]
+    (gradient,) = torch.autograd.grad(value, prediction)
+    assert value == 0 and gradient.item() == side * slope_at_kink
+
+
+def test_the_expanded_form_loses_all_digits_near_the_threshold() -> None:
+    """Why Smooth K2 is factored here: k (x² − 2 x0 x + x0²) at x = x0 + 1e-4 is wrong in float32 and negative in bfloat16."""
+    x, x0 = 0.3001, 0.3
+    for dtype, is_negative in [(torch.float32, False), (torch.bfloat16, True)]:
+        error = torch.tensor([x], dtype=dtype)
+        expanded = (error * error - 2 * x0 * error + x0 * x0).item()
+        assert abs(expanded - 1e-8) > 1e-9 and (expanded < 0) is is_negative
+        assert smooth_k2(error, slope=1.0, threshold=x0) >= 0
+    # x − x0 in float32 is known to 3e-8 of 1e-4, so its square to 6e-4 of itself.
+    assert smooth_k2(torch.tensor([x]), slope=1.0, threshold=x0).item() == pytest.approx(1e-8, rel=1e-3)
