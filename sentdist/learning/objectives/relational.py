@@ -1,0 +1,115 @@
+"""RSE: contrastive learning of sentences that stand in different relations, each relation a vector that is added to the anchor (arXiv 2212.08802)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from sentdist.errors import DataError, RecipeError
+from sentdist.learning.batch import Batch
+from sentdist.learning.grad_cache import mean_over_blocks
+from sentdist.learning.objectives.entropy import entropy_info_nce
+from sentdist.learning.objectives.info_nce import info_nce
+from sentdist.learning.objectives.objective import anchors_and_candidates, check_finite, check_temperature
+
+INITIAL_STD = 0.02
+LEARNING_RATE = 1e-2
+
+
+def relational_info_nce(
+    heads_BD: Tensor, relations_BD: Tensor, candidates_MD: Tensor, *, first_row: int, temperature: float, phi: float = 0.0
+) -> Tensor:
+    """ℓ_i = −log e^{cos(h_i + r_i, t_i)/τ} / Σ_m e^{cos(h_i + r_i, t_m)/τ} + φ·H_i,   r_i the vector of the relation between h_i and t_i.
+
+    Optimizes: shifted by its relation, a head points to its tail. The head's own relation shifts it against every candidate; tails and hard
+        negatives are never shifted, and which relation a candidate came with plays no part.
+    Shapes: heads (B, D), rows `first_row` … `first_row + B − 1` of the global batch; relations (B, D), one vector a head; candidates (K·M, D) of all
+        ranks: first the M tails (Eq. 1), then the M hard negatives of all heads where there are some (Eq. 2).
+    Units and reduction: nats, mean over the B heads.
+    phi: weight of H_i, the entropy of the other candidates' shares, as in Eq. 2 of RCL (arXiv 2209.13241), so that entropy encoders can be made with
+        this loss. φ = 0 is RSE.
+    Source: RSE, arXiv 2212.08802, Eq. 1 and 2; τ = 0.05. r = 0 is `info_nce`, hence supervised SimCSE.
+    """
+    anchors_BD = heads_BD + relations_BD
+    if phi == 0:
+        return info_nce(anchors_BD, candidates_MD, first_row=first_row, temperature=temperature)
+    return entropy_info_nce(anchors_BD, candidates_MD, first_row=first_row, temperature=temperature, phi=phi)
+
+
+class RelationTable(nn.Module):
+    """One vector of the encoder's width for each relation, drawn from N(0, 0.02²).
+
+    The released code's table: its library's initializer wins over the N(0, 1) of an embedding; components of the encoder's output lie in (−1, 1).
+    learning_rate, weight_decay: its own beside an encoder that is pretrained (the release: 1e-2 and none). None: the encoder's.
+    """
+
+    def __init__(
+        self, num_relations: int, width: int, *, learning_rate: float | None = LEARNING_RATE, weight_decay: float | None = 0.0
+    ) -> None:
+        super().__init__()
+        if num_relations < 1:
+            raise RecipeError(
+                where="relational.relations", found="no relation", expected="at least one", remedy="Name the relations of the corpus."
+            )
+        self.vectors = nn.Embedding(num_relations, width)
+        nn.init.normal_(self.vectors.weight, std=INITIAL_STD)
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+
+    def forward(self, relations_B: Tensor) -> Tensor:
+        """(B, D) vectors of (B,) relation numbers."""
+        vectors_BD: Tensor = self.vectors(relations_B)
+        return vectors_BD
+
+
+class Relational(nn.Module):
+    """RSE as an objective: `relational_info_nce` with the relation of each row in `batch.relations` and a table that is trained with the encoder.
+
+    RecipeError for a temperature or learning rate that is not above 0, a phi that is not finite, no relation.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_relations: int,
+        width: int,
+        temperature: float = 0.05,
+        phi: float = 0.0,
+        learning_rate: float | None = LEARNING_RATE,
+    ) -> None:
+        super().__init__()
+        check_temperature(temperature, where="relational.temperature")
+        check_finite(phi, where="relational.phi", remedy="0 is RSE; entropy encoders take 0.01 … 0.05.")
+        if learning_rate is not None and not 0 < learning_rate < float("inf"):
+            raise RecipeError(
+                where="relational.relation_learning_rate",
+                found=repr(learning_rate),
+                expected="a finite number above 0, or null for the encoder's rate",
+                remedy="1e-2 is the release's.",
+            )
+        self.temperature = temperature
+        self.phi = phi
+        self.table = RelationTable(num_relations, width, learning_rate=learning_rate)
+
+    def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """Scalar from the (C·B, D) embeddings of `batch.tokens`; DataError where the rows have no relation or more than one positive."""
+        if batch.relations is None or batch.num_positives != 1:
+            raise DataError(
+                where="batch",
+                found="rows without a relation" if batch.relations is None else f"{batch.num_positives} positives a row",
+                expected="a head, a tail and the relation between them in every row",
+                remedy="Train a relational objective on a corpus of kind relations.",
+            )
+        heads_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
+        relations_BD = self.table(batch.relations)
+
+        def of_block(first: int, last: int) -> Tensor:
+            return relational_info_nce(
+                heads_BD[first:last],
+                relations_BD[first:last],
+                candidates_MD,
+                first_row=batch.first_row + first,
+                temperature=self.temperature,
+                phi=self.phi,
+            )
+
+        return mean_over_blocks(of_block, num_rows=len(heads_BD), num_columns=len(candidates_MD))

@@ -1,0 +1,70 @@
+"""The relation table of an encoder on disk: one vector and one name a relation, beside the encoder's own files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from sentdist.errors import EncoderError
+
+VECTORS_FILE = "relations.safetensors"
+NAMES_FILE = "relations.json"
+TENSOR = "relations"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Relations:
+    """The relations of an encoder: K names and their `vectors` (K, D), in the order of their numbers in the corpus."""
+
+    names: tuple[str, ...]
+    vectors: NDArray[np.float32]
+
+
+def write_relations(folder: Path, relations: Relations) -> None:
+    """Write relations.safetensors and relations.json into an encoder's folder.
+
+    sentence-transformers and transformers load the folder as before: neither knows these two files. EncoderError unless names are distinct and
+    there is a finite vector for each.
+    """
+    _check(folder, relations.names, relations.vectors)
+    save_file({TENSOR: np.ascontiguousarray(relations.vectors, dtype=np.float32)}, folder / VECTORS_FILE)
+    (folder / NAMES_FILE).write_text(json.dumps({"names": list(relations.names)}, ensure_ascii=False) + "\n")
+
+
+def has_relations(folder: Path) -> bool:
+    """Whether an encoder's folder carries a relation table."""
+    return (folder / NAMES_FILE).is_file() and (folder / VECTORS_FILE).is_file()
+
+
+def read_relations(folder: Path) -> Relations:
+    """The relation table beside an encoder. EncoderError when it is absent, unreadable, or names and vectors do not fit each other."""
+    try:
+        names = json.loads((folder / NAMES_FILE).read_text())["names"]
+        vectors_KD = load_file(folder / VECTORS_FILE)[TENSOR]
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise EncoderError(
+            where=str(folder),
+            found=f"no readable relation table ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'})",
+            expected=f"{VECTORS_FILE} and {NAMES_FILE} beside the encoder",
+            remedy="Score it without relations, or take an encoder that a relational objective has trained.",
+        ) from error
+    _check(folder, names, vectors_KD)
+    return Relations(names=tuple(names), vectors=vectors_KD)
+
+
+def _check(folder: Path, names: Sequence[str], vectors_KD: NDArray[np.float32]) -> None:
+    named = isinstance(names, Sequence) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names) > 0
+    if not named or vectors_KD.ndim != 2 or len(vectors_KD) != len(names) or not np.isfinite(vectors_KD).all():
+        raise EncoderError(
+            where=str(folder),
+            found=f"names {names!r} and vectors of shape {vectors_KD.shape}, {int((~np.isfinite(vectors_KD)).sum())} numbers not finite",
+            expected="distinct names and a finite vector for each",
+            remedy="Train or export the encoder again.",
+        )
