@@ -136,11 +136,17 @@ class SentenceEncoder(nn.Module):
     def forward(self, tokens: TokenBatch) -> Tensor:
         """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized."""
         tokens = tokens.to(self.device)
-        layers = self._flat_layers(tokens) if self.is_flat else padded_layers(self.model, tokens, pad_id=self.tokenizer.pad_token_id or 0)
-        embeddings_SD = pool(layers, tokens, pooling=self.pooling)
+        embeddings_SD = pool(self._layers(tokens), tokens, pooling=self.pooling)
         if self.head is not None and (self.training or self.pooling == "cls_mlp"):
             embeddings_SD = self.head(embeddings_SD).float()
         return embeddings_SD
+
+    def token_states(self, tokens: TokenBatch) -> Tensor:
+        """Return the last layer's states (T, D) of all tokens, in their order, with their graph; no pooling and no head take part."""
+        return self._layers(tokens.to(self.device))[-1]
+
+    def _layers(self, tokens: TokenBatch) -> Sequence[Tensor]:
+        return self._flat_layers(tokens) if self.is_flat else padded_layers(self.model, tokens, pad_id=self.tokenizer.pad_token_id or 0)
 
     def _flat_layers(self, tokens: TokenBatch) -> Sequence[Tensor]:
         config = self.model.config

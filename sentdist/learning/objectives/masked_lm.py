@@ -1,0 +1,145 @@
+"""Masked language modelling: words that were hidden from the encoder, guessed from the token states around them (Devlin et al. 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.activations import ACT2FN
+
+from sentdist.errors import EncoderError, RecipeError
+from sentdist.learning.batch import Batch, TokenBatch
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.gather import gather_rows, rank_and_world_size
+from sentdist.learning.grad_cache import encode_in_micro_batches
+from sentdist.learning.precision import autocast
+
+MASKED_FRACTION = 0.8  # of the chosen tokens: they become [MASK]; half of the others become any token, the rest stay
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """What masking needs to know of a tokenizer. special_ids: tokens that are never chosen. num_tokens: V."""
+
+    mask_id: int
+    special_ids: tuple[int, ...]
+    num_tokens: int
+
+    @classmethod
+    def of(cls, encoder: SentenceEncoder) -> Vocabulary:
+        """The encoder's own; EncoderError where its tokenizer has no mask token."""
+        tokenizer = encoder.tokenizer
+        if tokenizer.mask_token_id is None:
+            raise EncoderError(
+                where=f"encoder {encoder.model.config.name_or_path}: masked_lm",
+                found="a tokenizer without a mask token",
+                expected="one that was made for masked language modelling",
+                remedy="Take another encoder, or leave masked_lm out.",
+            )
+        return cls(mask_id=int(tokenizer.mask_token_id), special_ids=tuple(tokenizer.all_special_ids), num_tokens=len(tokenizer))
+
+
+def masked(token_ids_T: Tensor, *, vocabulary: Vocabulary, fraction: float) -> tuple[Tensor, Tensor]:
+    """Hide tokens: the ids (T,) as the encoder shall see them, and (T,) bool, which of them it has to guess.
+
+    Each token that is not special is chosen with probability `fraction`. Of the chosen, 80 % become the mask token, 10 % a token drawn from the whole
+    vocabulary, 10 % stay as they are. Drawn from torch's default generator of the ids' device, so that a resumed run draws the same.
+    Source: Devlin et al. 2019 (arXiv 1810.04805), 3.1, as transformers' collator and SimCSE's code have it.
+    """
+    special_T = torch.isin(token_ids_T, torch.tensor(vocabulary.special_ids, device=token_ids_T.device))
+    chosen_T = (torch.rand(token_ids_T.shape, device=token_ids_T.device) < fraction) & ~special_T
+    fate_T = torch.rand(token_ids_T.shape, device=token_ids_T.device)
+    any_T = torch.randint(vocabulary.num_tokens, token_ids_T.shape, device=token_ids_T.device)
+    seen_T = torch.where(chosen_T & (fate_T < MASKED_FRACTION), vocabulary.mask_id, token_ids_T)
+    seen_T = torch.where(chosen_T & (fate_T >= (1 + MASKED_FRACTION) / 2), any_T, seen_T)
+    return seen_T, chosen_T
+
+
+class MaskedLMHead(nn.Module):
+    """Token states (K, D) to logits (K, V): dense, the encoder's activation, layer norm, then the word embeddings themselves and a bias.
+
+    The decoder's matrix *is* the encoder's embedding matrix (Press & Wolf 2017), one parameter that both train; it stands in a linear layer that is
+    called, so that ZeRO stage 3 has it at hand.
+    """
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        super().__init__()
+        config = encoder.model.config
+        words = cast(nn.Embedding, encoder.model.get_input_embeddings())
+        num_tokens, width = words.weight.shape
+        self.dense = nn.Linear(encoder.width, width)
+        nn.init.normal_(self.dense.weight, std=config.initializer_range)
+        nn.init.zeros_(self.dense.bias)
+        self.activation = ACT2FN[getattr(config, "hidden_act", None) or getattr(config, "activation", "gelu")]
+        self.norm = nn.LayerNorm(width, eps=getattr(config, "layer_norm_eps", 1e-12))
+        self.decoder = nn.Linear(width, num_tokens, device="meta")  # the matrix is not made: it is the encoder's
+        self.decoder.weight = words.weight
+        self.decoder.bias = nn.Parameter(torch.zeros(num_tokens))
+
+    def forward(self, states_KD: Tensor) -> Tensor:
+        logits_KV: Tensor = self.decoder(self.norm(self.activation(self.dense(states_KD))))
+        return logits_KV
+
+
+def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:
+    """−Σ_k log p(token k) over K hidden tokens with logits (K, V): nats, **sum** over K, 0 for none, in float32."""
+    return F.cross_entropy(logits_KV.float(), token_ids_K, reduction="sum")
+
+
+class MaskedLM(nn.Module):
+    """Masked language modelling on all sentences of a batch: nats, mean over the hidden tokens of all ranks.
+
+    A copy of the batch's tokens, freshly masked at each step, goes through the encoder a second time. An objective of its own (pre-training),
+    or a term of a sum: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821), and it masks both views anew.
+    fraction: how many tokens are chosen, in (0, 1). micro_batch: sentences whose activations are held at a time; None: all
+        (see grad_cache.py). precision: of the second pass.
+    The value returned is this rank's sum over hidden tokens, times the number of ranks, over the number of hidden tokens on all ranks: averaged
+    over ranks it is the mean, however many tokens each rank happened to hide. 0 where none is hidden anywhere.
+    The encoder is read, not owned: its parameters stay with whoever trains it. EncoderError where it cannot be masked for.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        *,
+        fraction: float = 0.15,
+        precision: str = "fp32",
+        micro_batch: int | None = None,
+    ) -> None:
+        super().__init__()
+        if not 0 < fraction < 1:
+            raise RecipeError(
+                where="masked_lm.fraction", found=repr(fraction), expected="a fraction above 0 and below 1", remedy="0.15 is usual."
+            )
+        self._vocabulary = Vocabulary.of(encoder)
+        self._encoder = (encoder,)  # in a tuple, so that torch does not count its parameters as the objective's
+        self.fraction, self.precision, self.micro_batch = fraction, precision, micro_batch
+        self.head = MaskedLMHead(encoder)
+
+    def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """Scalar; the embeddings are not read, the sentences of `batch.tokens` are."""
+        sums_S2 = encode_in_micro_batches(self._sum_and_count, batch.tokens, micro_batch=self.micro_batch)
+        return mean_of_all_ranks(sums_S2[:, 0].sum(), sums_S2[:, 1].sum())
+
+    def loss_of(self, tokens: TokenBatch, chosen_T: Tensor, token_ids_T: Tensor) -> Tensor:
+        """Summed loss of guessing `token_ids_T` where `chosen_T`, from the tokens as the encoder sees them."""
+        encoder = self._encoder[0]
+        places_K = chosen_T.nonzero().squeeze(1).to(encoder.device)
+        with autocast(self.precision, encoder.device):
+            logits_KV = self.head(encoder.token_states(tokens).index_select(0, places_K))
+        return masked_lm(logits_KV, token_ids_T[chosen_T].to(encoder.device))
+
+    def _sum_and_count(self, tokens: TokenBatch) -> Tensor:
+        """(1, 2) summed loss and number of hidden tokens of some sentences, masked here: a recomputed pass draws the same masks again."""
+        seen_T, chosen_T = masked(tokens.token_ids, vocabulary=self._vocabulary, fraction=self.fraction)
+        loss = self.loss_of(replace(tokens, token_ids=seen_T), chosen_T, tokens.token_ids)
+        return torch.stack([loss, chosen_T.sum().to(loss)])[None]
+
+
+def mean_of_all_ranks(local_sum: Tensor, local_count: Tensor) -> Tensor:
+    """This rank's part of Σ sums / Σ counts over all ranks, such that the mean over ranks of the parts is the whole; 0 for no counts at all."""
+    counts_W = gather_rows(local_count.detach()[None])
+    return local_sum * (rank_and_world_size()[1] / counts_W.sum().clamp(min=1))
