@@ -1,0 +1,87 @@
+"""Other wordings of a sentence by a sequence-to-sequence model that the user names (SupMPN, Table A1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
+
+from sentdist.errors import EncoderError
+from sentdist.learning.pretrained import find_checkpoint, load_tokenizer
+from sentdist.learning.quiet import without_bars
+
+TOP_P = 0.95  # as Parrot samples
+
+
+def paraphrase(
+    sentences: Sequence[str],
+    *,
+    checkpoint: str | Path | None,
+    revision: str | None = None,
+    prefix: str = "paraphrase: ",
+    max_tokens: int = 64,
+    seed: int = 0,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+) -> list[str]:
+    """Return a paraphrase of each sentence, in their order; the sentence itself where the model says nothing.
+
+    checkpoint: a folder or hub id (at `revision`) of an encoder-decoder (T5, BART …) that was trained to paraphrase; `prefix` is put before each
+    sentence, as T5's task names are (Parrot: "paraphrase: "). Words are sampled from the likeliest that hold 95 % of the probability, so that equal
+    sentences get different paraphrases. The same seed, sentences, batch size and machine give the same answers; nothing else is drawn from torch's
+    generators. SupMPN takes Parrot, a T5, for about half of the entailments. Source: Dehghan and Amasyali 2022, Appendix A.1 (PP).
+    Raises EncoderError where no checkpoint is named, where there is none, or where it cannot write sentences.
+    """
+    if checkpoint is None:
+        raise EncoderError(
+            where="paraphrase.checkpoint",
+            found="none",
+            expected="a sequence-to-sequence model that paraphrases (a folder, or a hub id with its revision)",
+            remedy="Name one, such as a T5 trained on paraphrases; none comes with sentdist.",
+        )
+    folder = find_checkpoint(checkpoint, revision=revision)
+    tokenizer, model = load_tokenizer(folder), _load(folder).to(device).eval()
+    by_length = sorted(range(len(sentences)), key=lambda place: (len(sentences[place]), place))
+    answers = list(sentences)
+    devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.inference_mode():
+        torch.manual_seed(seed)
+        for first in range(0, len(by_length), batch_size):
+            places = by_length[first : first + batch_size]
+            texts = _generate(model, tokenizer, [prefix + sentences[place] for place in places], max_tokens)
+            for place, text in zip(places, texts, strict=True):
+                answers[place] = text or sentences[place]
+    return answers
+
+
+def _generate(model: Any, tokenizer: PreTrainedTokenizerBase, texts: list[str], max_tokens: int) -> list[str]:
+    inputs = tokenizer(texts, padding=True, truncation=True, max_length=max_tokens, return_tensors="pt")
+    written = model.generate(
+        input_ids=inputs["input_ids"].to(model.device),
+        attention_mask=inputs["attention_mask"].to(model.device),
+        max_new_tokens=max_tokens,
+        do_sample=True,
+        num_beams=1,
+        top_p=TOP_P,
+        top_k=0,
+    )
+    return [text.strip() for text in tokenizer.batch_decode(written, skip_special_tokens=True)]
+
+
+def _load(folder: Path) -> Any:  # transformers types neither `to` nor `generate`
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        if not config.is_encoder_decoder:
+            raise ValueError(f"a {config.model_type}, which has no decoder")
+        with without_bars():
+            return AutoModelForSeq2SeqLM.from_pretrained(folder, config=config, dtype=torch.float32)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise EncoderError(
+            where=f"paraphrase.checkpoint {folder}",
+            found=str(error).strip().splitlines()[0],
+            expected="a sequence-to-sequence model such as T5 or BART",
+            remedy="Name a checkpoint that was trained to paraphrase; an encoder cannot write sentences.",
+        ) from error
