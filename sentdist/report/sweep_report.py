@@ -21,6 +21,7 @@ from sentdist.report.rows import ResultRow
 from sentdist.report.style import Drawing
 from sentdist.report.sweep_rows import RETRIEVAL_TITLES, CellFacts, SweepRows, shared_trainings, sweep_rows
 from sentdist.report.tables import ResultTable, SharedStages, build_table
+from sentdist.report.thresholds import ThresholdCell, threshold_surfaces
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep
@@ -147,6 +148,7 @@ def _drawings(found: SweepRows, tables: list[ResultTable], sweep: SweepRecord) -
             cells.setdefault((str(facts.batch_size), "{" + ", ".join(f"{phi:g}" for phi in facts.phis) + "}"), []).append(score)
     if len(cells) > 1:
         yield heat_map(cells, unit=unit)
+    yield from _thresholds(rows, value, found.facts, unit)
     to_baseline = {
         one.system: decisive for one in headline.comparisons if one.relation == "baseline" and (decisive := one.decisive(column))
     }
@@ -175,6 +177,18 @@ def _regulators(
         yield regulators_curve(scores, paper=PAPER_REGULATORS if sweep.paper == "rcl" else None, unit=unit)
 
 
+def _thresholds(rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
+    """Score over slope and threshold, a figure for each method that has a grid of them."""
+    surfaces: dict[str, dict[ThresholdCell, list[float]]] = {}
+    for row in rows:
+        cell, score = facts[row.label].threshold_cell, value[id(row)]
+        if cell is not None and score is not None:
+            surfaces.setdefault(row.method, {}).setdefault(cell, []).append(score)
+    for method, cells in surfaces.items():
+        if len({(cell.slope, cell.threshold) for cell in cells}) > 1:
+            yield threshold_surfaces(cells, unit=unit, name=f"thresholds-{method}")
+
+
 def _headline(row: ResultRow, table: ResultTable, column: str) -> float | None:
     if column != AVERAGE:
         return row.scores.get(column)
@@ -188,6 +202,7 @@ def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:
     used |= {TASKS[task].citation for task in found.tasks}
     for facts in found.facts.values():
         used |= {"rcl"} if facts.objective in ("rcl", "entropy") else set()
+        used |= {"sts_regression"} if facts.objective == "regression" else set()
         used |= {"drophead"} if facts.drophead else set()
         used |= {"dropattention"} if facts.attention_dropout else set()
         used |= {"snli", "mnli"} if (facts.corpus or "").startswith("nli/") else set()

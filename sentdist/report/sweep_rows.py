@@ -13,6 +13,7 @@ import numpy as np
 from sentdist.plan.stage import Json
 from sentdist.report.figures import LearningCurve
 from sentdist.report.rows import ResultRow, Scalar
+from sentdist.report.thresholds import ThresholdCell
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -29,12 +30,12 @@ class CellFacts:
     """What the trainings of a cell have in common, read from their records."""
 
     objective: str | None = None  # None: untouched
-    temperature: float | None = None
     phis: tuple[float, ...] = ()  # of its bank, or its own
     batch_size: int | None = None
     attention_dropout: float | None = None
     drophead: float = 0.0
-    corpus: str | None = None
+    corpus: str | None = None  # its source; the first of several
+    threshold_cell: ThresholdCell | None = None  # of a regression whose loss has a buffer zone
 
     @property
     def num_regulators(self) -> int:
@@ -124,13 +125,25 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
     corpus = records.get(str(_dict(fields["corpus"])["stage"]))
     return CellFacts(
         objective=str(objective["name"]),
-        temperature=float(str(objective["temperature"])),
         phis=phis,
         batch_size=int(str(training["batch_size"])),
         attention_dropout=next(iter(_numbers(regularizers["attention_dropout"])), None),
         drophead=float(str(regularizers["drophead"])),
-        corpus=None if corpus is None else str(_fields(corpus)["source"]),
+        corpus=None if corpus is None else _source_of(_fields(corpus)),
+        threshold_cell=_threshold_cell(objective),
     )
+
+
+def _source_of(corpus: dict[str, Json]) -> str:
+    """The source of a corpus; the first one where it has several parts."""
+    return str(corpus["source"] if "source" in corpus else _dict(_list(corpus["parts"])[0])["source"])
+
+
+def _threshold_cell(objective: dict[str, Json]) -> ThresholdCell | None:
+    slope, threshold = _numbers(objective.get("slope")), _numbers(objective.get("threshold"))
+    if objective["name"] != "regression" or not (slope and threshold):
+        return None
+    return ThresholdCell(loss=str(objective["loss"]), boundary=str(objective["boundary"]), slope=slope[0], threshold=threshold[0])
 
 
 def _phi_of_bank(key: str, records: dict[str, Record]) -> tuple[float, ...]:
