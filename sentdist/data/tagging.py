@@ -1,0 +1,126 @@
+"""Which words a sentence has, with the part of speech of each: NLTK's tagger, or one that the user names."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.data.nltk_folder import find_nltk
+from sentdist.errors import DataError, RecipeError
+
+if TYPE_CHECKING:
+    from nltk.tag.perceptron import PerceptronTagger
+
+# Sentences to their words in order, each with its tag, punctuation included; the same words and tags for a sentence wherever it stands.
+Tagger = Callable[[Sequence[str]], Sequence[Sequence[tuple[str, str]]]]
+
+NLTK_TAGGER = "nltk"
+_CONTRACTED = (
+    "n't",
+    "'s",
+    "'re",
+    "'ve",
+    "'ll",
+    "'d",
+    "'m",
+    "ca",
+    "wo",
+    "gon",
+    "na",
+    "``",
+    "''",
+)  # what the tokenizer makes of "can't", "won't", quotes
+
+
+def load_tagger(name: str, *, nltk_data: Path | None = None) -> Tagger:
+    """The tagger called "nltk", or the function that "module:function" names.
+
+    nltk: words by NLTK's Treebank tokenizer, tags by its averaged perceptron, in the 12 tags of Petrov et al. 2012 (arXiv 1104.2086).
+    nltk_data: a folder of NLTK's data sets; None: where NLTK looks itself (NLTK_DATA). RecipeError for a name of neither form;
+    DataError for data, a module or a function that is not there.
+    """
+    check_name(name)
+    return _nltk_tagger(nltk_data) if name == NLTK_TAGGER else _named(name)
+
+
+def check_name(name: str) -> None:
+    """RecipeError unless `name` is "nltk" or has the form "module:function"; imports nothing."""
+    module, colon, function = name.partition(":")
+    if name != NLTK_TAGGER and not (colon and function.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        raise RecipeError(
+            where="tagger",
+            found=f'"{name}"',
+            expected=f'"{NLTK_TAGGER}" or "module:function"',
+            remedy="Name a function that takes sentences and gives a list of (word, tag) for each.",
+        )
+
+
+def tagged(tagger: Tagger, sentences: Sequence[str], *, name: str) -> Iterator[list[tuple[str, str]]]:
+    """The (word, tag) pairs of each sentence, one by one. DataError when the tagger `name` gives anything else."""
+    found = tagger(sentences)
+    if len(found) != len(sentences):
+        raise _unusable(name, f"{len(found)} results for {len(sentences)} sentences", "one list a sentence")
+    for sentence, pairs in zip(sentences, found, strict=True):
+        if not all(isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(part, str) for part in pair) for pair in pairs):
+            raise _unusable(name, f"{pairs!r:.80} for {sentence!r:.60}", "pairs of word and tag, both text")
+        yield list(pairs)
+
+
+def stop_words(*, nltk_data: Path | None = None) -> frozenset[str]:
+    """English words that say little of what a sentence is about: NLTK's list, and what its tokenizer makes of contractions. DataError if absent."""
+    listed = _text(find_nltk("corpora/stopwords", folder=nltk_data), "english").split()
+    return frozenset(listed) | frozenset(_CONTRACTED)
+
+
+def is_word(token: str) -> bool:
+    """Whether a token is more than punctuation."""
+    return any(letter.isalnum() for letter in token)
+
+
+def _nltk_tagger(nltk_data: Path | None) -> Tagger:
+    from nltk.tag.perceptron import PerceptronTagger
+    from nltk.tokenize.destructive import NLTKWordTokenizer
+
+    perceptron: PerceptronTagger = PerceptronTagger(loc=find_nltk("taggers/averaged_perceptron_tagger_eng", folder=nltk_data))
+    lines = _text(find_nltk("taggers/universal_tagset", folder=nltk_data), "en-ptb.map").splitlines()
+    universal = dict(line.split("\t") for line in lines if line.strip())
+    tokenize = NLTKWordTokenizer().tokenize
+
+    def tag(sentences: Sequence[str]) -> list[list[tuple[str, str]]]:
+        return [[(word, universal.get(fine, "X")) for word, fine in perceptron.tag(tokenize(sentence))] for sentence in sentences]
+
+    return tag
+
+
+def _text(place: object, file: str) -> str:
+    with place.join(file).open() as stream:  # type: ignore[attr-defined]  # a PathPointer: a folder or a place in a zip file
+        text: str = stream.read().decode()
+    return text
+
+
+def _named(name: str) -> Tagger:
+    module, _, function = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise DataError(
+            where=f"tagger {name}",
+            found=f"{type(error).__name__}: {error}",
+            expected="a module that can be imported, with that function",
+            remedy=f'Install it on every worker, or correct the name ("{NLTK_TAGGER}" needs none).',
+        ) from error
+    if not callable(found):
+        raise _unusable(name, f"a {type(found).__name__}", "a function")
+    tagger: Tagger = found
+    return tagger
+
+
+def _unusable(name: str, found: str, expected: str) -> DataError:
+    return DataError(
+        where=f"tagger {name}",
+        found=found,
+        expected=expected,
+        remedy="It is called with a list of sentences and returns, for each, a list of (word, tag).",
+    )

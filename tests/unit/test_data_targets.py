@@ -1,0 +1,172 @@
+"""Tags and words of sentences: taggers by name, shares on disk that do not depend on how a corpus was cut, bad names and bad files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from sentdist.data.tagging import load_tagger, stop_words
+from sentdist.data.targets import POS, VALUES, FileTargets, TargetFacts, count_sentences, write_counts, write_targets
+from sentdist.errors import DataError, RecipeError
+
+SENTENCES = [
+    "The old man plays the old guitar .",
+    "A dog runs !",
+    "is the of",
+    "Dogs and cats run , run and run .",
+    "the guitar",
+]
+STOP = frozenset({"the", "a", "is", "of", "and"})
+
+
+def ending_tagger(sentences: Sequence[str]) -> list[list[tuple[str, str]]]:
+    """A tagger by the last letter: S, PUNCT or OTHER."""
+    kinds = {"s": "S", ".": "PUNCT", "!": "PUNCT", ",": "PUNCT"}
+    return [[(word, kinds.get(word[-1], "OTHER")) for word in sentence.split()] for sentence in sentences]
+
+
+def one_too_few(sentences: Sequence[str]) -> list[list[tuple[str, str]]]:
+    return ending_tagger(sentences)[1:]
+
+
+def words_only(sentences: Sequence[str]) -> list[list[str]]:
+    return [sentence.split() for sentence in sentences]
+
+
+NOT_A_FUNCTION = 3
+
+
+def made(folder: Path, cuts: list[int], *, num_words: int = 100) -> tuple[FileTargets, TargetFacts]:
+    folder.mkdir()
+    parts = []
+    for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(SENTENCES)], strict=True)):
+        tags, words = count_sentences(SENTENCES[first:last], tagger=ending_tagger, tagger_name="test", stop_words=STOP)
+        parts.append(folder / f"{number}.npz")
+        with parts[-1].open("wb") as file:
+            write_counts(file, tags, words)
+    facts = write_targets(folder, parts, num_words=num_words)
+    return FileTargets(folder), facts
+
+
+def dense(targets: FileTargets, ids: Sequence[int]) -> np.ndarray:
+    rows = targets.rows(np.array(ids))
+    table = np.zeros((len(ids), targets.num_words), dtype=np.float32)
+    table[rows.bow_rows, rows.bow_words] = rows.bow_shares
+    return table
+
+
+def test_shares_are_relative_frequencies(tmp_path: Path) -> None:
+    targets, facts = made(tmp_path / "targets", [])
+    assert targets.tags == ("OTHER", "PUNCT", "S")
+    # By frequency, then by the alphabet.
+    assert targets.vocabulary == ("run", "guitar", "old", "cats", "dog", "dogs", "man", "plays", "runs")
+    rows = targets.rows(np.arange(5))
+    np.testing.assert_allclose(rows.pos[0], [6 / 8, 1 / 8, 1 / 8])
+    np.testing.assert_allclose(rows.pos[2], [2 / 3, 0, 1 / 3])
+    np.testing.assert_allclose(dense(targets, [3])[0], [3 / 5, 0, 0, 1 / 5, 0, 1 / 5, 0, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose(rows.pos.sum(axis=1), 1, rtol=1e-6)
+    assert dense(targets, [2]).sum() == 0
+    assert (facts.num_sentences, facts.num_tags, facts.num_words, facts.num_wordless) == (5, 3, 9, 1)
+    assert facts.covered_fraction == 1.0
+
+
+@pytest.mark.parametrize("cuts", [[1], [2, 3], [1, 2, 3, 4]])
+def test_how_the_corpus_was_cut_changes_nothing(tmp_path: Path, cuts: list[int]) -> None:
+    whole, facts = made(tmp_path / "whole", [], num_words=4)
+    pieces, facts_of_pieces = made(tmp_path / "pieces", cuts, num_words=4)
+    assert facts == facts_of_pieces
+    assert whole.vocabulary == pieces.vocabulary
+    for name in (POS, VALUES):
+        assert (whole.folder / name).read_bytes() == (pieces.folder / name).read_bytes()
+    np.testing.assert_array_equal(dense(whole, range(5)), dense(pieces, range(5)))
+
+
+def test_the_most_frequent_words_are_kept_and_shares_are_of_them(tmp_path: Path) -> None:
+    targets, facts = made(tmp_path / "targets", [], num_words=2)
+    assert targets.vocabulary == ("run", "guitar")
+    np.testing.assert_array_equal(dense(targets, range(5)), [[0, 1], [0, 0], [0, 0], [1, 0], [0, 1]])
+    assert facts.num_wordless == 2
+    assert facts.covered_fraction == pytest.approx(5 / 13)
+
+
+def test_rows_come_in_the_order_of_the_ids(tmp_path: Path) -> None:
+    targets, _ = made(tmp_path / "targets", [2])
+    ids = [[3, 2, 3], [0, 4, 1]]
+    flat = [3, 2, 3, 0, 4, 1]
+    np.testing.assert_array_equal(targets.rows(np.array(ids)).pos, np.stack([targets.rows(np.array([one])).pos[0] for one in flat]))
+    np.testing.assert_array_equal(dense(targets, flat), np.concatenate([dense(targets, [one]) for one in flat]))
+    assert (np.diff(targets.rows(np.array(ids)).bow_rows) >= 0).all()
+    assert len(targets.rows(np.array([], dtype=int)).pos) == 0
+
+
+@pytest.mark.parametrize("ids", [[-1], [0, 5]])
+def test_an_id_outside_the_corpus_is_refused(tmp_path: Path, ids: list[int]) -> None:
+    targets, _ = made(tmp_path / "targets", [])
+    with pytest.raises(DataError, match="targets belong to one corpus"):
+        targets.rows(np.array(ids))
+
+
+def test_damaged_targets_are_refused(tmp_path: Path) -> None:
+    targets, _ = made(tmp_path / "targets", [])
+    np.save(targets.folder / VALUES, np.zeros(2, dtype=np.float32))
+    with pytest.raises(DataError, match="shapes"):
+        FileTargets(targets.folder)
+    (targets.folder / POS).unlink()
+    with pytest.raises(DataError, match=r"pos\.npy"):
+        FileTargets(targets.folder)
+
+
+def test_a_corpus_without_a_word_is_refused(tmp_path: Path) -> None:
+    tags, words = count_sentences(["the .", "of !"], tagger=ending_tagger, tagger_name="test", stop_words=STOP)
+    with (tmp_path / "part.npz").open("wb") as file:
+        write_counts(file, tags, words)
+    with pytest.raises(DataError, match="no word"):
+        write_targets(tmp_path, [tmp_path / "part.npz"], num_words=10)
+
+
+def test_a_tagger_is_named_by_module_and_function() -> None:
+    tagger = load_tagger(f"{__name__}:ending_tagger")
+    assert tagger(["dogs run"]) == [[("dogs", "S"), ("run", "OTHER")]]
+
+
+@pytest.mark.parametrize("name", ["spacy", "some module:tag", ":tag", "module:", "a.b:1"])
+def test_a_name_of_no_known_form_is_refused(name: str) -> None:
+    with pytest.raises(RecipeError, match="module:function"):
+        load_tagger(name)
+
+
+@pytest.mark.parametrize("name", ["no_such_module_at_all:tag", f"{__name__}:no_such_function", f"{__name__}:NOT_A_FUNCTION"])
+def test_a_tagger_that_is_not_there_is_refused(name: str) -> None:
+    with pytest.raises(DataError, match=r"tagger .*(No module|no attribute|a int)"):
+        load_tagger(name)
+
+
+@pytest.mark.parametrize(("tagger", "found"), [(one_too_few, "1 results for 2"), (words_only, r"\['a', 'b'\]")])
+def test_a_tagger_that_gives_something_else_is_refused(tagger: object, found: str) -> None:
+    with pytest.raises(DataError, match=found):
+        count_sentences(["a b", "c"], tagger=tagger, tagger_name="mine", stop_words=STOP)  # type: ignore[arg-type]
+
+
+def test_missing_nltk_data_says_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nltk\.downloader averaged_perceptron_tagger_eng"):
+        load_tagger("nltk", nltk_data=tmp_path)
+    with pytest.raises(DataError, match=r"nltk\.downloader stopwords"):
+        stop_words(nltk_data=tmp_path)
+
+
+@pytest.mark.data
+def test_nltk_tags_real_sentences(data_root: Path) -> None:
+    tagger = load_tagger("nltk", nltk_data=data_root / "nltk_data")
+    (pairs,) = tagger(["The quick dog doesn't bark at 12 cats."])
+    assert [tag for _, tag in pairs] == ["DET", "ADJ", "NOUN", "VERB", "ADV", "VERB", "ADP", "NUM", "NOUN", "."]
+    sentences = pq.read_table(data_root / "text/wiki.parquet")["sentence"].slice(0, 200).to_pylist()
+    stop = stop_words(nltk_data=data_root / "nltk_data")
+    tags, words = count_sentences(sentences, tagger=tagger, tagger_name="nltk", stop_words=stop)
+    assert set(tags.names) <= {"ADJ", "ADP", "ADV", "CONJ", "DET", "NOUN", "NUM", "PRON", "PRT", "VERB", "X", "."}
+    assert len(tags.names) >= 10
+    assert "the" not in words.names
+    assert 4 < len(words.numbers) / len(sentences) < 30
