@@ -27,7 +27,8 @@ class GroupFacts:
 
     num_premises: distinct premises that have an entailment or a contradiction. num_left_out: those with too few of either. num_groups: rows made.
     num_whole: rows with P entailments and Q contradictions of their own. num_filled_positives, num_filled_negatives: cells that were filled;
-    num_augmented: filled positives that are no copies of the anchor. num_contradictory: hypotheses that one premise has under both labels, left out.
+    num_augmented: filled positives that are no copies of the anchor; num_unchanged: those of them that came back as they were.
+    num_contradictory: hypotheses that one premise has under both labels, left out.
     with_entailments, with_contradictions, with_both: premises with at least 1, 2, … 5 of them; both: at least that many of each (SupMPN, Table 1).
     """
 
@@ -37,6 +38,7 @@ class GroupFacts:
     num_whole: int
     num_filled_positives: int
     num_augmented: int
+    num_unchanged: int
     num_filled_negatives: int
     num_contradictory: int
     with_entailments: tuple[int, ...]
@@ -87,7 +89,7 @@ def group_by_premise(
     negatives_GQ = _drawn(found, 1, groups, num_negatives, seed)
     lacks_P, lacks_N = positives_GP < 0, negatives_GQ < 0
     _fill_negatives(negatives_GQ, found, groups, seed)
-    positives, num_augmented = _filled_positives(positives_GP, entailed_GP, found, groups, augment, augmented_fraction, seed)
+    positives, num_augmented, num_unchanged = _filled_positives(positives_GP, entailed_GP, found, groups, augment, augmented_fraction, seed)
     columns = {
         "anchor": found.strings.take(pa.array(found.premises[groups])),
         **{f"positive_{number + 1}": column for number, column in enumerate(positives)},
@@ -100,6 +102,7 @@ def group_by_premise(
         num_whole=int(np.count_nonzero(~lacks_P.any(axis=1) & ~lacks_N.any(axis=1))),
         num_filled_positives=int(lacks_P.sum()),
         num_augmented=num_augmented,
+        num_unchanged=num_unchanged,
         num_filled_negatives=int(lacks_N.sum()),
         num_contradictory=found.num_contradictory,
         with_entailments=_at_least_each(entailments_P),
@@ -244,12 +247,12 @@ def _filled_positives(
     augment: Augment | None,
     augmented_fraction: float,
     seed: int,
-) -> tuple[list[pa.Array], int]:
-    """P columns of sentences without a gap, and how many cells were augmented."""
+) -> tuple[list[pa.Array], int, int]:
+    """P columns of sentences without a gap, how many cells were augmented, and how many of those came back as they were."""
     rows, columns = np.nonzero(positives_GP < 0)
     positives_GP[rows, columns] = found.premises[groups[rows]]
     strings = found.strings
-    num_augmented = 0
+    num_augmented = num_unchanged = 0
     if augment is not None and len(rows):
         num_augmented = round(augmented_fraction * len(rows))
         cells = np.sort(shuffled(len(rows), seed=seed, stream="augmented cells")[:num_augmented])
@@ -257,10 +260,10 @@ def _filled_positives(
         num_own = (entailed_GP >= 0).sum(axis=1)[rows]
         sentences = found.strings.take(pa.array(entailed_GP[rows, columns % num_own])).to_pylist()
         augmented = list(augment(sentences))
-        assert len(augmented) == len(sentences), "an augmentation gives a sentence for a sentence"
+        num_unchanged = sum(new == old for new, old in zip(augmented, sentences, strict=True))
         positives_GP[rows, columns] = len(strings) + np.arange(len(rows))
         strings = pa.concat_arrays([strings, pa.array(augmented, pa.large_string())])
-    return [strings.take(pa.array(column)) for column in positives_GP.T], num_augmented
+    return [strings.take(pa.array(column)) for column in positives_GP.T], num_augmented, num_unchanged
 
 
 def _at_least_each(counts: np.ndarray) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ def test_own_come_first_then_copies_of_the_anchor_and_hypotheses_of_others() -> 
     assert rows[0]["negative_1"] == "a c1"
     assert {text[0] for text in cells(rows[0], "negative")[1:]} <= {"b", "c"}
     assert facts == GroupFacts(
-        num_premises=3, num_left_out=1, num_groups=2, num_whole=0, num_filled_positives=3, num_augmented=0, num_filled_negatives=3,
+        num_premises=3, num_left_out=1, num_groups=2, num_whole=0, num_filled_positives=3, num_augmented=0, num_unchanged=0, num_filled_negatives=3,
         num_contradictory=0, with_entailments=(2, 1, 0, 0, 0), with_contradictions=(3, 2, 1, 1, 1), with_both=(2, 1, 0, 0, 0),
     )  # fmt: skip
 
@@ -142,7 +142,9 @@ def test_augmentation_fills_from_the_premises_own_entailments_in_turn() -> None:
     rows, facts = grouped(nli(("a", "eec"), ("b", "ecc")), 5, 1, augment=lambda sentences: [f"<{text}>" for text in sentences])
     assert cells(rows[0], "positive") == ["a e0", "a e1", "<a e0>", "<a e1>", "<a e0>"]
     assert cells(rows[1], "positive") == ["b e0", *["<b e0>"] * 4]
-    assert facts.num_augmented == facts.num_filled_positives == 7
+    assert (facts.num_augmented, facts.num_filled_positives, facts.num_unchanged) == (7, 7, 0)
+    _, facts = grouped(nli(("a", "eec"), ("b", "ecc")), 5, 1, augment=list)
+    assert facts.num_unchanged == 7
 
 
 def test_a_part_of_the_missing_positives_may_stay_copies() -> None:
