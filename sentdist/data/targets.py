@@ -74,7 +74,7 @@ def write_counts(file: IO[bytes], tags: Counts, words: Counts) -> None:
             f"{prefix}_numbers": part.numbers,
             f"{prefix}_counts": part.counts,
         }
-    np.savez(file, **arrays)
+    np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_counts(path: Path) -> tuple[Counts, Counts]:
