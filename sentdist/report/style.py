@@ -22,6 +22,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # a second cue, for print in grey
 INK, MUTED, FAINT, GRID = "#1b1f24", "#57606a", "#afb8c1", "#e7eaee"
 SEQUENTIAL = LinearSegmentedColormap.from_list("ours", ["#f4f7fa", "#c3dcec", "#6aaed2", "#1f78b4", "#08406f"])
+DIVERGING = LinearSegmentedColormap.from_list("both", ["#8c2d04", "#f0a35e", "#f7f7f7", "#6aaed2", "#08406f"])  # white at the middle
 
 RC: dict[Any, object] = {
     "font.family": "DejaVu Sans",  # ships with matplotlib: the same figure on every machine

@@ -1,0 +1,143 @@
+"""The figures and the table of relations: how alike they are, the score over a relation's weight, link prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sentdist.errors import DataError
+from sentdist.evaluation.significance import summarize
+from sentdist.report.style import DIVERGING, INK, MARKERS, MUTED, PALETTE, Drawing, canvas, house_style, quiet, save
+
+LINK_COLUMNS = ("MRR", "Hits@1", "Hits@3", "Hits@10")
+LINK_HEADER = ("system", "relation", *LINK_COLUMNS, "seeds")
+# RSE, arXiv 2212.08802, Table 7, on six large corpora with BERT-base; × 100.
+PAPER_LINKS: Mapping[str, tuple[float, float, float, float]] = {
+    "entailment": (80, 74, 85, 93),
+    "duplicate-question": (83, 76, 88, 97),
+    "paraphrase": (97, 95, 98, 100),
+    "qa-entailment": (85, 80, 90, 95),
+    "same-caption": (56, 45, 63, 79),
+    "all": (81, 74, 84, 92),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkRow:
+    """Means over seeds, × 100, of one system on the held-out triples of one relation, in the order of LINK_COLUMNS."""
+
+    system: str
+    relation: str
+    means: tuple[float, ...]
+    num_seeds: int
+
+    @property
+    def cells(self) -> list[str]:
+        return [self.system, self.relation, *(f"{mean:.1f}" for mean in self.means), str(self.num_seeds)]
+
+
+def relation_matrix(names: Sequence[str], cosines: Sequence[np.ndarray], *, system: str, name: str = "relations") -> Drawing:
+    """Cosines between relation vectors, (K, K) of each seed, as a map of their means; sd over seeds in the table (arXiv 2212.08802, Figure 4)."""
+    if not cosines or any(np.shape(matrix) != (len(names), len(names)) for matrix in cosines):
+        raise DataError(
+            where="relation matrix",
+            found=f"matrices of shapes {sorted({np.shape(matrix) for matrix in cosines})} for {len(names)} relations",
+            expected="at least one matrix with a row and a column a relation",
+            remedy="Draw encoders of one recipe together.",
+        )
+    stacked = np.stack([np.asarray(matrix, dtype=np.float64) for matrix in cosines])
+    means = stacked.mean(axis=0)
+    with house_style():
+        figure, (axes,) = canvas(width=2.6 + 0.62 * len(names), height=1.5 + 0.46 * len(names))
+        image = axes.pcolormesh(means[::-1], cmap=DIVERGING, vmin=-1, vmax=1, edgecolors="white", linewidth=1.5)
+        for row in range(len(names)):
+            for column in range(len(names)):
+                value = means[row, column]
+                ink = "white" if abs(value) > 0.65 else INK
+                said = f"{value:.2f}".replace("-", "−")
+                axes.text(column + 0.5, len(names) - row - 0.5, said, ha="center", va="center", color=ink, fontsize=8)
+        axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=30, ha="right", rotation_mode="anchor")
+        axes.set_yticks(np.arange(len(names)) + 0.5, list(names)[::-1])
+        axes.tick_params(length=0)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, aspect=14)
+        bar.outline.set_visible(False)
+        bar.set_label("cosine", fontsize=8)
+        sds = stacked.std(axis=0, ddof=1) if len(stacked) > 1 else None
+        records = [
+            [one, other, float(means[row, column]), "" if sds is None else float(sds[row, column]), len(stacked)]
+            for row, one in enumerate(names)
+            for column, other in enumerate(names)
+        ]
+        caption = f"Cosines between the relation vectors of {system}, mean over {len(stacked)} seed{'s' if len(stacked) > 1 else ''}."
+        return save(figure, name=name, caption=caption, header=["relation", "other", "mean", "sd", "seeds"], records=records)
+
+
+def weight_curves(
+    scores: Mapping[str, Mapping[float, Sequence[float]]],
+    *,
+    relation: str,
+    unit: str = "average STS score (Spearman × 100)",
+    name: str = "weights",
+) -> Drawing:
+    """The score against the weight of one relation, a line a system: mean and band of ± 1 sd over seeds (arXiv 2212.08802, Figure 3)."""
+    if not any(curve for curve in scores.values()):
+        raise DataError(
+            where="weight curves", found="nothing to draw", expected="at least one point", remedy="Leave the figure out of this report."
+        )
+    records: list[list[object]] = []
+    with house_style():
+        figure, (axes,) = canvas(width=5.4, height=3.2)
+        for place, (system, curve) in enumerate(scores.items()):
+            weights = sorted(curve)
+            found = [summarize(list(curve[weight])) for weight in weights]
+            means = np.array([one.mean for one in found])
+            spread = np.array([np.nan if one.sd is None else one.sd for one in found])
+            color = PALETTE[place % len(PALETTE)]
+            axes.fill_between(weights, means - spread, means + spread, color=color, alpha=0.16, linewidth=0)
+            axes.plot(weights, means, color=color, marker=MARKERS[place % len(MARKERS)], markeredgecolor="white", label=system)
+            records += [
+                [system, weight, one.mean, "" if one.sd is None else one.sd, one.num_seeds]
+                for weight, one in zip(weights, found, strict=True)
+            ]
+        axes.set_xlabel(f"weight of {relation}")
+        axes.set_ylabel(unit)
+        quiet(axes)
+        if len(scores) > 1:
+            axes.legend(loc="best", labelcolor=MUTED)
+        caption = f"{unit[0].upper()}{unit[1:]} against the weight of {relation}, the other weights as they are; band: ± 1 standard deviation over seeds."
+        return save(figure, name=name, caption=caption, header=["system", "weight", "mean", "sd", "seeds"], records=records)
+
+
+def link_rows(results: Mapping[str, Sequence[Mapping[str, object]]], *, task: str) -> list[LinkRow]:
+    """The rows of a link-prediction table from the results of each system's trials (arXiv 2212.08802, Table 7); systems without any are left out.
+
+    results: of each system, one mapping a seed, with "{task}.{relation}.mrr" and so on, × 100.
+    """
+    rows = []
+    for system, trials in results.items():
+        relations = [
+            key.removeprefix(f"{task}.").removesuffix(".mrr")
+            for key in (trials[0] if trials else {})
+            if key.startswith(f"{task}.") and key.endswith(".mrr")
+        ]
+        for relation in relations:
+            values = [[trial.get(f"{task}.{relation}.{measure}") for measure in ("mrr", "hits@1", "hits@3", "hits@10")] for trial in trials]
+            numbers = [[float(value) for value in row if isinstance(value, int | float)] for row in values]
+            whole = [row for row in numbers if len(row) == len(LINK_COLUMNS)]
+            if whole:
+                means = tuple(float(mean) for mean in np.mean(whole, axis=0))
+                rows.append(LinkRow(system=system, relation=relation, means=means, num_seeds=len(whole)))
+    return rows
+
+
+def paper_link_rows(relations: Sequence[str]) -> list[LinkRow]:
+    """What the paper prints for these relations."""
+    return [
+        LinkRow(system="paper (BERT-base)", relation=relation, means=tuple(map(float, PAPER_LINKS[relation])), num_seeds=1)
+        for relation in relations
+        if relation in PAPER_LINKS
+    ]
