@@ -14,7 +14,7 @@ from sentdist.data.local import check_columns
 from sentdist.data.order import random_words, shuffled
 from sentdist.errors import DataError
 
-Own = Literal["first", "whole"]
+Fill = Literal["own_then_copies", "copies"]
 Augment = Callable[[Sequence[str]], Sequence[str]]
 COLUMNS = ("premise", "hypothesis", "label")
 COUNTED_TO = 5  # Table 1 of SupMPN counts premises with 1 to 5 and more hypotheses of a kind
@@ -52,7 +52,7 @@ def group_by_premise(
     num_positives: int,
     num_negatives: int,
     seed: int = 0,
-    own: Own = "first",
+    fill: Fill = "own_then_copies",
     at_least: int = 1,
     augment: Augment | None = None,
     augmented_fraction: float = 1.0,
@@ -66,8 +66,8 @@ def group_by_premise(
     P (Q) are drawn without replacement. Missing negatives are drawn from the entailments and contradictions of *other* premises, never a sentence
     that the premise has itself and no sentence twice. Missing positives are copies of the anchor ("None" in the paper's Table A1), or `augment`
     of the premise's own entailments in turn, for a random `augmented_fraction` of the missing cells.
-    own: "first": the premise's own entailments come first, and the rest is filled; "whole": a premise with fewer than P uses none of them and all
-        its positives are filled: how the paper's appendix may also be read.
+    fill: "own_then_copies": the premise's own entailments come first, and the rest is filled; "copies": a premise with fewer than P uses none of
+        them and all its positives are filled, which is how the paper's appendix may also be read.
     Every choice depends on the seed and the rows only. Source: Dehghan and Amasyali 2022, Sections 5.1, 5.2 and Appendix A.1.
     Raises DataError for absent columns, counts below 1, labels that do not occur, no premise with enough, too few sentences to draw from.
     """
@@ -84,7 +84,7 @@ def group_by_premise(
         )
     entailed_GP = _drawn(found, 0, groups, num_positives, seed)
     positives_GP = entailed_GP.copy()
-    if own == "whole":
+    if fill == "copies":
         positives_GP[(entailed_GP < 0).any(axis=1)] = -1
     negatives_GQ = _drawn(found, 1, groups, num_negatives, seed)
     lacks_P, lacks_N = positives_GP < 0, negatives_GQ < 0

@@ -57,8 +57,8 @@ def test_own_come_first_then_copies_of_the_anchor_and_hypotheses_of_others() -> 
     )  # fmt: skip
 
 
-def test_whole_uses_copies_only_where_entailments_are_too_few() -> None:
-    rows, facts = grouped(nli(("a", "ec"), ("b", "eeecc")), own="whole")
+def test_copies_only_where_entailments_are_too_few() -> None:
+    rows, facts = grouped(nli(("a", "ec"), ("b", "eeecc")), fill="copies")
     assert cells(rows[0], "positive") == ["a"] * 3
     assert cells(rows[1], "positive") == ["b e0", "b e1", "b e2"]
     assert facts.num_filled_positives == 3
