@@ -1,4 +1,4 @@
-"""What the RCL paper printed (arXiv 2209.13241, Tables 1-5), and how our table looks beside it."""
+"""What the RCL paper printed (arXiv 2209.13241, Tables 1-5), and how our table looks beside a printed one."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class PaperTable:
     rows: tuple[PaperRow, ...]
     notes: tuple[str, ...] = ()
     has_base: bool = True
+    paper: str = "RCL paper"
 
     def row(self, label: str) -> PaperRow:
         """The row of this label; DataError with the labels that exist."""
@@ -40,7 +41,7 @@ class PaperTable:
             if row.label == label:
                 return row
         raise DataError(
-            where=f"RCL paper, Table {self.number}",
+            where=f"{self.paper}, Table {self.number}",
             found=repr(label),
             expected=f"one of {[row.label for row in self.rows]}",
             remedy="Match our rows to the paper's own labels.",
@@ -183,7 +184,7 @@ class Beside:
 
 
 def beside_paper(
-    table: ResultTable, number: str, *, matches: Mapping[str, str], base: str | None, columns: Mapping[str, str] | None = None
+    table: ResultTable, paper: PaperTable, *, matches: Mapping[str, str], base: str | None, columns: Mapping[str, str] | None = None
 ) -> Beside:
     """Put our lines beside the paper's rows.
 
@@ -191,12 +192,11 @@ def beside_paper(
     column -> the paper's where the names differ. Encoders, data and budgets differ, so gains compare and levels do not. Raises DataError
     for a label or column that the paper lacks.
     """
-    paper = PAPER_TABLES[number]
     names = {column: (columns or {}).get(column, column) for column in table.columns}
     shared = [column for column in table.columns if names[column] in paper.columns]
     if not shared:
         raise DataError(
-            where=f"RCL paper, Table {number}",
+            where=f"{paper.paper}, Table {paper.number}",
             found=f"our columns {list(table.columns)}",
             expected=f"some of {list(paper.columns)}",
             remedy="Map our columns to the paper's names.",

@@ -16,6 +16,7 @@ from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import forest_plot, heat_map, learning_curves, regulators_curve
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.paper import PAPER_REGULATORS, PAPER_TABLES, Beside, beside_paper, beside_to_html, beside_to_markdown
+from sentdist.report.paper_regression import regression_besides
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
 from sentdist.report.style import Drawing
@@ -98,7 +99,9 @@ def _shared(sweep: SweepRecord, records: dict[str, Record]) -> SharedStages | No
 
 
 def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]) -> Iterator[Beside]:
-    """The paper's tables that have rows of ours: dropouts (1a, 1b), comparison (3), regulators (4), entropy encoders (5)."""
+    """The paper's tables that have rows of ours; of RCL's: dropouts (1a, 1b), comparison (3), regulators (4), entropy encoders (5)."""
+    if sweep.paper == "sts_regression" and table.title == "Semantic textual similarity":
+        yield from regression_besides(table, {label: found.regression for label, found in facts.items()})
     if sweep.paper != "rcl" or table.title != "Semantic textual similarity":
         return
     labels = [line.label for line in table.lines]
@@ -107,7 +110,7 @@ def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]
         matches = {label: twin for label in labels if (twin := _twin(number, facts[label]))}
         is_compared = bool(set(matches.values()) - {"SRoBERTa-base", "0"})  # the base alone compares nothing
         if is_compared and set(table.columns) & set(PAPER_TABLES[number].columns):
-            yield beside_paper(table, number, matches=matches, base=base)
+            yield beside_paper(table, PAPER_TABLES[number], matches=matches, base=base)
 
 
 def _twin(number: str, facts: CellFacts) -> str | None:
@@ -181,7 +184,8 @@ def _thresholds(rows: list[ResultRow], value: dict[int, float | None], facts: di
     """Score over slope and threshold, a figure for each method that has a grid of them."""
     surfaces: dict[str, dict[ThresholdCell, list[float]]] = {}
     for row in rows:
-        cell, score = facts[row.label].threshold_cell, value[id(row)]
+        regression, score = facts[row.label].regression, value[id(row)]
+        cell = None if regression is None else regression.cell
         if cell is not None and score is not None:
             surfaces.setdefault(row.method, {}).setdefault(cell, []).append(score)
     for method, cells in surfaces.items():

@@ -12,8 +12,8 @@ import numpy as np
 
 from sentdist.plan.stage import Json
 from sentdist.report.figures import LearningCurve
+from sentdist.report.paper_regression import RegressionFacts
 from sentdist.report.rows import ResultRow, Scalar
-from sentdist.report.thresholds import ThresholdCell
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -35,7 +35,7 @@ class CellFacts:
     attention_dropout: float | None = None
     drophead: float = 0.0
     corpus: str | None = None  # its source; the first of several
-    threshold_cell: ThresholdCell | None = None  # of a regression whose loss has a buffer zone
+    regression: RegressionFacts | None = None
 
     @property
     def num_regulators(self) -> int:
@@ -130,7 +130,7 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
         attention_dropout=next(iter(_numbers(regularizers["attention_dropout"])), None),
         drophead=float(str(regularizers["drophead"])),
         corpus=None if corpus is None else _source_of(_fields(corpus)),
-        threshold_cell=_threshold_cell(objective),
+        regression=_regression(objective, goes_on=fields.get("start") is not None, corpus={} if corpus is None else _fields(corpus)),
     )
 
 
@@ -139,11 +139,18 @@ def _source_of(corpus: dict[str, Json]) -> str:
     return str(corpus["source"] if "source" in corpus else _dict(_list(corpus["parts"])[0])["source"])
 
 
-def _threshold_cell(objective: dict[str, Json]) -> ThresholdCell | None:
-    slope, threshold = _numbers(objective.get("slope")), _numbers(objective.get("threshold"))
-    if objective["name"] != "regression" or not (slope and threshold):
+def _regression(objective: dict[str, Json], *, goes_on: bool, corpus: dict[str, Json]) -> RegressionFacts | None:
+    if objective["name"] != "regression":
         return None
-    return ThresholdCell(loss=str(objective["loss"]), boundary=str(objective["boundary"]), slope=slope[0], threshold=threshold[0])
+    return RegressionFacts(
+        loss=str(objective["loss"]),
+        boundary=str(objective["boundary"]),
+        features=str(objective["features"]),
+        slope=next(iter(_numbers(objective["slope"])), None),
+        threshold=next(iter(_numbers(objective["threshold"])), None),
+        goes_on=goes_on,
+        is_filtered=bool(corpus.get("without")),
+    )
 
 
 def _phi_of_bank(key: str, records: dict[str, Record]) -> tuple[float, ...]:

@@ -106,7 +106,9 @@ def table() -> ResultTable:
 
 
 def test_beside_the_paper_compares_gains(table: ResultTable) -> None:
-    found = beside_paper(table, "3", matches={"MiniLM": "SRoBERTa-base", "ours": "RCL"}, base="MiniLM", columns={"sick": "SICK-R"})
+    found = beside_paper(
+        table, PAPER_TABLES["3"], matches={"MiniLM": "SRoBERTa-base", "ours": "RCL"}, base="MiniLM", columns={"sick": "SICK-R"}
+    )
     assert found.columns == ("STS12", "SICK-R")
     assert found.rows[1].our_gain == pytest.approx((1.5, -1.0)) and found.rows[1].paper_gain == pytest.approx((1.69, 1.29))
     assert found.rows[0].our_gain == (None, None)
@@ -117,11 +119,11 @@ def test_beside_the_paper_compares_gains(table: ResultTable) -> None:
 
 def test_beside_the_paper_names_what_it_lacks(table: ResultTable) -> None:
     with pytest.raises(DataError, match="'RCLL'"):
-        beside_paper(table, "3", matches={"ours": "RCLL"}, base=None)
+        beside_paper(table, PAPER_TABLES["3"], matches={"ours": "RCLL"}, base=None)
     with pytest.raises(DataError, match="'mine'"):
-        beside_paper(table, "3", matches={"mine": "RCL"}, base=None)
+        beside_paper(table, PAPER_TABLES["3"], matches={"mine": "RCL"}, base=None)
     with pytest.raises(DataError, match="Map our columns"):
-        beside_paper(table, "2a", matches={"ours": "RCL"}, base=None)
+        beside_paper(table, PAPER_TABLES["2a"], matches={"ours": "RCL"}, base=None)
 
 
 def test_citations_are_complete_and_refuse_unknown_keys() -> None:

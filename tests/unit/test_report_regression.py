@@ -1,0 +1,60 @@
+"""The STS regression paper's tables beside ours: which of our cells stands for which printed row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sentdist.report.paper_regression import REGRESSION_TABLES, RegressionFacts, regression_besides
+from sentdist.report.rows import ResultRow
+from sentdist.report.tables import ResultTable, build_table
+
+
+def facts(loss: str, *, features: str = "uv_diff", goes_on: bool = False, is_filtered: bool = False) -> RegressionFacts:
+    slope, threshold = (2.0, 0.25) if loss in ("smooth_k2", "translated_relu") else (None, None)
+    return RegressionFacts(
+        loss=loss, boundary="left_mask", features=features, slope=slope, threshold=threshold, goes_on=goes_on, is_filtered=is_filtered
+    )
+
+
+def table_of(*labels: str) -> ResultTable:
+    rows = [
+        ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0 + place, "STS-B": 60.0})
+        for place, label in enumerate(labels)
+    ]
+    return build_table(rows, title="t", tasks=("STS12", "STS-B"), baseline=labels[0], average=True)
+
+
+def test_the_papers_averages_fit_its_cells() -> None:
+    for table in REGRESSION_TABLES.values():
+        for row in table.rows:
+            assert len(row.scores) == len(table.columns)
+            if len(row.scores) == 8:
+                assert np.mean(row.scores[:7]) == pytest.approx(row.scores[7], abs=0.006), (table.number, row.label)
+
+
+def test_losses_and_stages_find_their_rows() -> None:
+    known = {
+        "base": None, "ce": facts("cross_entropy"), "mse": facts("mse"), "k2": facts("smooth_k2"),
+        "all": facts("smooth_k2", goes_on=True), "filtered": facts("smooth_k2", goes_on=True, is_filtered=True),
+    }  # fmt: skip
+    losses, stages = regression_besides(table_of(*known), known)
+    assert [(row.label, row.paper_label) for row in losses.rows] == [
+        ("ce", "BERT Cross Entropy"), ("mse", "BERT MSE Loss"), ("k2", "BERT Smooth K2 Loss")
+    ]  # fmt: skip
+    assert losses.columns == ("STS12", "STS-B", "Avg")
+    assert losses.rows[2].our_gain == pytest.approx((2.0, 0.0, 1.0)) and losses.rows[2].paper_gain == pytest.approx((2.38, 3.9, 3.02))
+    assert [(row.label, row.paper_label) for row in stages.rows] == [
+        ("k2", "BERT Smooth K2 Loss"), ("all", "Ours + STS-B and SICK-R train")
+    ]  # fmt: skip
+
+
+def test_features_find_their_rows() -> None:
+    known = {features: facts("smooth_k2", features=features) for features in ("uv", "diff", "uv_diff")}
+    (beside,) = regression_besides(table_of(*known), known)
+    assert {row.label: row.paper for row in beside.rows} == {"uv": (53.30,), "diff": (54.84,), "uv_diff": (76.03,)}
+
+
+def test_a_grid_stands_beside_nothing() -> None:
+    known = {f"cell {number}": facts("smooth_k2", goes_on=True) for number in range(3)}
+    assert list(regression_besides(table_of(*known), known)) == []
