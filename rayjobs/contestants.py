@@ -39,7 +39,8 @@ def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
     """One optimizer step a draw, by the same session that a recipe's training stage uses."""
     from sentdist.data.build import build_corpus
     from sentdist.learning.engine import TorchEngine
-    from sentdist.plan.specs import EncoderSpec, InfoNCE, Training
+    from sentdist.plan.objectives import InfoNCE
+    from sentdist.plan.specs import EncoderSpec, Training
     from sentdist.plan.stages import Corpus, Train
     from sentdist.stages.context import Context
     from sentdist.stages.train import TrainSession

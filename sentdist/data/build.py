@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentdist.data.corpus import ROLES, SENTENCES_PER_BATCH, write_corpus
+from sentdist.data.corpus import SENTENCES_PER_BATCH, VALUES, write_corpus
 from sentdist.data.local import check_columns
 from sentdist.data.order import shuffled
 from sentdist.errors import DataError
@@ -48,11 +48,14 @@ def build_corpus(
     limit: int | None = None,
     seed: int = 0,
     add_reversed: bool = False,
+    num_positives: int = 1,
+    values: tuple[str, ...] = (),
     on_empty: Literal["error", "drop"] = "error",
 ) -> CorpusFacts:
     """Write the corpus of `rows` into `folder` (made if absent) and say what is in it.
 
-    columns: the source's names for anchor[, positive[, negative]]. limit: how many of the distinct rows to keep, drawn with `seed`, order kept.
+    columns: the source's names for anchor, `num_positives` positives, and negatives. values: of its columns `label` and `relation`, those that rows
+    keep; rows that differ in a value are not the same. limit: how many of the distinct rows to keep, drawn with `seed`, order kept.
     add_reversed: append (positive, anchor[, negative]) for every row that is kept. Sentences are equal when their strings are; ids follow the
     order of first appearance, row by row. Nulls and whitespace count as empty.
 
@@ -60,20 +63,28 @@ def build_corpus(
     them 16 of digest and 24 for sorting, so 100 million distinct sentences in 50 million pairs take about 8 GB.
     Raises DataError for absent or non-text columns, no rows, an empty sentence (naming row and column) unless on_empty is "drop".
     """
-    _check(rows, columns, limit)
+    _check(rows, columns, values, limit)
     digests_RC2, empty_R = _digests(rows, columns, on_empty)
     identity_RC = same_strings(digests_RC2)
     del digests_RC2
-    distinct_R = np.flatnonzero(first_of_each_row(identity_RC) & ~empty_R)
+    values_VR = [rows[name].combine_chunks().to_numpy(zero_copy_only=False).astype(VALUES[name]) for name in values]
+    distinct_R = np.flatnonzero(first_of_each_row(_with_values(identity_RC, values_VR)) & ~empty_R)
     kept_R = _limited(distinct_R, limit, seed)
     ids_RC, first_cells = number_by_appearance(identity_RC[kept_R])
     del identity_RC
     ids_CR = _reversed_too(ids_RC.T) if add_reversed else ids_RC.T
+    kept_values = {name: column[kept_R] for name, column in zip(values, values_VR, strict=True)}
     lengths: list[np.ndarray] = []
     folder.mkdir(parents=True, exist_ok=True)
     narrow = np.int32 if len(first_cells) < 2**31 else np.int64
     cells = kept_R[first_cells // len(columns)] * len(columns) + first_cells % len(columns)
-    write_corpus(folder, ids_CR=np.ascontiguousarray(ids_CR, dtype=narrow), sentences=_sentences(rows, columns, cells, lengths))
+    write_corpus(
+        folder,
+        ids_CR=np.ascontiguousarray(ids_CR, dtype=narrow),
+        sentences=_sentences(rows, columns, cells, lengths),
+        num_positives=num_positives,
+        values=kept_values,
+    )
     words_S = np.concatenate(lengths)
     return CorpusFacts(
         num_rows=ids_CR.shape[1],
@@ -124,6 +135,12 @@ def number_by_appearance(identity_RC: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return rank[compact].reshape(identity_RC.shape), first_cells[by_appearance]
 
 
+def _with_values(identity_RC: np.ndarray, values_VR: list[np.ndarray]) -> np.ndarray:
+    """(R, C + V): the values of a row beside the numbers of its strings."""
+    numbers = [np.unique(column, return_inverse=True)[1].astype(np.int64) for column in values_VR]
+    return np.column_stack([identity_RC, *numbers]) if numbers else identity_RC
+
+
 def _limited(distinct_R: np.ndarray, limit: int | None, seed: int) -> np.ndarray:
     """Return at most `limit` of the row numbers, in their order."""
     if len(distinct_R) == 0:
@@ -138,17 +155,12 @@ def _limited(distinct_R: np.ndarray, limit: int | None, seed: int) -> np.ndarray
     return np.sort(distinct_R[shuffled(len(distinct_R), seed=seed, stream="limit")[:limit]])
 
 
-def _check(rows: pa.Table, columns: tuple[str, ...], limit: int | None) -> None:
-    if not 1 <= len(columns) <= len(ROLES):
-        raise DataError(
-            where="corpus",
-            found=f"{len(columns)} columns",
-            expected=f"1 to 3 ({', '.join(ROLES)})",
-            remedy="Name the columns in the recipe.",
-        )
+def _check(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], limit: int | None) -> None:
+    if not columns:
+        raise DataError(where="corpus", found="0 columns", expected="anchor and positive", remedy="Name the columns in the recipe.")
     if limit is not None and limit < 1:
         raise DataError(where="corpus", found=f"limit {limit}", expected="at least one row", remedy="Raise the limit or leave it out.")
-    check_columns("corpus", rows.column_names, columns)
+    check_columns("corpus", rows.column_names, (*columns, *values))
     for column in columns:
         kind = rows.schema.field(column).type
         if not (pa.types.is_large_string(kind) or pa.types.is_string(kind)):

@@ -1,8 +1,8 @@
-"""A training corpus on disk: unique sentences with an id each, the rows as ids, both memory-mapped."""
+"""A training corpus on disk: unique sentences with an id each, the rows as ids and values, all memory-mapped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,9 @@ from sentdist.errors import DataError
 
 SENTENCES = "sentences.arrow"
 ROWS = "rows.arrow"
-ROLES = ("anchor", "positive", "negative")
+LABEL = "label"  # (R,) float32: what a pair is worth
+RELATION = "relation"  # (R,) int32: which relation holds between anchor and positive
+VALUES = {LABEL: np.dtype(np.float32), RELATION: np.dtype(np.int32)}
 SENTENCES_PER_BATCH = 1 << 16
 
 
@@ -22,11 +24,14 @@ class Corpus:
     """An opened corpus: R rows of C columns over S unique sentences.
 
     ids: (C, R) int32 or int64 sentence ids, a read-only view of the mapped file: workers on one host share its pages and keep no copy.
+    labels, relations: (R,) values of the rows, mapped too; None where the corpus has none.
     """
 
     folder: Path
     column_names: tuple[str, ...]
     ids: np.ndarray
+    labels: np.ndarray | None
+    relations: np.ndarray | None
     _batches: tuple[pa.StringArray, ...]
     _first_ids: np.ndarray  # (batches + 1,) id of each batch's first sentence
 
@@ -37,11 +42,16 @@ class Corpus:
         sentences = _mapped(folder / SENTENCES)
         if rows.num_record_batches != 1 or sentences.schema.names != ["sentence"]:
             raise _damaged(folder, "files that are no corpus")
+        table = rows.get_batch(0)
+        values = {name: table[name].to_numpy(zero_copy_only=True) for name in VALUES if name in table.schema.names}
+        columns = [name for name in table.schema.names if name not in VALUES]
         batches = tuple(sentences.get_batch(number).column(0) for number in range(sentences.num_record_batches))
         return cls(
             folder=folder,
-            column_names=tuple(rows.schema.names),
-            ids=_stacked(rows.get_batch(0)),
+            column_names=tuple(columns),
+            ids=_stacked([table[name].to_numpy(zero_copy_only=True) for name in columns]),
+            labels=values.get(LABEL),
+            relations=values.get(RELATION),
             _batches=batches,
             _first_ids=np.cumsum([0, *(len(batch) for batch in batches)]),
         )
@@ -79,16 +89,33 @@ class Corpus:
             yield batch.to_pylist()
 
 
-def write_corpus(folder: Path, *, ids_CR: np.ndarray, sentences: Iterator[pa.Array]) -> None:
-    """Write sentences.arrow (blocks in the order of their ids, large_string) and rows.arrow (one record batch) into an existing folder."""
+def roles(num_columns: int, *, num_positives: int = 1) -> tuple[str, ...]:
+    """Names of a row's sentences: anchor, positive[_1 …], negative[_1 …]."""
+    num_negatives = max(0, num_columns - 1 - num_positives)
+    return ("anchor", *_numbered("positive", num_positives), *_numbered("negative", num_negatives))[:num_columns]
+
+
+def write_corpus(
+    folder: Path,
+    *,
+    ids_CR: np.ndarray,
+    sentences: Iterator[pa.Array],
+    num_positives: int = 1,
+    values: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """Write sentences.arrow (blocks in the order of their ids, large_string) and rows.arrow (one record batch) into an existing folder.
+
+    values: (R,) label and relation of the rows, where there are any.
+    """
     schema = pa.schema([pa.field("sentence", pa.large_string(), nullable=False)])
     with pa.OSFile(str(folder / SENTENCES), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for block in sentences:
             writer.write_batch(pa.record_batch([block.cast(pa.large_string())], schema=schema))
-    names = ROLES[: len(ids_CR)]
+    columns = dict(zip(roles(len(ids_CR), num_positives=num_positives), ids_CR, strict=True))
+    columns |= {name: np.asarray(value, dtype=VALUES[name]) for name, value in (values or {}).items()}
     rows = pa.record_batch(
-        [pa.array(column) for column in ids_CR],
-        schema=pa.schema([pa.field(name, pa.from_numpy_dtype(ids_CR.dtype), nullable=False) for name in names]),
+        [pa.array(column) for column in columns.values()],
+        schema=pa.schema([pa.field(name, pa.from_numpy_dtype(column.dtype), nullable=False) for name, column in columns.items()]),
     )
     with pa.OSFile(str(folder / ROWS), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_batch(rows)
@@ -101,9 +128,12 @@ def _mapped(path: Path) -> pa.RecordBatchFileReader:
         raise _damaged(path, str(error).splitlines()[0]) from error
 
 
-def _stacked(rows: pa.RecordBatch) -> np.ndarray:
+def _numbered(name: str, count: int) -> tuple[str, ...]:
+    return (name,) * count if count < 2 else tuple(f"{name}_{number}" for number in range(1, count + 1))
+
+
+def _stacked(columns: list[np.ndarray]) -> np.ndarray:
     """Return the columns as one (C, R) array without copying: in one record batch they lie at equal distances."""
-    columns = [column.to_numpy(zero_copy_only=True) for column in rows.columns]
     starts = [column.__array_interface__["data"][0] for column in columns]
     distances = set(np.diff(starts).tolist())
     if len(columns) == 1:
@@ -111,7 +141,7 @@ def _stacked(rows: pa.RecordBatch) -> np.ndarray:
     if len(distances) != 1:
         raise _damaged(Path(ROWS), "columns at unequal distances")
     return np.lib.stride_tricks.as_strided(
-        columns[0], shape=(len(columns), rows.num_rows), strides=(distances.pop(), columns[0].itemsize), writeable=False
+        columns[0], shape=(len(columns), len(columns[0])), strides=(distances.pop(), columns[0].itemsize), writeable=False
     )
 
 

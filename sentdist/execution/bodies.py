@@ -8,8 +8,9 @@ from sentdist.execution.board import Teller
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.resources import uses_worker_group
 from sentdist.execution.submission import Submission
+from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.stages import Embed, Evaluate, Train
 from sentdist.store.store import Artifact
 
 
@@ -53,8 +54,8 @@ def _build(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
     match stage:
         case Train():
             return _train(stage, submission, teller)
-        case Corpus():
-            from sentdist.stages.build import build_corpus
+        case Corpus() | GradedCorpus() | RelationalCorpus() | GroupedCorpus():
+            from sentdist.stages.corpora import build_corpus
 
             return build_corpus(stage, context)
         case Embed() if context.runtime.workers > 1:

@@ -71,23 +71,36 @@ class Batch:
     num_columns: C.
     first_row: this rank's first row among the M rows of the global batch.
     sentence_ids: (C, M) ids of the global batch, which are rows of a bank.
+    num_positives: P. Columns 1 … P are positives, the Q = C − 1 − P others hard negatives.
+    labels: (B,) float32, what a pair of this rank is worth; None where rows have no label.
+    relations: (B,) int64, which relation holds between anchor and positive; None where rows have none.
     """
 
     tokens: TokenBatch
     num_columns: int
     first_row: int
     sentence_ids: np.ndarray
+    num_positives: int = 1
+    labels: Tensor | None = None
+    relations: Tensor | None = None
 
     @property
     def num_rows(self) -> int:
         """B, the anchors of this rank."""
         return self.tokens.num_sentences // self.num_columns
 
+    @property
+    def num_negatives(self) -> int:
+        """Q, the hard negatives of a row."""
+        return self.num_columns - 1 - self.num_positives
+
     def to(self, device: torch.device | str) -> Batch:
-        return replace(self, tokens=self.tokens.to(device))
+        labels, relations = (value if value is None else value.to(device, non_blocking=True) for value in (self.labels, self.relations))
+        return replace(self, tokens=self.tokens.to(device), labels=labels, relations=relations)
 
     def pin(self) -> Batch:
-        return replace(self, tokens=self.tokens.pin())
+        labels, relations = (value if value is None else value.pin_memory() for value in (self.labels, self.relations))
+        return replace(self, tokens=self.tokens.pin(), labels=labels, relations=relations)
 
 
 def collate(token_ids: Sequence[Sequence[int] | np.ndarray], *, num_truncated: int = 0) -> TokenBatch:

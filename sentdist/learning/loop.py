@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from sentdist.errors import TrainingDiverged
 from sentdist.learning.batch import Batch
 from sentdist.learning.engine import Engine
 from sentdist.learning.gather import seconds_waited
+from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.objectives.objective import Objective
 
 
@@ -52,16 +54,33 @@ class StepReport:
     seconds: StepSeconds
 
 
-def train_steps(engine: Engine, objective: Objective, batches: Iterable[Batch], *, start: int = 0) -> Iterator[StepReport]:
+class Opponents(Protocol):
+    """Networks that work against the encoder, with parameters and an optimizer of their own."""
+
+    def step(self, embeddings: Tensor, batch: Batch) -> None:
+        """One step of their own from detached embeddings (C·B, D); collective."""
+        ...
+
+
+def train_steps(
+    engine: Engine,
+    objective: Objective,
+    batches: Iterable[Batch],
+    *,
+    start: int = 0,
+    micro_batch: int | None = None,
+    opponents: Opponents | None = None,
+) -> Iterator[StepReport]:
     """Train one step per batch and say what happened.
 
     The loop does not log, checkpoint or evaluate: whoever draws from it decides what to do between two steps. Stopping early is ceasing to draw.
+    micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py). opponents: step after the encoder has.
     Every rank draws equally often. TrainingDiverged, on all ranks, when a loss or gradient is not finite on any: before the optimizer is touched.
     """
     clock = _Clock()
     for step, batch in enumerate(batches, start=start):
         data = clock.lap()
-        embeddings = engine.encode(batch.tokens)
+        embeddings = encode_in_micro_batches(engine.encode, batch.tokens, micro_batch=micro_batch)
         forward = clock.lap()
         local_loss = objective(embeddings, batch)
         loss_seconds = clock.lap()
@@ -73,6 +92,8 @@ def train_steps(engine: Engine, objective: Objective, batches: Iterable[Batch], 
             raise _diverged(step, loss, local_loss, embeddings, batch)
         lr = engine.lr
         grad_norm = _take_step(engine, step)
+        if opponents is not None:
+            opponents.step(embeddings.detach(), batch)
         optimizer = clock.lap()
         yield StepReport(
             step=step,

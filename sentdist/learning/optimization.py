@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from torch import nn
@@ -19,6 +21,14 @@ SCHEDULES = {
 }
 
 
+class ParameterGroup(TypedDict):
+    """Parameters that share a learning rate and a weight decay, as torch's optimizers take them."""
+
+    params: list[nn.Parameter]
+    lr: float
+    weight_decay: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Optimization:
     """What an engine needs to know to move parameters; equal values give equal steps in every engine.
@@ -27,6 +37,8 @@ class Optimization:
     lr: peak learning rate. warmup_fraction: part of num_steps, in [0, 1], in which it rises from 0.
     weight_decay: decoupled (AdamW), on matrices only: not on biases, not on layer norms.
     clip_norm: bound of the global L2 norm of the averaged gradient; None: no clipping.
+    layer_decay: factor of the learning rate from each transformer layer to the one below it; the last layer, the embeddings and all heads have the
+        full rate (as the STS regression paper's code has it, arXiv 2406.05326). 1: one rate for all.
     precision: "fp32", or "bf16": bfloat16 autocast over float32 weights (embeddings come out in float32 either way).
     RecipeError for a value out of range.
     """
@@ -37,6 +49,7 @@ class Optimization:
     schedule: str = "linear"
     weight_decay: float = 0.01
     clip_norm: float | None = 1.0
+    layer_decay: float = 1.0
     precision: str = "fp32"
 
     def __post_init__(self) -> None:
@@ -47,6 +60,7 @@ class Optimization:
         _require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "a finite number from 0 up", "0.01 is usual.")
         clips = self.clip_norm is None or 0 < self.clip_norm < math.inf
         _require(clips, "clip_norm", self.clip_norm, "a finite number above 0, or null for no clipping", "1.0 is usual.")
+        _require(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "a factor above 0, at most 1", "0.95 is usual, 1 is off.")
         _require(self.precision in PRECISIONS, "precision", self.precision, f"one of {', '.join(PRECISIONS)}", "Choose one of them.")
 
     @property
@@ -55,17 +69,48 @@ class Optimization:
         return math.ceil(self.num_steps * self.warmup_fraction)
 
 
-def adamw(encoder: nn.Module, optimization: Optimization) -> torch.optim.AdamW:
-    """AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101; betas .9, .999, eps 1e-8), fused, over two groups: matrices decay, vectors do not.
+def adamw(module: nn.Module, optimization: Optimization) -> torch.optim.AdamW:
+    """AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101; betas .9, .999, eps 1e-8), fused, over the groups of `parameter_groups`."""
+    return torch.optim.AdamW([dict(group) for group in parameter_groups(module, optimization)], lr=optimization.lr, fused=True)
 
-    Biases and layer-norm weights are exactly the parameters with fewer than two dimensions.
+
+def parameter_groups(module: nn.Module, optimization: Optimization) -> list[ParameterGroup]:
+    """The trained parameters by learning rate and weight decay; the first group has the rate that a run reports.
+
+    Matrices decay, vectors do not: biases and layer-norm weights are exactly the parameters with fewer than two dimensions. A submodule with
+    a `learning_rate` or `weight_decay` attribute that is not None has those instead, and no layer decay.
     """
-    trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [parameter for parameter in trained if parameter.ndim >= 2], "weight_decay": optimization.weight_decay},
-        {"params": [parameter for parameter in trained if parameter.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=optimization.lr, fused=True)
+    named = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
+    depth = max((layer for name, _ in named if (layer := _layer_of(name)) is not None), default=0)
+    own = _own_settings(module)
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {
+        (optimization.lr, optimization.weight_decay): [],
+        (optimization.lr, 0.0): [],
+    }
+    for name, parameter in named:
+        layer = _layer_of(name)
+        rate = optimization.lr if layer is None else optimization.lr * optimization.layer_decay ** (depth - layer)
+        decay = optimization.weight_decay if parameter.ndim >= 2 else 0.0
+        own_rate, own_decay = own.get(id(parameter), (None, None))
+        setting = (rate if own_rate is None else own_rate, decay if own_decay is None else own_decay)
+        groups.setdefault(setting, []).append(parameter)
+    return [{"params": members, "lr": rate, "weight_decay": decay} for (rate, decay), members in groups.items() if members]
+
+
+def _layer_of(name: str) -> int | None:
+    """Number of the transformer layer that a parameter belongs to, from 0 next to the embeddings; None outside all layers."""
+    found = re.search(r"\.layers?\.(\d+)\.", name)
+    return None if found is None else int(found.group(1))
+
+
+def _own_settings(module: nn.Module) -> dict[int, tuple[float | None, float | None]]:
+    """Learning rate and weight decay of the parameters whose module states its own, by the parameter's identity."""
+    settings = {}
+    for part in module.modules():
+        rate, decay = getattr(part, "learning_rate", None), getattr(part, "weight_decay", None)
+        if rate is not None or decay is not None:
+            settings.update({id(parameter): (rate, decay) for parameter in part.parameters()})
+    return settings
 
 
 def schedule(optimizer: torch.optim.Optimizer, optimization: Optimization) -> LRScheduler:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Hashable, Sequence
 from pathlib import Path
@@ -12,10 +11,14 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from sentdist.errors import RecipeError
+from sentdist.plan import objectives
+from sentdist.plan.corpora import CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
+from sentdist.plan.objectives import Objective, terms_of, uses_bank
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.specs import Fraction, Objective, Pooling, Precision, Regularized, Regularizers, Stopping, Training
+from sentdist.plan.specs import Fraction, Pooling, Precision, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Frozen, Json
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.plan.wording import explained, near, not_one_of
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Override = None | bool | int | float | str
@@ -27,25 +30,7 @@ class EncoderSection(Frozen):
     checkpoint: str = "minilm-l6"
     revision: str | None = None  # of a hub checkpoint; a packaged one and a folder pin themselves
     pooling: Pooling = "mean"
-
-
-class CorpusSection(Frozen):
-    """The training rows."""
-
-    source: str
-    revision: str | None = None  # of a hub data set; files pin themselves by their content
-    split: str | None = "train"
-    columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg")
-    limit: Annotated[int, Field(ge=1)] | None = None
-    limit_seed: int = 0
-    add_reversed: bool = False
-    document_field: Literal["answer", "question", "question_answer"] = "answer"
-
-    @model_validator(mode="after")
-    def _two_or_three_columns(self) -> CorpusSection:
-        if len(self.columns) not in (2, 3):
-            raise ValueError(f"found {len(self.columns)} columns; expected two (anchor, positive) or three (and a hard negative)")
-        return self
+    initialization: Literal["pretrained", "random"] = "pretrained"  # random: only the architecture and the tokenizer are taken
 
 
 class SelectionSection(Frozen):
@@ -53,6 +38,7 @@ class SelectionSection(Frozen):
 
     task: str
     every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    view: View = View()
 
 
 class EvaluationSection(Frozen):
@@ -71,12 +57,15 @@ class FoldsSection(Frozen):
 
 
 class Method(Frozen):
-    """One row of the result table. Without an objective it is the untouched checkpoint."""
+    """One row of the result table. Without an objective it is the untouched checkpoint, or another method's encoder read in another way."""
 
     title: str | None = None
     objective: Objective | None = None
+    of: str | None = None  # the method whose encoder is scored again, in this row's view
+    view: View = View()  # how embeddings are read when they are scored
+    corpus: str | None = None  # a name under corpora; None: the recipe's corpus
     start: str | None = None  # the method whose encoder training continues from
-    bank: str | None = None  # the method that trains the entropy encoders of a rcl objective
+    bank: str | None = None  # the method that trains the entropy encoders of an objective with regulators
     phis: tuple[float, ...] | None = None  # one entropy encoder each
     bank_dtype: Literal["float16", "float32"] = "float16"
     training: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own training section
@@ -93,6 +82,7 @@ class Recipe(Frozen):
     about: str = ""
     encoder: EncoderSection = EncoderSection()
     corpus: CorpusSection
+    corpora: dict[Name, CorpusSection] = Field(default_factory=dict)  # others, that methods name
     folds: FoldsSection | None = None
     training: Training = Training()
     selection: SelectionSection | None = None
@@ -102,13 +92,16 @@ class Recipe(Frozen):
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
     sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)
     runtime: Runtime = Runtime()
-    paper: Literal["rcl"] | None = None  # whose printed tables stand beside ours in the report
+    paper: Literal["rcl", "sts_regression", "rse", "supmpn", "auxiliary"] | None = (
+        None  # whose printed tables stand beside ours in the report
+    )
 
     @model_validator(mode="after")
     def _names_exist(self) -> Recipe:
         for name, method in self.methods.items():
             _check_method(name, method, self.methods)
             _check_training(f"methods.{name}.training", self.training, method.training)
+            _known_corpus(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
         if self.baseline is not None:
             _known("baseline", self.baseline, tuple(self.methods))
         for number, task in enumerate(self.evaluation.tasks):
@@ -122,25 +115,37 @@ class Recipe(Frozen):
 
 def _check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
     here = f"methods.{name}"
-    for field, other in (("start", method.start), ("bank", method.bank)):
+    for field, other in (("start", method.start), ("bank", method.bank), ("of", method.of)):
         if other is None:
             continue
         _known(f"{here}.{field}", other, tuple(known for known in methods if known != name))
         if methods[other].objective is None:
             raise ValueError(f'{here}.{field}: "{other}" is the untouched checkpoint; expected a method with an objective')
-    is_regularized = isinstance(method.objective, Regularized)
-    if is_regularized and method.bank is None:
-        raise ValueError(f"{here}.bank: found nothing; expected the name of the method that trains the entropy encoders")
-    if method.bank is not None and not is_regularized:
-        raise ValueError(f"{here}.bank: has no effect without the objective rcl; leave it out")
+    _check_objective(here, method)
+    if method.of is not None and (method.objective is not None or method.start is not None):
+        raise ValueError(f"{here}.of: scores the encoder of another method; expected neither objective nor start beside it")
     if method.phis is not None and method.bank is None:
         raise ValueError(f"{here}.phis: has no effect without a bank; leave it out")
     if method.phis is not None and len(set(method.phis)) != len(method.phis):
         raise ValueError(f"{here}.phis: found {list(method.phis)}; expected each value once")
     if method.phis == ():
         raise ValueError(f"{here}.phis: found an empty set; expected at least one finite number (an rcl without regulators is info_nce)")
-    if method.objective is None and method.training:
-        raise ValueError(f"{here}.training: has no effect on the untouched checkpoint; leave it out or give an objective")
+    for field in ("training", "corpus", "stopping"):
+        if method.objective is None and getattr(method, field):
+            raise ValueError(f"{here}.{field}: has no effect on the untouched checkpoint; leave it out or give an objective")
+
+
+def _check_objective(here: str, method: Method) -> None:
+    if method.objective is None:
+        return
+    with_bank = uses_bank(method.objective)
+    if with_bank and method.bank is None:
+        raise ValueError(f"{here}.bank: found nothing; expected the name of the method that trains the entropy encoders")
+    if method.bank is not None and not with_bank:
+        raise ValueError(f"{here}.bank: has no effect without the objective rcl or regulators; leave it out")
+    alone = [term.name for term in terms_of(method.objective)]
+    if alone == ["regulators"]:
+        raise ValueError(f"{here}.objective: found regulators alone; expected them beside another objective, as a term of a sum")
 
 
 def _check_training(where: str, shared: Training, own: dict[str, Override]) -> None:
@@ -152,20 +157,14 @@ def _check_training(where: str, shared: Training, own: dict[str, Override]) -> N
         raise ValueError("; ".join(f"{where}.{p['loc'][0]}: {p['msg']}, found {p['input']!r}" for p in error.errors())) from None
 
 
+def _known_corpus(where: str, name: str | None, names: Sequence[str]) -> None:
+    if name is not None:
+        _known(where, name, names)
+
+
 def _known(where: str, name: str, names: Sequence[str]) -> None:
     if name not in names:
-        raise ValueError(f"{where}: {_not_one_of(name, names)}")
-
-
-def _near(name: str, names: Sequence[str]) -> str | None:
-    beginning = [known for known in names if len(name) > 2 and known.startswith(name)]
-    return next(iter([*difflib.get_close_matches(name, names, n=1), *beginning]), None)
-
-
-def _not_one_of(name: str, names: Sequence[str]) -> str:
-    near = _near(name, names)
-    hint = f' Did you mean "{near}"?' if near else ""
-    return f'"{name}" is not one of {", ".join(names) or "(none)"}.{hint}'
+        raise ValueError(f"{where}: {not_one_of(name, names)}")
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -190,6 +189,17 @@ _StrictLoader.add_implicit_resolver(  # YAML 1.1 wants a dot and a sign in an ex
     re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)[eE][-+]?[0-9]+$"),
     list("-+0123456789."),
 )
+
+
+SECTIONS: dict[str, tuple[type[Frozen], ...]] = {
+    "encoder": (EncoderSection,), "corpus": (RowsSection, GradedSection, RelationsSection, GroupsSection), "folds": (FoldsSection,),
+    "training": (Training,), "selection": (SelectionSection,), "evaluation": (EvaluationSection,), "runtime": (Runtime,),
+    "regularizers": (Regularizers,), "stopping": (Stopping,), "view": (View,),
+}  # fmt: skip
+OBJECTIVES = (
+    objectives.InfoNCE, objectives.Entropy, objectives.Regularized, objectives.Regulators, objectives.SupMPN, objectives.Relational,
+    objectives.Regression, objectives.Auxiliary, objectives.MaskedLM, objectives.Sum,
+)  # fmt: skip
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -231,7 +241,7 @@ def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        lines = [_explain(problem, values) for problem in error.errors()]
+        lines = [explained(problem, _fields_beside) for problem in error.errors()]
         raise RecipeError(
             where=where,
             found="; ".join(lines),
@@ -313,44 +323,17 @@ def check_method_in_path(dotted: str, methods: Sequence[str], *, where: str) -> 
     head, _, rest = dotted.partition(".")
     name = rest.partition(".")[0]
     if head == "methods" and name not in methods:
-        raise RecipeError(where=where, found=_not_one_of(name, methods), expected="a method of the recipe", remedy="Nothing was started.")
-
-
-def _explain(problem: object, values: dict[str, Json]) -> str:
-    assert isinstance(problem, dict)
-    parts = [str(part) for part in problem["loc"]]
-    location = [
-        part for before, part in zip(["", *parts], parts, strict=False) if before != "objective"
-    ]  # pydantic names the union's member there
-    where = ".".join(location)
-    message = problem["msg"].removeprefix("Value error, ")
-    if problem["type"] == "extra_forbidden":
-        known = _fields_beside(location[:-1])
-        near = _near(location[-1], known)
-        hint = f'; did you mean "{near}"?' if near else f"; known are {', '.join(known)}" if known else ""
-        return f"{where}: unknown key{hint}"
-    if problem["type"] == "value_error":
-        return f"{where}: {message}" if where else message
-    if problem["type"] == "union_tag_invalid":
-        return f"{where}.name: {_not_one_of(str(problem['ctx']['tag']), ('info_nce', 'entropy', 'rcl'))}"
-    if problem["type"] == "union_tag_not_found":
-        return f"{where}.name: found nothing; expected one of info_nce, entropy, rcl"
-    if problem["type"] == "missing":
-        return f"{where}: found nothing; expected a value"
-    return f"{where}: {message}, found {problem['input']!r}"
+        raise RecipeError(where=where, found=not_one_of(name, methods), expected="a method of the recipe", remedy="Nothing was started.")
 
 
 def _fields_beside(location: list[str]) -> list[str]:
-    sections: dict[str, type[Frozen]] = {
-        "encoder": EncoderSection, "corpus": CorpusSection, "folds": FoldsSection, "training": Training, "selection": SelectionSection,
-        "evaluation": EvaluationSection, "runtime": Runtime, "regularizers": Regularizers, "stopping": Stopping,
-    }  # fmt: skip
+    """The fields that a mapping at this place of a recipe can have."""
     if not location:
         return list(Recipe.model_fields)
-    if location[-1] in sections:
-        return list(sections[location[-1]].model_fields)
+    if location[-1] in SECTIONS:
+        return [field for section in SECTIONS[location[-1]] for field in section.model_fields]
     if location[-1] == "objective":
-        return [*Regularized.model_fields, "phi"]
+        return list(dict.fromkeys(field for objective in OBJECTIVES for field in objective.model_fields))
     if location[0] == "methods" and len(location) == 2:
         return list(Method.model_fields)
     return []
@@ -359,8 +342,8 @@ def _fields_beside(location: list[str]) -> list[str]:
 def _near_recipes(path: Path) -> str:
     folder = path.parent if path.parent.is_dir() else Path()
     names = [file.name for file in sorted(folder.glob("*.yaml"))]
-    near = _near(path.name, names)
-    return f'Did you mean "{folder / near}"?' if near else "Shipped recipes stand in rayjobs/recipes."
+    closest = near(path.name, names)
+    return f'Did you mean "{folder / closest}"?' if closest else "Shipped recipes stand in rayjobs/recipes."
 
 
 __all__ = ["Fraction", "Recipe", "check_method_in_path", "check_unique_name", "load_recipe", "recipe_from_values", "with_path"]

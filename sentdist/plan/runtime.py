@@ -16,6 +16,7 @@ class Runtime(Frozen):
     workers: Annotated[int, Field(ge=1)] = 1
     cpus_per_worker: Annotated[float, Field(gt=0)] = 1.0
     gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
+    micro_batch: Annotated[int, Field(ge=1)] | None = None  # sentences a worker holds the activations of while training; None: all
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 0
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None  # None: what the cluster can run at once
     max_failures: Annotated[int, Field(ge=0)] = 1  # restarts of a training from its last checkpoint

@@ -1,4 +1,4 @@
-"""The values that stages are made of: encoder, objective, training, selection, task."""
+"""The values that stages are made of: encoder, training, selection, task, view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from sentdist.plan.stage import Frozen
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-Temperature = Annotated[float, Field(gt=0.0)]
 Precision = Literal["fp32", "bf16"]
 Pooling = Literal["mean", "cls", "cls_mlp", "cls_mlp_train_only", "first_last"]
 
@@ -20,36 +19,7 @@ class EncoderSpec(Frozen):
     checkpoint: str  # a packaged name (minilm-l6), a hub id, or the name of a folder whose content `revision` pins
     revision: str
     pooling: Pooling = "mean"
-
-
-class InfoNCE(Frozen):
-    """Eq. 1 of RCL (arXiv 2209.13241): cross-entropy over the positives (and hard negatives) of the whole batch."""
-
-    name: Literal["info_nce"] = "info_nce"
-    temperature: Temperature = 1.0
-    hard_negatives: bool = True
-
-
-class Entropy(Frozen):
-    """Eq. 2: Eq. 1 plus phi times the entropy of the scores of all other candidates; phi of either sign."""
-
-    name: Literal["entropy"] = "entropy"
-    phi: float
-    temperature: Temperature = 1.0
-    hard_negatives: bool = True
-
-
-class Regularized(Frozen):
-    """Eq. 3: Eq. 1 plus two contrastive regulators for every entropy encoder in the bank."""
-
-    name: Literal["rcl"] = "rcl"
-    temperature: Temperature = 1.0
-    hard_negatives: bool = True
-    regulator_temperature: Temperature | None = None  # None: that of the main term, as printed
-    regulator_weight: Annotated[float, Field(ge=0.0)] = 1.0
-
-
-Objective = Annotated[InfoNCE | Entropy | Regularized, Field(discriminator="name")]
+    initialization: Literal["pretrained", "random"] = "pretrained"  # random: only the architecture and the tokenizer are taken
 
 
 class Training(Frozen):
@@ -62,6 +32,7 @@ class Training(Frozen):
     warmup_fraction: Fraction = 0.1
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
     clip_norm: Annotated[float, Field(gt=0.0)] = 1.0
+    layer_decay: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of the learning rate, from each transformer layer to the one below
     max_length: Annotated[int, Field(ge=3)] = 75  # tokens, special ones included
     precision: Precision = "fp32"
     unique_sentences: bool = True  # no sentence twice in a batch: it would be its own negative
@@ -111,8 +82,32 @@ class Task(Frozen):
     fold_role: Literal["dev", "test"] | None = None
 
 
+class RelationWeight(Frozen):
+    """How much a relation counts in a relational score."""
+
+    relation: str
+    weight: float
+
+
+class RelationalScoring(Frozen):
+    """Pairs scored by sum over relations of w · cos(h_i + r, h_j) instead of cos(h_i, h_j) (RSE, arXiv 2212.08802)."""
+
+    weights: Annotated[tuple[RelationWeight, ...], Field(min_length=1)]
+    normalized: bool = True  # weights divided by their sum, as the released code does
+    directions: Literal["one", "max_both"] = "max_both"  # the paper scores one direction, its code takes the greater of both
+
+
+class View(Frozen):
+    """How an encoder's embeddings are read when they are scored."""
+
+    channels: tuple[int, int] | None = None  # first and behind-last channel; None: all
+    postprocess: Literal["none", "center", "whiten"] = "none"  # statistics of the sentences that are scored
+    relations: RelationalScoring | None = None
+
+
 class Selection(Frozen):
     """Score a dev task every so often and keep the best weights."""
 
     task: Task
+    view: View = View()
     every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # of the training rows of an epoch

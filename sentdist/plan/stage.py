@@ -60,6 +60,11 @@ class Stage(Frozen):
         return tuple(found.values())
 
 
+def slug(text: str) -> str:
+    """Lower-case words for a folder's name."""
+    return "".join(letter if letter.isalnum() or letter in "+-._" else "-" for letter in text.lower()).strip("-")
+
+
 def topological(targets: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """All stages that the targets need, inputs before users, each once."""
     ordered: dict[str, Stage] = {}

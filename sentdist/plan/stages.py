@@ -1,4 +1,4 @@
-"""The four kinds of stage: a corpus, a trained encoder, its embeddings of a corpus, its scores."""
+"""The kinds of stage beside corpora: a trained encoder, its embeddings of a corpus, its scores."""
 
 from __future__ import annotations
 
@@ -6,42 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from sentdist.plan.specs import (
-    EncoderSpec,
-    Entropy,
-    Fold,
-    Objective,
-    Precision,
-    Regularized,
-    Regularizers,
-    Selection,
-    Stopping,
-    Task,
-    Training,
-)
-from sentdist.plan.stage import Stage
-
-
-class Corpus(Stage):
-    """Training rows as ids into a table of unique sentences."""
-
-    kind: ClassVar[str] = "corpus"
-    revision: ClassVar[int] = 1
-
-    source: str
-    source_revision: str
-    split: str | None = None
-    columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg")  # anchor, positive[, negative]
-    limit: Annotated[int, Field(ge=1)] | None = None
-    limit_seed: int = 0
-    add_reversed: bool = False  # also (positive, anchor, negative), as the recipe of the start checkpoint did
-    fold: Fold | None = None
-    document_field: Literal["answer", "question", "question_answer"] = "answer"
-
-    @property
-    def label(self) -> str:
-        fold = f"-fold{self.fold.number}" if self.fold else ""
-        return _slug(f"{self.source}{f'-{self.limit}' if self.limit else ''}{fold}")
+from sentdist.plan.corpora import CORPORA, AnyCorpus
+from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.objectives import Objective, phi_of, uses_bank
+from sentdist.plan.specs import EncoderSpec, Precision, Regularizers, Selection, Stopping, Task, Training, View
+from sentdist.plan.stage import Stage, slug
 
 
 class Train(Stage):
@@ -52,7 +21,7 @@ class Train(Stage):
 
     encoder: EncoderSpec
     start: Train | None = None  # continue from this encoder; None: from the checkpoint
-    corpus: Corpus
+    corpus: AnyCorpus
     objective: Objective
     banks: tuple[Embed, ...] = ()
     training: Training
@@ -63,15 +32,15 @@ class Train(Stage):
 
     @model_validator(mode="after")
     def _banks_fit_objective(self) -> Train:
-        if self.banks and not isinstance(self.objective, Regularized):
+        if self.banks and not uses_bank(self.objective):
             raise ValueError(f"objective {self.objective.name} uses no bank")
         return self
 
     @property
     def label(self) -> str:
-        phi = f"{self.objective.phi:+g}" if isinstance(self.objective, Entropy) else ""
+        phi = f"{value:+g}" if (value := phi_of(self.objective)) else ""
         banks = f"-n{len(self.banks)}" if self.banks else ""
-        return _slug(f"{self.objective.name}{phi}{banks}-{self.encoder.checkpoint}-b{self.training.batch_size}-s{self.seed}")
+        return slug(f"{self.objective.name}{phi}{banks}-{self.encoder.checkpoint}-b{self.training.batch_size}-s{self.seed}")
 
 
 class Embed(Stage):
@@ -81,7 +50,7 @@ class Embed(Stage):
     revision: ClassVar[int] = 1
 
     encoder: Train
-    corpus: Corpus
+    corpus: AnyCorpus
     dtype: Literal["float16", "float32"] = "float16"
     max_length: Annotated[int, Field(ge=3)] = 75
     precision: Precision = "fp32"
@@ -101,14 +70,13 @@ class Evaluate(Stage):
     tasks: tuple[Task, ...]
     max_length: Annotated[int, Field(ge=3)] | None = None  # None: what the encoder can take
     precision: Precision = "fp32"
+    view: View = View()
 
     @property
     def label(self) -> str:
-        return self.encoder.label if isinstance(self.encoder, Train) else _slug(f"{self.encoder.checkpoint}-untouched")
+        return self.encoder.label if isinstance(self.encoder, Train) else slug(f"{self.encoder.checkpoint}-untouched")
 
 
-STAGES: dict[str, type[Stage]] = {"corpus": Corpus, "train": Train, "bank": Embed, "scores": Evaluate}
+STAGES: dict[str, type[Stage]] = {**{corpus.kind: corpus for corpus in CORPORA}, "train": Train, "bank": Embed, "scores": Evaluate}
 
-
-def _slug(text: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "+-._" else "-" for letter in text.lower()).strip("-")
+__all__ = ["STAGES", "AnyCorpus", "Corpus", "Embed", "Evaluate", "Train"]

@@ -7,31 +7,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from sentdist.errors import RecipeError
+from sentdist.plan.corpora import AnyCorpus, CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
+from sentdist.plan.corpora.graded import graded_corpus
+from sentdist.plan.corpora.groups import grouped_corpus
+from sentdist.plan.corpora.relations import relational_corpus
+from sentdist.plan.fit import check_fit, settled
+from sentdist.plan.objectives import phi_of
 from sentdist.plan.recipe import Method, Recipe, check_method_in_path, recipe_from_values, with_path
-from sentdist.plan.specs import EncoderSpec, Entropy, Fold, Objective, Regularized, Selection, Task, Training
+from sentdist.plan.resolver import Pin, Resolver
+from sentdist.plan.specs import EncoderSpec, Fold, Selection, Task, Training
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pin:
-    """What is found behind a name: the name that goes into a stage, the revision that pins the content, its rows."""
-
-    name: str
-    revision: str
-    num_rows: int = 0
-
-
-class Resolver(Protocol):
-    """Looks at data and checkpoints while planning; every mistake that can be seen then is raised here."""
-
-    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin: ...
-
-    def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +108,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
             method=name,
             title=recipe.methods[name].title or name,
             params=tuple((path, value) for path, value in point.items() if path in varying[name]),
-            seed=None if recipe.methods[name].objective is None else seed,
+            seed=seed if isinstance(scores.encoder, Train) else None,
             fold=fold,
             scores=scores,
         )
@@ -178,6 +167,20 @@ def _short(value: Json) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def _is_retrieval(section: CorpusSection) -> bool:
+    return isinstance(section, RowsSection) and section.source in {card.source for card in TASKS.values() if card.kind == "retrieval"}
+
+
+def _check_folds(section: CorpusSection, *, has_folds: bool) -> None:
+    """Cross-validation goes with retrieval corpora, and only with them."""
+    if has_folds == _is_retrieval(section):
+        return
+    source = section.source if isinstance(section, RowsSection) else f"of kind {section.kind}"
+    if has_folds:
+        raise RecipeError(where="folds", found=f"corpus {source}", expected="a retrieval corpus", remedy="Drop folds.")
+    raise RecipeError(where="folds", found=f"none for corpus {source}", expected="folds over its queries", remedy="Add folds: {num: 5}.")
+
+
 class _Builder:
     """The stages of one recipe without a sweep; each distinct value is asked of the resolver once."""
 
@@ -187,23 +190,34 @@ class _Builder:
         self.rows = rows
         self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
         pin = resolver.encoder(recipe.encoder.checkpoint, revision=recipe.encoder.revision, where="encoder.checkpoint")
-        self.encoder = EncoderSpec(checkpoint=pin.name, revision=pin.revision, pooling=recipe.encoder.pooling)
-        self.is_retrieval = recipe.corpus.source in {card.source for card in TASKS.values() if card.kind == "retrieval"}
-        if recipe.folds is not None and not self.is_retrieval:
-            raise RecipeError(where="folds", found=f"corpus {recipe.corpus.source}", expected="a retrieval corpus", remedy="Drop folds.")
-        if recipe.folds is None and self.is_retrieval:
-            raise RecipeError(
-                where="folds",
-                found=f"none for corpus {recipe.corpus.source}",
-                expected="folds over its queries",
-                remedy="Add folds: {num: 5}.",
-            )
+        self.encoder = EncoderSpec(
+            checkpoint=pin.name, revision=pin.revision, pooling=recipe.encoder.pooling, initialization=recipe.encoder.initialization
+        )
+        for section in (recipe.corpus, *recipe.corpora.values()):
+            _check_folds(section, has_folds=recipe.folds is not None)
 
-    def corpus(self, fold: int | None) -> Corpus:
-        section = self.recipe.corpus
-        columns = ("query", "document") if self.is_retrieval else section.columns
-        wanted = () if self.is_retrieval else columns
-        pin = self.resolver.source(section.source, split=section.split, revision=section.revision, columns=wanted, where="corpus.source")
+    def corpus(self, name: str | None, fold: int | None) -> AnyCorpus:
+        """The training rows of a method: the recipe's corpus, or the one of that name under `corpora`."""
+        section, where = (self.recipe.corpus, "corpus") if name is None else (self.recipe.corpora[name], f"corpora.{name}")
+        corpus, rows = self._corpus(section, fold, where)
+        self.rows[corpus.key] = rows
+        return corpus
+
+    def _corpus(self, section: CorpusSection, fold: int | None, where: str) -> tuple[AnyCorpus, int]:
+        match section:
+            case GradedSection():
+                return graded_corpus(section, self.resolver, without=self._tasks_without(section, where), where=where)
+            case RelationsSection():
+                return relational_corpus(section, self.resolver, where=where)
+            case GroupsSection():
+                return grouped_corpus(section, self.resolver, where=where)
+        return self._rows(section, fold, where)
+
+    def _rows(self, section: RowsSection, fold: int | None, where: str) -> tuple[Corpus, int]:
+        is_retrieval = _is_retrieval(section)
+        columns = ("query", "document") if is_retrieval else section.columns
+        wanted = () if is_retrieval else columns
+        pin = self.resolver.source(section.source, split=section.split, revision=section.revision, columns=wanted, where=f"{where}.source")
         corpus = Corpus(
             source=pin.name,
             source_revision=pin.revision,
@@ -212,12 +226,21 @@ class _Builder:
             limit=section.limit,
             limit_seed=section.limit_seed,
             add_reversed=section.add_reversed,
-            fold=self._fold(fold),
+            fold=self._fold(fold) if is_retrieval else None,
             document_field=section.document_field,
         )
         rows = min(pin.num_rows, section.limit or pin.num_rows) * (2 if section.add_reversed else 1)
-        self.rows[corpus.key] = rows if corpus.fold is None else rows * (corpus.fold.num_folds - 2) // corpus.fold.num_folds
-        return corpus
+        return corpus, rows if corpus.fold is None else rows * (corpus.fold.num_folds - 2) // corpus.fold.num_folds
+
+    def _tasks_without(self, section: GradedSection, where: str) -> tuple[Task, ...]:
+        """The tasks whose pairs a graded corpus leaves out."""
+        for name in section.without:
+            if name not in TASKS and name not in TASK_GROUPS:
+                raise RecipeError(
+                    where=f"{where}.without", found=name, expected=f"one of {', '.join((*TASKS, *TASK_GROUPS))}", remedy="Correct it."
+                )
+        names = [task for given in section.without for task in TASK_GROUPS.get(given, (given,))]
+        return tuple(self._task(name, fold=None, role="test") for name in dict.fromkeys(names))
 
     def training(self, method: Method) -> Training:
         return Training.model_validate(self.recipe.training.model_dump() | method.training)
@@ -233,9 +256,10 @@ class _Builder:
         if method.objective is None:
             return None
         chain = (*chain, name)
-        corpus = self.corpus(fold)
+        corpus = self.corpus(method.corpus, fold)
         training = self.training(method)
-        objective = _settled(method.objective, num_columns=len(corpus.columns), phi=phi)
+        check_fit(method.objective, corpus, where=f"methods.{name}.objective")
+        objective = settled(method.objective, corpus, phi=phi)
         self._check_batch(name, training, corpus)
         return Train(
             encoder=self.encoder,
@@ -251,7 +275,8 @@ class _Builder:
         )
 
     def scores(self, name: str, *, seed: int, fold: int | None) -> Evaluate:
-        train = self.train(name, seed=seed, fold=fold)
+        method = self.recipe.methods[name]
+        train = self.train(method.of or name, seed=seed, fold=fold)
         section = self.recipe.evaluation
         tasks = [task for given in section.tasks for task in TASK_GROUPS.get(given, (given,))]
         return Evaluate(
@@ -259,21 +284,22 @@ class _Builder:
             tasks=tuple(self._task(task, fold=fold, role="test") for task in dict.fromkeys(tasks)),
             max_length=section.max_length,
             precision=section.precision,
+            view=method.view,
         )
 
     def _banks(
-        self, name: str, method: Method, training: Training, corpus: Corpus, *, seed: int, fold: int | None, chain: tuple[str, ...]
+        self, name: str, method: Method, training: Training, corpus: AnyCorpus, *, seed: int, fold: int | None, chain: tuple[str, ...]
     ) -> tuple[Embed, ...]:
         if method.bank is None:
             return ()
         objective = self.recipe.methods[method.bank].objective
         phis: Iterable[float | None] = (None,) if method.phis is None else sorted(method.phis)
-        if method.phis is not None and not isinstance(objective, Entropy):
+        if method.phis is not None and (objective is None or phi_of(objective) is None):
             found = "the untouched checkpoint" if objective is None else objective.name
             raise RecipeError(
                 where=f"methods.{name}.phis",
                 found=f"bank {method.bank} ({found})",
-                expected="a bank with objective entropy",
+                expected="a bank whose objective has a phi: entropy, supmpn or rse",
                 remedy="Leave phis out.",
             )
         encoders = [self.train(method.bank, seed=seed, fold=fold, phi=phi, chain=chain) for phi in phis]
@@ -287,16 +313,17 @@ class _Builder:
         section = self.recipe.selection
         if section is None:
             return None
-        return Selection(task=self._task(section.task, fold=fold, role="dev"), every_fraction=section.every_fraction)
+        return Selection(task=self._task(section.task, fold=fold, role="dev"), view=section.view, every_fraction=section.every_fraction)
 
     def _task(self, name: str, *, fold: int | None, role: str) -> Task:
         card = TASKS[name]
         pin = self.resolver.source(card.source, split=card.split, revision=None, columns=(), where=f"task {name}")
-        has_fold = fold is not None and card.kind == "retrieval" and card.source == self.recipe.corpus.source
+        corpus = self.recipe.corpus if isinstance(self.recipe.corpus, RowsSection) else None
+        has_fold = fold is not None and card.kind == "retrieval" and corpus is not None and card.source == corpus.source
         return Task.model_validate(
             {
                 "name": name, "kind": card.kind, "source": pin.name, "revision": pin.revision, "split": card.split,
-                "document_field": self.recipe.corpus.document_field if card.kind == "retrieval" else "answer",
+                "document_field": corpus.document_field if card.kind == "retrieval" and corpus is not None else "answer",
                 "fold": self._fold(fold) if has_fold else None, "fold_role": role if has_fold else None,
             }
         )  # fmt: skip
@@ -306,7 +333,7 @@ class _Builder:
             return None
         return Fold(number=number, num_folds=self.recipe.folds.num, seed=self.recipe.folds.seed)
 
-    def _check_batch(self, name: str, training: Training, corpus: Corpus) -> None:
+    def _check_batch(self, name: str, training: Training, corpus: AnyCorpus) -> None:
         workers = self.recipe.runtime.workers
         if training.batch_size % workers:
             raise RecipeError(
@@ -327,13 +354,4 @@ class _Builder:
             )  # fmt: skip
 
 
-def _settled(objective: Objective, *, num_columns: int, phi: float | None) -> Objective:
-    """One spelling per value: what a default stands for is written out, so that equal objectives have equal keys."""
-    changes: dict[str, Json] = {}
-    if num_columns < 3:
-        changes["hard_negatives"] = False
-    if phi is not None:
-        changes["phi"] = phi
-    if isinstance(objective, Regularized) and objective.regulator_temperature is None:
-        changes["regulator_temperature"] = objective.temperature
-    return objective.model_validate(objective.model_dump() | changes)
+__all__ = ["Pin", "Plan", "Resolver", "Trial", "evaluation_of", "unroll"]

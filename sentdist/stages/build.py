@@ -1,4 +1,4 @@
-"""The bodies of the stages that one process can build by itself: corpus, bank, scores."""
+"""The bodies of the stages that one process can build by itself: bank and scores (corpora: see corpora.py)."""
 
 from __future__ import annotations
 
@@ -8,39 +8,25 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from sentdist.data.build import build_corpus as build_table
 from sentdist.data.corpus import Corpus as CorpusTable
-from sentdist.data.folds import faq_pairs
-from sentdist.data.retrieval import read_retrieval
-from sentdist.data.sources import read_source
 from sentdist.evaluation.geometry import measure_geometry
 from sentdist.learning.bank import BankShape
 from sentdist.learning.encode import encode
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderSpec
-from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Embed, Evaluate, Train
+from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
-from sentdist.stages.environment import environment
 from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
-from sentdist.stages.scoring import LoadedTask, StsTask, TaskScore, load_task
+from sentdist.stages.scoring import LoadedTask, StsTask, TaskScore, load_task, viewed
 from sentdist.store.store import Artifact
 
 ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
-
-
-def build_corpus(stage: Corpus, context: Context) -> Artifact:
-    """Read the source, number its unique sentences, write ids and sentences as memory-mappable tables."""
-    started = time.perf_counter()
-    rows, columns = _training_rows(stage, context)
-    with context.store.staged() as folder:
-        facts = build_table(rows, columns=columns, folder=folder, limit=stage.limit, seed=stage.limit_seed, add_reversed=stage.add_reversed)
-        return _commit(stage, folder, context, started, asdict(facts))
 
 
 def build_bank(stage: Embed, context: Context) -> Artifact:
@@ -79,7 +65,7 @@ def commit_bank(stage: Embed, folder: Path, context: Context, *, shape: BankShap
         "bytes": shape.num_sentences * shape.width * np.dtype(shape.dtype).itemsize,
         "sentences_per_s": round(shape.num_sentences / (time.perf_counter() - started), 1),
     }
-    return _commit(stage, folder, context, started, results)
+    return commit(stage, folder, context, started=started, results=results)
 
 
 def build_scores(stage: Evaluate, context: Context) -> Artifact:
@@ -92,6 +78,7 @@ def build_scores(stage: Evaluate, context: Context) -> Artifact:
     embeddings = encode(
         encoder, unique, max_length=stage.max_length, tokens_per_batch=context.runtime.tokens_per_batch, precision=stage.precision
     )
+    embeddings = viewed(embeddings, stage.view, where=stage.label)
     scores = [task.score(embeddings[[row[sentence] for sentence in task.sentences]]) for task in tasks]
     results = score_results(scores) | _geometry(tasks, embeddings, row)
     with context.store.staged() as folder:
@@ -99,7 +86,7 @@ def build_scores(stage: Evaluate, context: Context) -> Artifact:
         for score in scores:
             pq.write_table(score.items, folder / "items" / f"{score.task}.parquet", compression="zstd")
         (folder / "scores.json").write_text(json.dumps(results, indent=1))
-        return _commit(stage, folder, context, started, results)
+        return commit(stage, folder, context, started=started, results=results)
 
 
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEncoder:
@@ -141,20 +128,3 @@ def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str,
         "geometry.effective_rank": found.effective_rank,
         "geometry.task": chosen.task.name,
     }
-
-
-def _training_rows(stage: Corpus, context: Context) -> tuple[pa.Table, tuple[str, ...]]:
-    root = None if context.data_root is None else Path(context.data_root)
-    if stage.fold is not None:
-        bank = read_retrieval(stage.source, split=stage.split, data_root=root, document_field=stage.document_field)
-        fold = stage.fold
-        return faq_pairs(bank, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train"), ("anchor", "positive")
-    revision = stage.source_revision if stage.source.startswith("hub:") else None
-    rows = read_source(stage.source, split=stage.split, data_root=root, columns=stage.columns, hub_revision=revision)
-    return rows, stage.columns
-
-
-def _commit(stage: Stage, folder: Path, context: Context, started: float, results: dict[str, Json]) -> Artifact:
-    runtime: dict[str, Json] = context.runtime.model_dump(mode="json")
-    seconds = time.perf_counter() - started
-    return context.store.commit(stage, folder, seconds=seconds, runtime=runtime, environment=environment(), results=results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sentdist.learning.card import EncoderCard
+from sentdist.plan.objectives import Sum, terms_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 
@@ -10,13 +11,24 @@ OBJECTIVE_TITLES = {
     "info_nce": "contrastive cross-entropy (RCL Eq. 1, arXiv 2209.13241)",
     "entropy": "contrastive cross-entropy with an entropy term (RCL Eq. 2, arXiv 2209.13241)",
     "rcl": "regularized contrastive learning (RCL Eq. 3, arXiv 2209.13241)",
+    "regulators": "contrastive regulators (of RCL Eq. 3, arXiv 2209.13241)",
+    "supmpn": "multiple positives and negatives (SupMPN, Appl. Sci. 2022, 12(19) 9659)",
+    "rse": "relational contrastive cross-entropy (RSE, arXiv 2212.08802)",
+    "regression": "regression on graded pairs (arXiv 2406.05326)",
+    "auxiliary": "part-of-speech and bag-of-words tasks with adversaries",
+    "mlm": "masked language modelling",
 }
 
 
 def training_card(stage: Train, results: dict[str, Json]) -> EncoderCard:
     """The card of the encoder that a training stage made."""
     settings: dict[str, str | int | float | bool | None] = {
-        **{f"objective.{name}": value for name, value in stage.objective.model_dump().items() if name != "name"},
+        **{
+            f"{term.name}.{name}" if isinstance(stage.objective, Sum) else f"objective.{name}": value
+            for term in terms_of(stage.objective)
+            for name, value in term.model_dump().items()
+            if name != "name"
+        },
         **stage.training.model_dump(),
         **{name: value for name, value in stage.regularizers.model_dump().items() if value is not None},
         "pooling": stage.encoder.pooling,
@@ -30,13 +42,11 @@ def training_card(stage: Train, results: dict[str, Json]) -> EncoderCard:
     if stage.selection is not None and isinstance(best, float):
         measure = "Spearman × 100" if stage.selection.task.kind == "sts" else "MAP × 100"
         scores[f"{stage.selection.task.name} ({measure}, chose the checkpoint)"] = round(best, 2)
-    corpus = stage.corpus
-    rows = f", {corpus.limit} rows" if corpus.limit else ""
     return EncoderCard(
         base_model=stage.encoder.checkpoint if stage.start is None else stage.start.label,
         base_revision=stage.encoder.revision if "/" in stage.encoder.checkpoint else None,
-        data=(f"{corpus.source} ({corpus.split or 'all'}{rows}, {corpus.source_revision})",),
-        objective=OBJECTIVE_TITLES[stage.objective.name],
+        data=stage.corpus.described,
+        objective=" + ".join(OBJECTIVE_TITLES[term.name] for term in terms_of(stage.objective)),
         hyperparameters=settings,
         scores=scores,
     )

@@ -10,11 +10,13 @@ from sentdist.learning.bank import Bank, FileBank
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
+from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.stages import Embed, Evaluate, Train
 from sentdist.plan.unroll import Plan
-from sentdist.stages.build import build_bank, build_corpus, build_scores
+from sentdist.stages.build import build_bank, build_scores
 from sentdist.stages.context import Context
+from sentdist.stages.corpora import build_corpus
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.store import Artifact
@@ -36,7 +38,7 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
     if found is not None:
         return found
     match stage:
-        case Corpus():
+        case Corpus() | GradedCorpus() | RelationalCorpus() | GroupedCorpus():
             artifact = build_corpus(stage, context)
         case Embed():
             artifact = build_bank(stage, context)

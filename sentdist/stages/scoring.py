@@ -13,9 +13,11 @@ import pyarrow as pa
 from sentdist.data.folds import queries_for
 from sentdist.data.pairs import Pairs, read_pairs
 from sentdist.data.retrieval import Retrieval, read_retrieval
+from sentdist.errors import RecipeError
+from sentdist.evaluation.postprocess import postprocess
 from sentdist.evaluation.retrieval import score_retrieval
 from sentdist.evaluation.sts import score_sts
-from sentdist.plan.specs import Task
+from sentdist.plan.specs import Task, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +92,25 @@ class RetrievalTask:
         items = pa.table({name: list(values) for name, values in found.items().items()})
         measures: dict[str, float | None] = dict(found.measures)
         return TaskScore(task=self.task.name, main=found.measures["map"], measures=measures, items=items)
+
+
+def viewed(embeddings_SD: np.ndarray, view: View, *, where: str) -> np.ndarray:
+    """The embeddings as a view reads them: some of the channels, with the mean or all correlation removed.
+
+    Raises:
+        RecipeError: channels that the embeddings do not have.
+    """
+    if view.channels is not None:
+        first, last = view.channels
+        if not 0 <= first < last <= embeddings_SD.shape[1]:
+            raise RecipeError(
+                where=f"{where}: view.channels",
+                found=f"{first} to {last}",
+                expected=f"two numbers from 0 to {embeddings_SD.shape[1]}, the lower one first",
+                remedy="Correct the view.",
+            )
+        embeddings_SD = embeddings_SD[:, first:last]
+    return postprocess(embeddings_SD, view.postprocess)
 
 
 def _rows_of_fold(task: Task, bank: Retrieval) -> tuple[int, ...]:

@@ -21,11 +21,8 @@ from sentdist.learning.encode_over_ranks import encode_over_ranks
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine
 from sentdist.learning.gather import local_rows
+from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
-from sentdist.learning.objectives.entropy import EntropyInfoNCE
-from sentdist.learning.objectives.info_nce import InfoNCE
-from sentdist.learning.objectives.objective import Objective
-from sentdist.learning.objectives.rcl import RCL
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.stopping import EarlyStopping
@@ -36,11 +33,13 @@ from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
 from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
 from sentdist.stages.environment import environment
+from sentdist.stages.heads import load_heads, save_heads
 from sentdist.stages.inputs import folder_of, load_encoder
-from sentdist.stages.scoring import LoadedTask, load_task
+from sentdist.stages.objectives import Ingredients, make_objective, num_columns
+from sentdist.stages.scoring import LoadedTask, load_task, viewed
 from sentdist.store.store import Artifact
 
-MakeEngine = Callable[[SentenceEncoder, Optimization], Engine]
+MakeEngine = Callable[[Learner, Optimization], Engine]
 
 BEST_FILE = "best.pt"
 
@@ -58,11 +57,13 @@ class TrainSession:
         self._ids_CR = self._corpus.ids[: num_columns(stage)]
         torch.manual_seed(stage.seed)  # heads that start random start alike on all ranks
         self._encoder = load_encoder(stage, context)
+        self._objective = make_objective(stage.objective, Ingredients(encoder=self._encoder, corpus=stage.corpus, bank=bank))
+        learner = Learner(self._encoder, self._objective)
+        load_heads(stage, context, learner)
         self.schedule = _Schedule.of(stage, self._corpus.num_rows)
-        self.engine = make_engine(self._encoder, _optimization(stage.training, self.schedule.num_steps))
+        self.engine = make_engine(learner, _optimization(stage.training, self.schedule.num_steps))
         apply_matmul_precision(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank
-        self._objective = make_objective(stage.objective, bank)
         self._dev = None if stage.selection is None else load_task(stage.selection.task, context.data_root)
         stopping = (
             None
@@ -84,7 +85,8 @@ class TrainSession:
             yield self._score_dev()  # the checkpoint was taken between a step and its dev score
         if self._is_stopped():
             return
-        for report in train_steps(self.engine, self._objective, self._batches(), start=self.progress.step):
+        micro_batch = self.context.runtime.micro_batch
+        for report in train_steps(self.engine, self._objective, self._batches(), start=self.progress.step, micro_batch=micro_batch):
             self._advance(report)
             yield report
             if self._is_dev_due():
@@ -117,8 +119,9 @@ class TrainSession:
         if self.engine.rank == 0:
             folder.mkdir(parents=True, exist_ok=True)
             encoder = load_encoder(self.stage, self.context)
-            encoder.load_state_dict(weights)
+            encoder.load_state_dict(encoder_weights(weights))
             encoder.save(folder, card=training_card(self.stage, results))
+            save_heads(self.stage, folder, head_weights(weights))
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 
@@ -132,9 +135,23 @@ class TrainSession:
             self.schedule = replace(self.schedule, steps_in_epoch=len(batches))
             for rows_M in batches[self.progress.step_in_epoch :]:
                 ids_CM = np.asarray(self._ids_CR[:, rows_M])
-                sentences = self._corpus.sentences(ids_CM[:, rows.start : rows.stop].ravel())
-                tokens = self._encoder.tokenize(sentences, max_length=training.max_length)
-                yield Batch(tokens=tokens, num_columns=len(ids_CM), first_row=rows.start, sentence_ids=ids_CM)
+                yield self._batch(rows_M, ids_CM, rows)
+
+    def _batch(self, rows_M: np.ndarray, ids_CM: np.ndarray, rows: range) -> Batch:
+        """This rank's share of the global batch."""
+        sentences = self._corpus.sentences(ids_CM[:, rows.start : rows.stop].ravel())
+        labels, relations = self._corpus.labels, self._corpus.relations
+        own_B = rows_M[rows.start : rows.stop]
+        device = self._encoder.device
+        return Batch(
+            tokens=self._encoder.tokenize(sentences, max_length=self.stage.training.max_length),
+            num_columns=len(ids_CM),
+            first_row=rows.start,
+            sentence_ids=ids_CM,
+            num_positives=self.stage.corpus.num_positives,
+            labels=None if labels is None else torch.tensor(labels[own_B], device=device),
+            relations=None if relations is None else torch.tensor(relations[own_B], dtype=torch.int64, device=device),
+        )
 
     def _advance(self, report: StepReport) -> None:
         progress = self.progress
@@ -165,7 +182,7 @@ class TrainSession:
     def _score_dev(self) -> DevScore:
         assert self._dev is not None and self.stage.selection is not None
         embeddings = embed_in_training(self.engine, self._encoder, self._dev, self.context.runtime.tokens_per_batch)
-        score = self._dev.score(embeddings).main
+        score = self._dev.score(viewed(embeddings, self.stage.selection.view, where=self.stage.label)).main
         found = DevScore(step=self.progress.step, score=float("-inf") if score is None else score)
         is_best = self.progress.best_score is None or found.score > self.progress.best_score
         if is_best:
@@ -201,28 +218,6 @@ def embed_in_training(engine: Engine, encoder: SentenceEncoder, task: LoadedTask
     finally:
         encoder.train()
     return embeddings[[row[sentence] for sentence in task.sentences]]
-
-
-def make_objective(objective: specs.Objective, bank: Bank | None) -> Objective:
-    """The loss behind an objective's values."""
-    match objective:
-        case specs.InfoNCE():
-            return InfoNCE(temperature=objective.temperature)
-        case specs.Entropy():
-            return EntropyInfoNCE(phi=objective.phi, temperature=objective.temperature)
-        case specs.Regularized():
-            assert bank is not None, "the plan gives every rcl a bank"
-            return RCL(
-                bank=bank,
-                temperature=objective.temperature,
-                regulator_temperature=objective.regulator_temperature,
-                regulator_weight=objective.regulator_weight,
-            )
-
-
-def num_columns(stage: Train) -> int:
-    """Columns that take part: hard negatives can be left out of a corpus that has them."""
-    return 3 if stage.objective.hard_negatives and len(stage.corpus.columns) == 3 else 2
 
 
 def commit_training(stage: Train, folder: Path, context: Context, *, results: dict[str, Json], seconds: float) -> Artifact:
@@ -262,5 +257,6 @@ def _optimization(training: specs.Training, num_steps: int) -> Optimization:
         schedule=training.schedule,
         weight_decay=training.weight_decay,
         clip_norm=training.clip_norm,
+        layer_decay=training.layer_decay,
         precision=training.precision,
     )

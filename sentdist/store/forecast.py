@@ -6,14 +6,16 @@ import itertools
 import statistics
 from dataclasses import dataclass
 
+from sentdist.plan.corpora import CORPORA
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.stages import Embed, Evaluate, Train
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
 
 MAX_RECORDS = 40  # of each kind: enough for a median, and still quick on an object store
 START_UP_S = 20.0  # of one Ray Train run on two cores (a worker that imports torch and deepspeed); measured 15–25 s
+CORPUS_STAGES = frozenset(corpus.kind for corpus in CORPORA)
 UNKNOWN_PAIRS = 1000  # of a task whose size is not published
 
 
@@ -61,7 +63,7 @@ class Forecast:
     @property
     def seconds(self) -> float | None:
         """All work left, one stage after another; None if the store knows no speed for some of it."""
-        known = [kind.seconds for kind in self.kinds if kind.kind != "corpus"]
+        known = [kind.seconds for kind in self.kinds if kind.kind not in CORPUS_STAGES]
         return None if any(seconds is None for seconds in known) else sum(seconds for seconds in known if seconds is not None)
 
     @property
@@ -84,7 +86,7 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
     """
     finished = frozenset(stage.key for stage in plan.stages if store.has(stage))
     kinds = []
-    for kind in (Corpus, Train, Embed, Evaluate):
+    for kind in (*CORPORA, Train, Embed, Evaluate):
         stages = [stage for stage in plan.stages if isinstance(stage, kind)]
         if not stages:
             continue
@@ -107,9 +109,9 @@ def _sentences(stage: Stage, plan: Plan) -> int:
     match stage:
         case Train():
             rows = plan.rows[stage.corpus.key] // stage.training.batch_size * stage.training.batch_size
-            return rows * len(stage.corpus.columns) * stage.training.epochs
+            return rows * stage.corpus.num_columns * stage.training.epochs
         case Embed():
-            return plan.rows[stage.corpus.key] * len(stage.corpus.columns)
+            return plan.rows[stage.corpus.key] * stage.corpus.num_columns
         case Evaluate():
             return sum(2 * (TASKS[task.name].num_items or UNKNOWN_PAIRS) for task in stage.tasks)
     return 0
@@ -117,7 +119,7 @@ def _sentences(stage: Stage, plan: Plan) -> int:
 
 def _speed(store: ArtifactStore, kind: str) -> float | None:
     """Median sentences a second of finished stages of a kind; scores encode as fast as banks do."""
-    if kind == "corpus":
+    if kind in CORPUS_STAGES:
         return None
     artifacts = itertools.islice(store.artifacts("train" if kind == "train" else "bank"), MAX_RECORDS)
     found = [artifact.record.results.get("sentences_per_s") for artifact in artifacts]

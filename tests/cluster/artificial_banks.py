@@ -6,7 +6,8 @@ import json
 
 import numpy as np
 
-from sentdist.plan.specs import EncoderSpec, Entropy, Training
+from sentdist.plan.objectives import Entropy
+from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Corpus, Embed, Train
 from sentdist.store.store import ArtifactStore
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from sentdist.errors import DataError
+from sentdist.plan.objectives import Entropy, Regularized
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.specs import EncoderSpec, Entropy, Regularized, Task, Training
+from sentdist.plan.specs import EncoderSpec, Task, Training
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore

@@ -113,7 +113,10 @@ def test_a_misspelt_key_is_refused_with_the_near_one() -> None:
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        ({"objective": {"name": "entropi", "phi": 0.1}}, '"entropi" is not one of info_nce, entropy, rcl. Did you mean "entropy"?'),
+        (
+            {"objective": {"name": "entropi", "phi": 0.1}},
+            '"entropi" is not one of info_nce, entropy, rcl, regulators, supmpn, rse, regression, auxiliary, mlm, sum. Did you mean "entropy"?',
+        ),
         ({"objective": {"name": "entropy"}}, "methods.new.objective.phi: found nothing"),
         ({"objective": {"name": "entropy", "phi": float("nan")}}, "methods.new.objective.phi"),
         ({"objective": {"name": "info_nce", "phi": 0.1}}, "methods.new.objective.phi: unknown key"),

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sentdist.plan.recipe import CorpusSection, EncoderSection, Method, check_unique_name, load_recipe
-from sentdist.plan.specs import Entropy, InfoNCE, Regularized, Regularizers, Stopping, Training
+from sentdist.plan.corpora import RowsSection
+from sentdist.plan.objectives import Entropy, InfoNCE, Regularized
+from sentdist.plan.recipe import EncoderSection, Method, check_unique_name, load_recipe
+from sentdist.plan.specs import Regularizers, Stopping, Training
 from sentdist.plan.stage import Frozen
 from sentdist.plan.stages import Train
 from tests.planning import RECIPES, shipped_plan
@@ -87,7 +89,7 @@ KNOBS: list[tuple[str, type[Frozen], set[str]]] = [
     ("objective", Regularized, set()),
     ("regularizers", Regularizers, set()),
     ("stopping", Stopping, set()),
-    ("corpus", CorpusSection, {"revision"}),  # of hub data sets: the user's own
+    ("corpus", RowsSection, {"revision", "kind"}),  # of hub data sets: the user's own
     ("encoder", EncoderSection, {"revision"}),
     ("method", Method, set()),
 ]

@@ -13,7 +13,8 @@ from typing import ClassVar
 import pytest
 from pydantic import ConfigDict, ValidationError
 
-from sentdist.plan.specs import EncoderSpec, Entropy, InfoNCE, Regularized, Stopping, Training
+from sentdist.plan.objectives import Entropy, InfoNCE, Regularized
+from sentdist.plan.specs import EncoderSpec, Stopping, Training
 from sentdist.plan.stage import KEY_LENGTH, Frozen, Stage, topological
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
 

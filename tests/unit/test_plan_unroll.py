@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from sentdist.errors import RecipeError
-from sentdist.plan.specs import Entropy, Regularized
+from sentdist.plan.objectives import Entropy, Regularized
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Embed, Train
 from sentdist.plan.unroll import Plan, unroll
@@ -170,7 +170,7 @@ def test_what_cannot_work_is_refused_while_planning(changes: dict[str, Json], me
             },
             "a → b → a",
         ),
-        ({"rcl": {"objective": {"name": "rcl"}, "bank": "fine_tuned", "phis": [0.01]}}, "a bank with objective entropy"),
+        ({"rcl": {"objective": {"name": "rcl"}, "bank": "fine_tuned", "phis": [0.01]}}, "a bank whose objective has a phi"),
         ({"rcl": {"objective": {"name": "rcl"}, "bank": "base"}}, "methods.rcl.bank"),
         ({"again": {"objective": {"name": "info_nce"}, "start": "base"}}, "methods.again.start"),
     ],

@@ -14,7 +14,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from sentdist.errors import StoreError
-from sentdist.plan.specs import EncoderSpec, InfoNCE, Training
+from sentdist.plan.objectives import InfoNCE
+from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Corpus, Train
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore

@@ -2,10 +2,13 @@
 
 from sentdist.learning.objectives.entropy import EntropyInfoNCE
 from sentdist.learning.objectives.info_nce import InfoNCE
-from sentdist.learning.objectives.rcl import RCL
+from sentdist.learning.objectives.rcl import RCL, Regulators
+from sentdist.learning.objectives.weighted_sum import WeightedSum
 
 OBJECTIVES = {
-    "info_nce": InfoNCE,  # Eq. 1
-    "entropy": EntropyInfoNCE,  # Eq. 2
-    "rcl": RCL,  # Eq. 3
+    "info_nce": InfoNCE,  # RCL, Eq. 1
+    "entropy": EntropyInfoNCE,  # RCL, Eq. 2
+    "rcl": RCL,  # RCL, Eq. 3
+    "regulators": Regulators,  # RCL, Eq. 3 without its first term
+    "sum": WeightedSum,
 }

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sentdist.learning.batch import Batch
+from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objectives.objective import anchors_and_candidates, check_temperature, cosine_logits, own_candidates
 
 
@@ -38,4 +39,8 @@ class InfoNCE:
 
     def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
         anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
-        return info_nce(anchors_BD, candidates_MD, first_row=batch.first_row, temperature=self.temperature)
+
+        def of_block(first: int, last: int) -> Tensor:
+            return info_nce(anchors_BD[first:last], candidates_MD, first_row=batch.first_row + first, temperature=self.temperature)
+
+        return mean_over_blocks(of_block, num_rows=len(anchors_BD), num_columns=len(candidates_MD))

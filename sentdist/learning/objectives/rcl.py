@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from sentdist.learning.bank import Bank
 from sentdist.learning.batch import Batch
+from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objectives.info_nce import info_nce
 from sentdist.learning.objectives.objective import (
     anchors_and_candidates,
@@ -83,16 +86,57 @@ class RCL:
 
     def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
         anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
-        num_rows = batch.sentence_ids.shape[1]
-        augmented_NKD = self.bank.rows(batch.sentence_ids[:2].ravel()).to(embeddings.device, non_blocking=True)
-        return rcl(
-            anchors_BD,
-            split_columns(embeddings, batch)[1],
-            candidates_MD,
-            augmented_NKD[:, :num_rows],
-            augmented_NKD[:, num_rows:],
-            first_row=batch.first_row,
-            temperature=self.temperature,
-            regulator_temperature=self.temperature if self.regulator_temperature is None else self.regulator_temperature,
-            regulator_weight=self.regulator_weight,
-        )
+        positives_BD = split_columns(embeddings, batch)[1]
+        anchors_NMD, positives_NMD = _augmented(self.bank, batch.sentence_ids[:2], embeddings.device)
+
+        def of_block(first: int, last: int) -> Tensor:
+            return rcl(
+                anchors_BD[first:last],
+                positives_BD[first:last],
+                candidates_MD,
+                anchors_NMD,
+                positives_NMD,
+                first_row=batch.first_row + first,
+                temperature=self.temperature,
+                regulator_temperature=self.temperature if self.regulator_temperature is None else self.regulator_temperature,
+                regulator_weight=self.regulator_weight,
+            )
+
+        return mean_over_blocks(of_block, num_rows=len(anchors_BD), num_columns=len(candidates_MD) + 2 * anchors_NMD[..., 0].numel())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regulators:
+    """The regulators of Eq. 3 alone, to be added to any objective: nats, mean over B, sum over the N entropy encoders and over the sides.
+
+    A side is a column that stands for what an anchor means: the anchors, and the positives. With P positives an anchor their P sides count as
+    one, by their mean, so that P = 1 gives Eq. 3 less its first term. Hard negatives are not regulated, as in Eq. 3.
+    RecipeError for a temperature that is not above 0.
+    """
+
+    bank: Bank
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature, where="regulators.temperature")
+
+    def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        sides = batch.num_positives + 1
+        columns_CBD = split_columns(embeddings, batch)[:sides]
+        augmented = _augmented(self.bank, batch.sentence_ids[:sides], embeddings.device)
+        weights = (1.0, *(1.0 / batch.num_positives for _ in range(batch.num_positives)))
+
+        def of_block(first: int, last: int) -> Tensor:
+            terms = [
+                weight * regulators(column_BD[first:last], side_NMD, first_row=batch.first_row + first, temperature=self.temperature)
+                for weight, column_BD, side_NMD in zip(weights, columns_CBD, augmented, strict=True)
+            ]
+            return torch.stack(terms).sum()
+
+        return mean_over_blocks(of_block, num_rows=batch.num_rows, num_columns=sum(side_NMD[..., 0].numel() for side_NMD in augmented))
+
+
+def _augmented(bank: Bank, sentence_ids_CM: np.ndarray, device: torch.device) -> tuple[Tensor, ...]:
+    """(N, M, D) embeddings by the bank's N encoders, one for each of the C columns of ids; one look-up for all."""
+    num_rows = sentence_ids_CM.shape[1]
+    return bank.rows(sentence_ids_CM.ravel()).to(device, non_blocking=True).split(num_rows, dim=1)

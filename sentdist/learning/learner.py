@@ -1,0 +1,44 @@
+"""What an engine moves: an encoder together with the parameters that an objective brings."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from sentdist.learning.batch import TokenBatch
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.objectives.objective import Objective
+
+ENCODER = "encoder."
+HEADS = "heads."
+
+
+class Learner(nn.Module):
+    """An encoder, and the heads of its objective where it has any (regression head, relation table, classifiers).
+
+    One module, so that one optimizer moves both, one norm clips both, and ZeRO shares both out. `forward` is the encoder's; the objective calls
+    its heads itself, as modules: ZeRO stage 3 has their weights at hand only then.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, objective: Objective) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = objective if isinstance(objective, nn.Module) else None
+
+    def forward(self, tokens: TokenBatch) -> Tensor:
+        """(S, D) embeddings."""
+        embeddings: Tensor = self.encoder(tokens)
+        return embeddings
+
+
+def encoder_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The encoder's part of a learner's state dict, under the encoder's own names."""
+    return _part(state, ENCODER)
+
+
+def head_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The objective's part of a learner's state dict; empty where it has no parameters."""
+    return _part(state, HEADS)
+
+
+def _part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}

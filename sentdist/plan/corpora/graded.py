@@ -1,0 +1,98 @@
+"""A corpus of graded pairs: NLI labels or similarity scores, brought to one scale of labels."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from sentdist.plan.resolver import Resolver
+from sentdist.plan.specs import Task
+from sentdist.plan.stage import Frozen, Stage, slug
+
+Scale = Literal["nli", "zero_to_five", "one_to_five"]
+Rounding = Literal["half_even", "half_up", "truncate", "none"]
+
+TOP_LABEL: dict[str, float] = {"nli": 2.0, "zero_to_five": 5.0, "one_to_five": 5.0}
+
+
+class GradedPart(Frozen):
+    """Pairs of one source. scale: nli is contradiction 0, neutral 1, entailment 2; one_to_five is mapped onto 0 … 5."""
+
+    source: str
+    source_revision: str
+    split: str | None = "train"
+    columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
+    scale: Scale
+
+
+class GradedCorpus(Stage):
+    """Pairs with a label each, from 0 up."""
+
+    kind: ClassVar[str] = "graded"
+    revision: ClassVar[int] = 1
+
+    parts: Annotated[tuple[GradedPart, ...], Field(min_length=1)]
+    rounding: Rounding = "half_even"
+    without: tuple[Task, ...] = ()  # tasks whose pairs are left out of the training
+    limit: Annotated[int, Field(ge=1)] | None = None
+    limit_seed: int = 0
+
+    @property
+    def label(self) -> str:
+        filtered = "-filtered" if self.without else ""
+        return slug("+".join(part.source for part in self.parts) + (f"-{self.limit}" if self.limit else "") + filtered)
+
+    @property
+    def num_columns(self) -> int:
+        return 2
+
+    @property
+    def num_positives(self) -> int:
+        return 1
+
+    @property
+    def top_label(self) -> float:
+        """The highest label; the lowest is 0."""
+        return max(TOP_LABEL[part.scale] for part in self.parts)
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """What the data is, for a model card."""
+        return tuple(f"{part.source} ({part.split or 'all'}, {part.source_revision})" for part in self.parts)
+
+
+class GradedPartSection(Frozen):
+    """One source of graded pairs."""
+
+    source: str
+    revision: str | None = None
+    split: str | None = "train"
+    columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
+    scale: Scale
+
+
+class GradedSection(Frozen):
+    """The graded pairs of a recipe."""
+
+    kind: Literal["graded"]
+    parts: Annotated[tuple[GradedPartSection, ...], Field(min_length=1)]
+    rounding: Rounding = "half_even"
+    without: tuple[str, ...] = ()  # names of tasks or groups of tasks
+    limit: Annotated[int, Field(ge=1)] | None = None
+    limit_seed: int = 0
+
+
+def graded_corpus(section: GradedSection, resolver: Resolver, *, without: tuple[Task, ...], where: str) -> tuple[GradedCorpus, int]:
+    """The stage of a section, and its rows as far as planning can know."""
+    pins = [
+        resolver.source(part.source, split=part.split, revision=part.revision, columns=part.columns, where=f"{where}.parts[{number}]")
+        for number, part in enumerate(section.parts)
+    ]
+    parts = tuple(
+        GradedPart(source=pin.name, source_revision=pin.revision, split=part.split, columns=part.columns, scale=part.scale)
+        for pin, part in zip(pins, section.parts, strict=True)
+    )
+    corpus = GradedCorpus(parts=parts, rounding=section.rounding, without=without, limit=section.limit, limit_seed=section.limit_seed)
+    rows = sum(pin.num_rows for pin in pins)
+    return corpus, min(rows, section.limit or rows)

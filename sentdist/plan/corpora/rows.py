@@ -1,0 +1,66 @@
+"""A corpus whose rows stand in one source as they are trained on: pairs, or triplets with a hard negative."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from sentdist.plan.specs import Fold
+from sentdist.plan.stage import Frozen, Stage, slug
+
+
+class Corpus(Stage):
+    """Training rows as ids into a table of unique sentences."""
+
+    kind: ClassVar[str] = "corpus"
+    revision: ClassVar[int] = 1
+
+    source: str
+    source_revision: str
+    split: str | None = None
+    columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg")  # anchor, positive[, negative]
+    limit: Annotated[int, Field(ge=1)] | None = None
+    limit_seed: int = 0
+    add_reversed: bool = False  # also (positive, anchor, negative), as the recipe of the start checkpoint did
+    fold: Fold | None = None
+    document_field: Literal["answer", "question", "question_answer"] = "answer"
+
+    @property
+    def label(self) -> str:
+        fold = f"-fold{self.fold.number}" if self.fold else ""
+        return slug(f"{self.source}{f'-{self.limit}' if self.limit else ''}{fold}")
+
+    @property
+    def num_columns(self) -> int:
+        return len(self.columns)
+
+    @property
+    def num_positives(self) -> int:
+        return 1
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """What the data is, for a model card."""
+        rows = f", {self.limit} rows" if self.limit else ""
+        return (f"{self.source} ({self.split or 'all'}{rows}, {self.source_revision})",)
+
+
+class RowsSection(Frozen):
+    """The training rows of a recipe, from one source."""
+
+    kind: Literal["rows"] = "rows"
+    source: str
+    revision: str | None = None  # of a hub data set; files pin themselves by their content
+    split: str | None = "train"
+    columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg")
+    limit: Annotated[int, Field(ge=1)] | None = None
+    limit_seed: int = 0
+    add_reversed: bool = False
+    document_field: Literal["answer", "question", "question_answer"] = "answer"
+
+    @model_validator(mode="after")
+    def _two_or_three_columns(self) -> RowsSection:
+        if len(self.columns) not in (2, 3):
+            raise ValueError(f"found {len(self.columns)} columns; expected two (anchor, positive) or three (and a hard negative)")
+        return self

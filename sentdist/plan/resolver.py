@@ -1,0 +1,23 @@
+"""What planning asks of the world: what stands behind the names of data and checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """What is found behind a name: the name that goes into a stage, the revision that pins the content, its rows."""
+
+    name: str
+    revision: str
+    num_rows: int = 0
+
+
+class Resolver(Protocol):
+    """Looks at data and checkpoints while planning; every mistake that can be seen then is raised here."""
+
+    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin: ...
+
+    def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin: ...

@@ -1,0 +1,81 @@
+"""The bodies of corpus stages: from sources to the rows that are written down."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from sentdist.data.build import build_corpus as build_table
+from sentdist.data.folds import faq_pairs
+from sentdist.data.retrieval import read_retrieval
+from sentdist.data.sources import read_source
+from sentdist.plan.corpora import AnyCorpus, Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
+from sentdist.plan.stage import Json
+from sentdist.stages.commit import commit
+from sentdist.stages.context import Context
+from sentdist.store.store import Artifact
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What a corpus is built of: a table, which of its columns are sentences and which are values, and facts for the record."""
+
+    table: pa.Table
+    columns: tuple[str, ...]
+    values: tuple[str, ...] = ()
+    facts: dict[str, Json]
+
+
+def build_corpus(stage: AnyCorpus, context: Context) -> Artifact:
+    """Read the sources, number their unique sentences, write ids and sentences as memory-mappable tables."""
+    started = time.perf_counter()
+    rows = _rows(stage, context)
+    add_reversed = isinstance(stage, Corpus) and stage.add_reversed
+    limit, limit_seed = (None, 0) if isinstance(stage, RelationalCorpus) else (stage.limit, stage.limit_seed)
+    with context.store.staged() as folder:
+        facts = build_table(
+            rows.table,
+            columns=rows.columns,
+            values=rows.values,
+            folder=folder,
+            limit=limit,
+            seed=limit_seed,
+            add_reversed=add_reversed,
+            num_positives=stage.num_positives,
+        )
+        return commit(stage, folder, context, started=started, results=asdict(facts) | rows.facts)
+
+
+def _rows(stage: AnyCorpus, context: Context) -> Rows:
+    root = None if context.data_root is None else Path(context.data_root)
+    match stage:
+        case Corpus():
+            return _plain_rows(stage, root)
+        case GradedCorpus():
+            raise NotImplementedError
+        case RelationalCorpus():
+            raise NotImplementedError
+        case GroupedCorpus():
+            raise NotImplementedError
+
+
+def _plain_rows(stage: Corpus, root: Path | None) -> Rows:
+    if stage.fold is not None:
+        bank = read_retrieval(stage.source, split=stage.split, data_root=root, document_field=stage.document_field)
+        fold = stage.fold
+        pairs = faq_pairs(bank, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train")
+        return Rows(table=pairs, columns=("anchor", "positive"), facts={})
+    return Rows(
+        table=read_rows(stage.source, stage.source_revision, split=stage.split, columns=stage.columns, root=root),
+        columns=stage.columns,
+        facts={},
+    )
+
+
+def read_rows(source: str, revision: str, *, split: str | None, columns: tuple[str, ...], root: Path | None) -> pa.Table:
+    """The pinned rows of a source."""
+    hub_revision = revision if source.startswith("hub:") else None
+    return read_source(source, split=split, data_root=root, columns=columns, hub_revision=hub_revision)

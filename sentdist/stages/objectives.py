@@ -1,0 +1,55 @@
+"""From an objective's values in a recipe to the loss that the loop calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentdist.learning.bank import Bank
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.objectives.entropy import EntropyInfoNCE
+from sentdist.learning.objectives.info_nce import InfoNCE
+from sentdist.learning.objectives.objective import Objective
+from sentdist.learning.objectives.rcl import RCL, Regulators
+from sentdist.learning.objectives.weighted_sum import WeightedSum
+from sentdist.plan import objectives as plan
+from sentdist.plan.corpora import AnyCorpus
+from sentdist.plan.objectives import uses_hard_negatives
+from sentdist.plan.stages import Train
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingredients:
+    """What an objective may be made with, beside its values: the encoder it trains, the rows, the bank."""
+
+    encoder: SentenceEncoder
+    corpus: AnyCorpus
+    bank: Bank | None
+
+
+def make_objective(objective: plan.Objective, given: Ingredients) -> Objective:
+    """The loss behind an objective's values; what it brings of parameters starts from torch's generator."""
+    match objective:
+        case plan.InfoNCE():
+            return InfoNCE(temperature=objective.temperature)
+        case plan.Entropy():
+            return EntropyInfoNCE(phi=objective.phi, temperature=objective.temperature)
+        case plan.Regularized():
+            assert given.bank is not None, "the plan gives every rcl a bank"
+            return RCL(
+                bank=given.bank,
+                temperature=objective.temperature,
+                regulator_temperature=objective.regulator_temperature,
+                regulator_weight=objective.regulator_weight,
+            )
+        case plan.Regulators():
+            assert given.bank is not None, "the plan gives all regulators a bank"
+            return Regulators(bank=given.bank, temperature=objective.temperature)
+        case plan.Sum():
+            return WeightedSum([(term.weight, make_objective(term.objective, given)) for term in objective.terms])
+    raise NotImplementedError(objective.name)
+
+
+def num_columns(stage: Train) -> int:
+    """Columns that take part: hard negatives can be left out of a corpus that has them."""
+    corpus = stage.corpus
+    return corpus.num_columns if uses_hard_negatives(stage.objective) else min(corpus.num_columns, 1 + corpus.num_positives)

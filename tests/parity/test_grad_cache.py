@@ -1,0 +1,93 @@
+"""Micro-batches whose activations are recomputed, and losses in blocks of anchors, give the value and gradient of one pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.execution.deepspeed_engine import DeepSpeedEngine
+from sentdist.learning.batch import TokenBatch
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.engine import Engine, TorchEngine
+from sentdist.learning.grad_cache import encode_in_micro_batches, mean_over_blocks
+from sentdist.learning.loop import train_steps
+from sentdist.learning.objectives import InfoNCE
+from sentdist.learning.objectives.info_nce import info_nce
+from sentdist.learning.optimization import Optimization
+from tests.parity.processes import run_in_processes
+from tests.parity.word_batches import WORDS, word_batches
+
+pytestmark = pytest.mark.parity
+
+Outcome = tuple[list[float], dict[str, Tensor]]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_recomputed_micro_batches_equal_kept_ones_with_dropout(tiny_encoder_dir: str, precision: str) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir, hidden_dropout=0.3, attention_dropout=0.3)
+    engine = TorchEngine(encoder, Optimization(num_steps=1, precision=precision))
+    tokens = encoder.tokenize(WORDS * 2)
+
+    def gradients(keep: bool) -> tuple[float, list[Tensor]]:
+        torch.manual_seed(7)
+        embeddings = kept(engine, tokens) if keep else encode_in_micro_batches(engine.encode, tokens, micro_batch=5)
+        loss = embeddings.square().mul(torch.linspace(-1, 1, embeddings.shape[1])).sum()
+        encoder.zero_grad()
+        loss.backward()
+        return loss.item(), [parameter.grad.clone() for parameter in encoder.parameters() if parameter.grad is not None]
+
+    loss, expected = gradients(keep=True)
+    found_loss, found = gradients(keep=False)
+    assert found_loss == loss
+    for one, other in zip(found, expected, strict=True):
+        # The same operations on the same numbers; only the order in which micro-batches are added up differs.
+        torch.testing.assert_close(one, other, rtol=1e-2 if precision == "bf16" else 1e-4, atol=1e-5 * float(other.abs().max()) + 1e-7)
+
+
+def kept(engine: Engine, tokens: TokenBatch) -> Tensor:
+    """The micro-batches of five, with all their activations."""
+    count = tokens.num_sentences
+    return torch.cat([engine.encode(tokens.select(first, min(first + 5, count))) for first in range(0, count, 5)])
+
+
+def test_blocks_of_anchors_change_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    anchors, candidates = (torch.randn(rows, 8, generator=generator, dtype=torch.float64).requires_grad_() for rows in (13, 26))
+
+    def of_block(first: int, last: int) -> Tensor:
+        return info_nce(anchors[first:last], candidates, first_row=first, temperature=0.05)
+
+    whole = mean_over_blocks(of_block, num_rows=13, num_columns=26)
+    expected = torch.autograd.grad(whole, (anchors, candidates))
+    blocks = mean_over_blocks(of_block, num_rows=13, num_columns=26, logits_at_once=4 * 26)
+    assert blocks.item() == pytest.approx(whole.item(), rel=1e-14)
+    for one, other in zip(torch.autograd.grad(blocks, (anchors, candidates)), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+def train_encoder(
+    rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...], micro_batch: int | None
+) -> dict[str | int, Outcome]:
+    """(losses, weights) of 10 steps of Eq. 1, by engine."""
+    outcomes = {}
+    for kind in kinds:
+        encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
+        optimization = Optimization(num_steps=10, lr=1e-3)
+        engine: Engine = (
+            TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
+        )
+        batches = word_batches(encoder, 10, rank=rank, world_size=world_size)
+        reports = list(train_steps(engine, InfoNCE(), batches, micro_batch=micro_batch))
+        outcomes[kind] = ([report.loss for report in reports], engine.weights())
+    return outcomes
+
+
+def test_equal_under_every_engine(tiny_encoder_dir: str) -> None:
+    losses, weights = train_encoder(0, 1, tiny_encoder_dir, ("torch",), None)["torch"]
+    for kind, (found_losses, found) in run_in_processes(train_encoder, 2, tiny_encoder_dir, ("torch", 0, 1, 2, 3), 3)[0].items():
+        assert found_losses == pytest.approx(losses, rel=1e-5), kind
+        for name, weight in weights.items():
+            if not name.endswith("key.bias"):  # its gradient is zero but for rounding, which AdamW blows up to full steps
+                # AdamW divides a gradient by its own size: a small one, known to two digits, moves its parameter by 1e-2 of 1e-3 a step differently.
+                assert (found[name] - weight).abs().max() < 1e-4, (kind, name)
