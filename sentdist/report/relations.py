@@ -9,7 +9,7 @@ import numpy as np
 
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import summarize
-from sentdist.report.style import DIVERGING, INK, MARKERS, MUTED, PALETTE, Drawing, canvas, house_style, quiet, save
+from sentdist.report.style import DIVERGING, INK, MARKERS, PALETTE, Drawing, canvas, house_style, quiet, save
 
 LINK_COLUMNS = ("MRR", "Hits@1", "Hits@3", "Hits@10")
 LINK_HEADER = ("system", "relation", *LINK_COLUMNS, "seeds")
@@ -107,7 +107,7 @@ def weight_curves(
         axes.set_ylabel(unit)
         quiet(axes)
         if len(scores) > 1:
-            axes.legend(loc="best", labelcolor=MUTED)
+            figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=2)
         caption = f"{unit[0].upper()}{unit[1:]} against the weight of {relation}, the other weights as they are; band: ± 1 standard deviation over seeds."
         return save(figure, name=name, caption=caption, header=["system", "weight", "mean", "sd", "seeds"], records=records)
 

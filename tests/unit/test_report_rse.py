@@ -1,0 +1,64 @@
+"""The RSE paper's tables beside ours: which rows stand for which."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentdist.report.paper_rse import RSE_TABLES, RelationalFacts, rse_besides
+from sentdist.report.rows import ResultRow
+from sentdist.report.tables import ResultTable, build_table
+
+TWO = ("entailment", "duplicate-question")
+
+
+def facts(
+    *relations: str, modelled: bool = False, scored: bool = False, negatives: bool = True, temperature: float = 0.05
+) -> RelationalFacts:
+    return RelationalFacts(relations=relations, is_modelled=modelled, is_scored=scored, hard_negatives=negatives, temperature=temperature)
+
+
+def table_of(*labels: str) -> ResultTable:
+    rows = [
+        ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0 + place, "STS-B": 80.0}, items={})
+        for place, label in enumerate(labels)
+    ]
+    return build_table(rows, title="Semantic textual similarity", tasks=["STS12", "STS-B"], baseline=None, average=True)
+
+
+def test_cells_find_their_rows() -> None:
+    known = {
+        "base": None,
+        "nli": facts("entailment"),
+        "questions": facts("duplicate-question"),
+        "merged": facts(*TWO),
+        "rse": facts(*TWO, modelled=True, scored=True),
+        "rse, one direction": facts(*TWO, modelled=True, scored=True),
+        "rse, plain": facts(*TWO, modelled=True),
+    }
+    sources, main = rse_besides(table_of(*known), known)
+    assert [(row.label, row.paper_label) for row in sources.rows] == [
+        ("nli", "*Entailment"),
+        ("questions", "Duplicate Question"),
+        ("merged", "All 5 relations"),
+        ("rse", "RSE, mixed"),
+    ]
+    assert [(row.label, row.paper_label) for row in main.rows] == [("nli", "SimCSE, supervised"), ("rse", "RSE")]
+    assert main.columns == ("STS12", "STS-B", "Avg")
+    assert main.rows[1].our_gain == pytest.approx((3.0, 0.0, 1.5)) and main.rows[1].paper_gain == pytest.approx((0.97, 0.09, 0.61))
+
+
+def test_temperatures_find_their_rows() -> None:
+    known = {f"τ {value}": facts(*TWO, modelled=True, scored=True, temperature=value) for value in (0.01, 0.05, 0.3)}
+    (beside,) = rse_besides(table_of(*known), known)
+    assert beside.paper.number == "4"
+    assert {row.label: row.paper for row in beside.rows} == {"τ 0.01": (81.73,), "τ 0.05": (82.18,)}
+
+
+def test_a_single_row_stands_beside_nothing() -> None:
+    known = {"rse": facts(*TWO, modelled=True, scored=True), "other": facts("entailment", temperature=1.0)}
+    assert list(rse_besides(table_of(*known), known)) == []
+
+
+def test_printed_averages_fit_their_cells() -> None:
+    for row in RSE_TABLES["2"].rows:
+        assert sum(row.scores[:-1]) / 7 == pytest.approx(row.scores[-1], abs=0.01)
