@@ -74,18 +74,22 @@ class SentenceEncoder(nn.Module):
         attention_dropout: float | None = None,
         hidden_dropout: float | None = None,
         drophead: float = 0.0,
+        initialization: str = "pretrained",
     ) -> SentenceEncoder:
         """Load a checkpoint by hub id and revision, by path, or by a name in PACKAGED_ENCODERS, with float32 weights.
 
         pooling: None takes what the folder declares (sentence-transformers' modules.json), else "mean".
         max_length: None takes what the checkpoint declares. attention_dropout, hidden_dropout: None keeps the checkpoint's own.
         drophead: probability of dropping an attention head, in [0, 1); only for models that run flat.
+        initialization: "pretrained", or "random": only architecture and tokenizer are taken, all weights come from torch's generator.
         Raises EncoderError.
         """
         folder = find_checkpoint(checkpoint, revision=revision)
         pooling = _checked_pooling(pooling if pooling is not None else declared_pooling(folder) or "mean", folder)
         tokenizer = load_tokenizer(folder)
-        model, padded_reason = load_model(folder, attention_dropout=attention_dropout, hidden_dropout=hidden_dropout)
+        model, padded_reason = load_model(
+            folder, attention_dropout=attention_dropout, hidden_dropout=hidden_dropout, initialization=initialization
+        )
         _check_vocabulary(tokenizer, model, folder)
         _check_drophead(drophead, padded_reason, folder)
         replace_dropout(model)
@@ -98,7 +102,7 @@ class SentenceEncoder(nn.Module):
             drophead=drophead,
             padded_reason=padded_reason,
         )
-        head = saved_head(folder) if encoder.head is not None else None
+        head = saved_head(folder) if encoder.head is not None and initialization == "pretrained" else None
         if encoder.head is not None and head is not None:
             encoder.head.load_state_dict(head)
         return encoder

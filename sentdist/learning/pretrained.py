@@ -123,9 +123,12 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def load_model(
-    folder: Path, *, attention_dropout: float | None = None, hidden_dropout: float | None = None
+    folder: Path, *, attention_dropout: float | None = None, hidden_dropout: float | None = None, initialization: str = "pretrained"
 ) -> tuple[PreTrainedModel, str | None]:
-    """Load the model in float32 with its dropout probabilities set; returns it with the reason why it cannot run flat (None when it can)."""
+    """Load the model in float32 with its dropout probabilities set; returns it with the reason why it cannot run flat (None when it can).
+
+    initialization: "pretrained", or "random" for the architecture alone, with weights from torch's generator.
+    """
     try:
         config = AutoConfig.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as error:
@@ -136,6 +139,9 @@ def load_model(
     attention = {"attn_implementation": FLAT_ATTENTION} if is_flat else {}
     if is_flat:
         register_flat_attention()
+    reason = None if is_flat else f"{config.model_type} is not among the families whose sentences are known to stay apart without padding"
+    if initialization == "random":
+        return AutoModel.from_config(config, dtype=torch.float32, **attention), reason
     try:
         with without_bars():
             model, report = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, output_loading_info=True, **attention)
@@ -151,7 +157,6 @@ def load_model(
         )
     if any(name.startswith("pooler.") for name in report["missing_keys"]):
         model.pooler = None
-    reason = None if is_flat else f"{config.model_type} is not among the families whose sentences are known to stay apart without padding"
     return model, reason
 
 

@@ -222,3 +222,18 @@ def test_drophead_needs_a_model_that_runs_flat(tiny_mpnet_dir: Path) -> None:
 def test_tokenizing_beyond_the_positions_is_refused(tiny_encoder_dir: Path) -> None:
     with pytest.raises(EncoderError, match="max_length"):
         SentenceEncoder.load(tiny_encoder_dir).tokenize(["a dog"], max_length=400)
+
+
+def test_a_random_encoder_takes_only_the_architecture(tiny_encoder_dir: Path) -> None:
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(SentenceEncoder.load(tiny_encoder_dir, initialization="random"))
+    pretrained = SentenceEncoder.load(tiny_encoder_dir)
+    names = [name for name, weight in pretrained.named_parameters() if weight.dim() > 1]
+    weights = [dict(encoder.named_parameters()) for encoder in (*drawn, pretrained)]
+    assert [dict(encoder.named_parameters()).keys() for encoder in drawn[:1]] == [dict(pretrained.named_parameters()).keys()]
+    for name in names:
+        assert torch.equal(weights[0][name], weights[1][name])
+        assert not torch.equal(weights[0][name], weights[2][name])
+        assert not torch.equal(weights[0][name], weights[3][name])
