@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.objectives.supmpn import Masked, supmpn
+from sentdist.learning import grad_cache
+from sentdist.learning.batch import Batch, TokenBatch
+from sentdist.learning.gather import average_gradients, local_rows
+from sentdist.learning.objectives.supmpn import Masked, SupMPN, supmpn
+from tests.parity.processes import run_in_processes
 
 pytestmark = pytest.mark.parity
 
@@ -83,3 +88,64 @@ def test_an_easy_row_keeps_its_small_loss() -> None:
     positives, negatives = torch.full((4, 1, 1), -1.0), torch.full((4, 1, 1), -1.0)
     positives[0] = 1.0
     assert float(supmpn(anchors, positives, negatives, first_row=0, temperature=0.05)) == pytest.approx(7 * math.exp(-40), rel=1e-4)
+
+
+OBJECTIVES = [SupMPN(), SupMPN(masked="zero", temperature=0.3), SupMPN(phi=0.04, temperature=1.0)]
+NUM_ROWS, NUM_POSITIVES, NUM_NEGATIVES = 8, 3, 2
+
+
+def inputs() -> tuple[Tensor, Tensor]:
+    """(C, M, D) sentences column by column, and the (D, D) weights of a linear encoder."""
+    generator = torch.Generator().manual_seed(4)
+    columns = torch.randn(1 + NUM_POSITIVES + NUM_NEGATIVES, NUM_ROWS, D, dtype=torch.float64, generator=generator)
+    return columns, torch.randn(D, D, dtype=torch.float64, generator=generator)
+
+
+def loss_and_gradient(rank: int, world_size: int) -> list[tuple[float, Tensor]]:
+    """Of each objective over embeddings X·W: the loss averaged over ranks and the gradient of W averaged over ranks."""
+    columns_CMD, start = inputs()
+    rows = local_rows(NUM_ROWS, rank=rank, world_size=world_size)
+    lengths = (1,) * (len(columns_CMD) * len(rows))
+    tokens = TokenBatch(
+        token_ids=torch.ones(len(lengths), dtype=torch.int64), boundaries=torch.arange(len(lengths) + 1, dtype=torch.int32), lengths=lengths
+    )
+    ids_CM = np.arange(len(columns_CMD) * NUM_ROWS).reshape(len(columns_CMD), NUM_ROWS)
+    batch = Batch(tokens=tokens, num_columns=len(columns_CMD), first_row=rows.start, sentence_ids=ids_CM, num_positives=NUM_POSITIVES)
+    results = []
+    for objective in OBJECTIVES:
+        weight = torch.nn.Parameter(start.clone())
+        loss = objective((columns_CMD[:, rows.start : rows.stop] @ weight).flatten(0, 1), batch)
+        loss.backward()
+        average_gradients([weight])
+        results.append((loss.item(), weight.grad))
+    return results
+
+
+def loops() -> list[tuple[float, Tensor]]:
+    columns_CMD, start = inputs()
+    results = []
+    for objective in OBJECTIVES:
+        weight = start.clone().requires_grad_()
+        anchors, *others = columns_CMD @ weight
+        positives, negatives = torch.stack(others[:NUM_POSITIVES], dim=1), torch.stack(others[NUM_POSITIVES:], dim=1)
+        loss = loop_supmpn(anchors, positives, negatives, objective.temperature, objective.masked, objective.phi)
+        loss.backward()
+        results.append((loss.item(), weight.grad))
+    return results
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_batch_of_columns_over_any_number_of_ranks_equals_the_loops(world_size: int) -> None:
+    ranks = [loss_and_gradient(0, 1)] if world_size == 1 else run_in_processes(loss_and_gradient, world_size)
+    for k, (loss, gradient) in enumerate(loops()):
+        assert math.isclose(sum(rank[k][0] for rank in ranks) / world_size, loss, rel_tol=1e-11)
+        for rank in ranks:
+            torch.testing.assert_close(rank[k][1], gradient, **FLOAT64)
+
+
+def test_blocks_of_anchors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = loss_and_gradient(0, 1)
+    monkeypatch.setattr(grad_cache, "LOGITS_AT_ONCE", 3 * NUM_ROWS * (NUM_POSITIVES + NUM_NEGATIVES))  # blocks of 3, 3 and 2 anchors
+    for (loss, gradient), (whole_loss, whole_gradient) in zip(loss_and_gradient(0, 1), whole, strict=True):
+        assert math.isclose(loss, whole_loss, rel_tol=1e-12)
+        torch.testing.assert_close(gradient, whole_gradient, **FLOAT64)

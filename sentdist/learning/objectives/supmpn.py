@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sentdist.learning.objectives.objective import cosine_logits
+from sentdist.learning.batch import Batch
+from sentdist.learning.grad_cache import mean_over_blocks
+from sentdist.learning.objectives.objective import anchors_and_candidates, check_finite, check_temperature, cosine_logits
 
 Masked = Literal["excluded", "zero"]
 
@@ -63,3 +66,34 @@ def _entropy_of_others(own_BP: Tensor, others_BK: Tensor, others_B1: Tensor, riv
     entropy_B1 = -(log_q_BK.exp() * log_q_BK).sum(dim=1, keepdim=True)
     log_w_BP = others_B1 - torch.logaddexp(own_BP, rivals_B1)
     return log_w_BP.exp() * (entropy_B1 - log_w_BP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupMPN:
+    """The loss above as an objective: P and Q are those of the batch. RecipeError for a φ that is not finite or a temperature that is not above 0."""
+
+    temperature: float = 0.05
+    masked: Masked = "excluded"
+    phi: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature, where="supmpn.temperature")
+        check_finite(self.phi, where="supmpn.phi", remedy="0 is SupMPN; other values make entropy encoders of it.")
+
+    def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        anchors_BD, candidates_KD = anchors_and_candidates(embeddings, batch)
+        num_rows = batch.sentence_ids.shape[1]
+        columns_MCD = candidates_KD.unflatten(0, (-1, num_rows)).transpose(0, 1)
+
+        def of_block(first: int, last: int) -> Tensor:
+            return supmpn(
+                anchors_BD[first:last],
+                columns_MCD[:, : batch.num_positives],
+                columns_MCD[:, batch.num_positives :],
+                first_row=batch.first_row + first,
+                temperature=self.temperature,
+                masked=self.masked,
+                phi=self.phi,
+            )
+
+        return mean_over_blocks(of_block, num_rows=len(anchors_BD), num_columns=len(candidates_KD))
