@@ -98,7 +98,7 @@ def _tiny_config(family: str, tokenizer: PreTrainedTokenizerFast, **settings: ob
         own["embedding_size"] = WIDTH
     if family == "albert":
         own |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-    return AutoConfig.for_model(family, **common, **own, **settings)
+    return AutoConfig.for_model(family, **common | own | settings)
 
 
 def word_tokenizer(*, offset_positions: bool = False, words: tuple[str, ...] = tuple(WORDS)) -> PreTrainedTokenizerFast:
