@@ -81,7 +81,7 @@ def rse_besides(table: ResultTable, facts: Mapping[str, RelationalFacts | None])
     rows: dict[str, dict[str, str]] = {
         "1": {label: row for label, found in known.items() if (row := _source_row(found))},
         "2": {label: row for label, found in known.items() if (row := _main_row(found))},
-        "4": {label: row for label, found in known.items() if found.is_scored and (row := f"τ = {found.temperature:g}") in printed},
+        "4": {label: tau for label, found in known.items() if found.is_scored and (tau := f"τ = {found.temperature:g}") in printed},
     }
     # The first of several that stand for one row, such as an encoder read in two ways.
     twins = {number: _first_of_each(found) for number, found in rows.items()}
