@@ -27,7 +27,7 @@ class RelationSource:
     construction, columns: "pairs": (head, tail) as they stand. "nli": (premise, hypothesis, label): premises and what they entail, with contradictions
     as hard negatives. "captions": (group, text): each two texts of a group, the earlier one as the head. "same": (text,): a sentence with itself;
     only the encoder's dropout tells the two apart.
-    only: (column, value) of the rows that count, for files that hold other pairs too; None: all.
+    only: (column, value) of the rows that count, for files that hold other pairs too; None: all. cap: how many pairs to keep; None: all.
     """
 
     name: str
@@ -35,6 +35,7 @@ class RelationSource:
     construction: str = "pairs"
     columns: tuple[str, ...] = ("sentence1", "sentence2")
     only: tuple[str, str] | None = None
+    cap: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,26 +72,24 @@ class HeldOutTriples:
     names: tuple[str, ...]
 
 
-def join_relations(
-    sources: Sequence[RelationSource], *, cap: int | None = None, cap_rule: str = "first", held_out: int = 0, seed: int = 0
-) -> Triples:
+def join_relations(sources: Sequence[RelationSource], *, cap_rule: str = "first", held_out: int = 0, seed: int = 0) -> Triples:
     """Put the triples of all relations together.
 
     Pairs are grouped by their head in the order of first appearance, and a pair counts once; rows with an empty sentence are passed over,
     and so are sentences paired with themselves unless the relation is that ("same").
-    cap: how many pairs of each relation to keep: the first ones, as the release does, or a sample (cap_rule). held_out: how many pairs of each relation
-    to leave out for dev, and as many for test (`held_out_relations` gives them); drawn before the cap.
+    cap_rule: the pairs that a cap keeps: the first ones, as the release does, or a sample. held_out: how many pairs of each relation to leave out
+    for dev, and as many for test (`held_out_relations` gives them); drawn before the cap.
     Hard negatives, drawn once: a tail of the same relation; for "nli" a contradiction of the same premise, or of another where it has none.
     Never the head or one of its tails in this relation; in the release a negative can equal the positive by chance.
     Every choice depends on the seed, the relation's name and its rows only.
     Raises DataError for names given twice, absent columns, a relation without a pair, a cap below 1, too few tails to draw from.
     """
-    _check(sources, cap, cap_rule, held_out)
+    _check(sources, cap_rule, held_out)
     tables, counts = [], {}
     for number, source in enumerate(sources):
         pairs = _pairs(source)
         kept = _rows_of_part(pairs, "train", held_out, seed)
-        if cap is not None and cap < len(kept):
+        if (cap := source.cap) is not None and cap < len(kept):
             kept = kept[:cap] if cap_rule == "first" else np.sort(kept[shuffled(len(kept), seed=seed, stream=f"cap {source.name}")[:cap]])
         negatives, num_own = _hard_negatives(pairs, kept, seed)
         tables.append(
@@ -112,7 +111,7 @@ def held_out_relations(sources: Sequence[RelationSource], *, held_out: int, part
 
     Raises DataError as `join_relations`.
     """
-    _check(sources, None, "first", held_out)
+    _check(sources, "first", held_out)
     if part not in PARTS[1:] or held_out < 1:
         raise _wrong("held_out", f"{held_out} for {part}", "a number from 1 up, and dev or test", "Correct the recipe.")
     heads: list[str] = []
@@ -283,7 +282,7 @@ def _hard_negatives(pairs: _Pairs, kept: np.ndarray, seed: int) -> tuple[np.ndar
     return negatives, len(own)
 
 
-def _check(sources: Sequence[RelationSource], cap: int | None, cap_rule: str, held_out: int) -> None:
+def _check(sources: Sequence[RelationSource], cap_rule: str, held_out: int) -> None:
     names = [source.name for source in sources]
     if not names or len(set(names)) < len(names):
         raise _wrong("relations", ", ".join(names) or "none", "at least one relation, each name once", "Correct the names.")
@@ -297,8 +296,8 @@ def _check(sources: Sequence[RelationSource], cap: int | None, cap_rule: str, he
             raise _wrong(
                 f"relation {source.name}", found, f"{expected} columns of a table or more ({source.construction})", "Name the columns."
             )
-    if cap is not None and cap < 1:
-        raise _wrong("relations: cap", str(cap), "at least one pair of each relation", "Raise the cap, or leave the relation out.")
+        if source.cap is not None and source.cap < 1:
+            raise _wrong(f"relation {source.name}: cap", str(source.cap), "at least one pair", "Raise the cap, or leave the relation out.")
     if cap_rule not in CAP_RULES:
         raise _wrong("relations: cap_rule", f'"{cap_rule}"', f"one of {', '.join(CAP_RULES)}", "Choose one of them.")
     if held_out < 0:

@@ -27,10 +27,10 @@ def nli(**changes: object) -> RelationSource:
     )
 
 
-def numbered(name: str, num_rows: int, *, num_heads: int | None = None) -> RelationSource:
+def numbered(name: str, num_rows: int, *, num_heads: int | None = None, cap: int | None = None) -> RelationSource:
     heads = [f"{name} head {row % (num_heads or num_rows)}" for row in range(num_rows)]
     rows = pa.table({"sentence1": heads, "sentence2": [f"{name} tail {row}" for row in range(num_rows)]})
-    return RelationSource(name=name, tables=(rows,))
+    return RelationSource(name=name, tables=(rows,), cap=cap)
 
 
 def triples(table: pa.Table) -> list[tuple[str, str]]:
@@ -100,15 +100,17 @@ def test_a_negative_is_no_tail_of_its_head(num_heads: int | None) -> None:
 
 
 def test_a_cap_takes_the_first_rows_grouped_by_head() -> None:
-    found = join_relations([numbered("twin", 12, num_heads=4)], cap=4)
-    assert triples(found.table) == [("twin head 0", f"twin tail {row}") for row in (0, 4, 8)] + [("twin head 1", "twin tail 1")]
+    found = join_relations([numbered("twin", 12, num_heads=4, cap=4), numbered("other", 5)])
+    assert triples(found.table) == [("twin head 0", f"twin tail {row}") for row in (0, 4, 8)] + [("twin head 1", "twin tail 1")] + [
+        (f"other head {row}", f"other tail {row}") for row in range(5)
+    ]
     assert (found.counts["twin"].num_pairs, found.counts["twin"].num_kept) == (12, 4)
 
 
 def test_a_cap_can_take_a_sample() -> None:
-    source = numbered("twin", 300)
-    whole = triples(join_relations([source]).table)
-    drawn = [triples(join_relations([source], cap=60, cap_rule="sample", seed=seed).table) for seed in (0, 0, 1)]
+    source = numbered("twin", 300, cap=60)
+    whole = triples(join_relations([numbered("twin", 300)]).table)
+    drawn = [triples(join_relations([source], cap_rule="sample", seed=seed).table) for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert drawn[0] == [row for row in whole if row in set(drawn[0])] and len(drawn[0]) == 60
     assert drawn[0] != whole[:60]
@@ -127,7 +129,7 @@ def test_held_out_pairs_are_in_one_part_each() -> None:
     pairs = {part: {(head, found.tails[tail]) for head, tail in zip(found.heads, found.tail, strict=True)} for part, found in parts.items()}
     assert len(train) == 40 and all(len(found) == 10 for found in pairs.values())
     assert train | pairs["dev"] | pairs["test"] == set(triples(join_relations([source]).table))
-    assert set(triples(join_relations([source], held_out=10, cap=15).table)) < train
+    assert set(triples(join_relations([numbered("twin", 60, num_heads=20, cap=15)], held_out=10).table)) < train
 
 
 def test_other_true_tails_of_a_head_are_known() -> None:
@@ -146,7 +148,7 @@ def test_other_true_tails_of_a_head_are_known() -> None:
     [
         ([], {}, "none"),
         ([nli(), nli()], {}, "entailment, entailment"),
-        ([nli()], {"cap": 0}, "found 0"),
+        ([nli(cap=0)], {}, "found 0"),
         ([nli()], {"cap_rule": "last"}, '"last"'),
         ([nli()], {"held_out": 2}, "3 pairs"),
         ([nli(columns=("premise", "hypothesis"))], {}, "2 columns"),

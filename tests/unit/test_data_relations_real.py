@@ -16,7 +16,7 @@ def test_six_relations_of_real_text(data_root: Path) -> None:
     def source(name: str, construction: str, columns: tuple[str, ...], *files: str, only: tuple[str, str] | None = None) -> RelationSource:
         wanted = (*columns, *(only[:1] if only else ()))
         tables = tuple(read_source(file, data_root=data_root, columns=wanted) for file in files)
-        return RelationSource(name=name, tables=tables, construction=construction, columns=columns, only=only)
+        return RelationSource(name=name, tables=tables, construction=construction, columns=columns, only=only, cap=50_000)
 
     two = ("sentence1", "sentence2")
     found = join_relations(
@@ -27,8 +27,7 @@ def test_six_relations_of_real_text(data_root: Path) -> None:
             source("same-caption", "captions", ("image", "sentence"), "text/flickr30k_captions"),
             source("qa-entailment", "pairs", two, "pairs/qnli", only=("label", "entailment")),
             source("same-sentence", "same", ("sentence",), "text/wiki"),
-        ],
-        cap=50_000,
+        ]
     )
     assert found.counts["duplicate-question"].num_pairs == 85_291
     assert found.counts["same-sentence"].num_pairs == 250_000
