@@ -50,14 +50,67 @@ def _settled_term(term: Single, corpus: AnyCorpus) -> Single:
     if corpus.num_columns == 1 + corpus.num_positives and hasattr(term, "hard_negatives"):
         changes["hard_negatives"] = False
     if isinstance(term, Regularized) and term.regulator_temperature is None:
+    if isinstance(term, Regression) and isinstance(corpus, GradedCorpus):
+        boundary = "none" if term.loss == "cross_entropy" else term.boundary or "one_sided"
+        changes |= {"boundary": boundary, "label_range": (0.0, corpus.top_label), "spacing": corpus.spacing_of_labels}
         changes["regulator_temperature"] = term.temperature
     return term.model_validate(term.model_dump() | changes)
+
+def check_start(objective: Objective, start: Objective | None, *, where: str) -> None:
+    """Refuse to keep a head that the encoder to start from does not have.
+
+    Raises:
+        RecipeError: no start, no head there, or one of another shape.
+    """
+    for term in terms_of(objective):
+        if not (isinstance(term, Regression) and term.keep_head):
+            continue
+        before = None if start is None else next((one for one in terms_of(start) if isinstance(one, Regression)), None)
+        found = "no start" if start is None else "a start without a regression head" if before is None else _head(before)
+        if before is None or _head(before) != _head(term):
+            raise RecipeError(
+                where=f"{where}: keep_head",
+                found=found,
+                expected=f"a start with {_head(term)}",
+                remedy="Leave keep_head out: training then starts with a new head.",
+            )
+
+
+def _head(term: Regression) -> str:
+    """What must be equal for one head to serve two objectives."""
+    if term.loss != "cross_entropy":
+        return f"a head on {term.features}, one output"
+    assert term.label_range is not None and term.spacing is not None, "settled"
+    return f"a head on {term.features}, {round((term.label_range[1] - term.label_range[0]) / term.spacing) + 1} classes"
+
+
+def _misfit_of_labels(term: Regression, corpus: GradedCorpus) -> tuple[str, str, str] | None:
+    top, spacing = corpus.top_label, corpus.spacing_of_labels
+    if term.label_range is not None and term.label_range != (0.0, top):
+        low, high = term.label_range
+        return f"label_range {low:g} to {high:g}", f"0 to {top:g}, the labels of the corpus", "Correct it, or leave it out."
+    if spacing is None and term.loss not in ("l1", "mse"):
+        remedy = "Choose another rounding for the corpus, or the loss l1 or mse."
+        return "labels that are not rounded", f"labels on a grid for {term.loss}", remedy
+    if term.spacing is not None and term.spacing != spacing:
+        return (
+            f"spacing {term.spacing:g}",
+            "no grid" if spacing is None else f"{spacing:g}, that of the corpus",
+            "Correct it, or leave it out.",
+        )
+    if term.threshold is not None and spacing is not None and term.threshold > spacing / 2:
+        found = f"threshold {term.threshold:g} for labels {spacing:g} apart"
+        return found, f"at most {spacing / 2:g}: the zones of two labels would overlap", "The paper takes 0.2 to 0.3 for integers."
+    return None
+
 
 
 def _misfit(term: Single, corpus: AnyCorpus) -> tuple[str, str, str] | None:
     """(found, expected, remedy), or None where the term fits."""
     is_graded = isinstance(corpus, GradedCorpus)
     if isinstance(term, Regression) and not is_graded:
+    if isinstance(term, Regression) and isinstance(corpus, GradedCorpus):
+        return _misfit_of_labels(term, corpus)
         return "rows without labels", "graded pairs", "Name a corpus of kind graded."
     if isinstance(term, CONTRASTIVE) and is_graded:
         return (

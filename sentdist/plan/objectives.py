@@ -71,11 +71,31 @@ class Regression(Frozen):
 
     name: Literal["regression"] = "regression"
     loss: Literal["translated_relu", "smooth_k2", "l1", "mse", "cross_entropy"] = "smooth_k2"
-    slope: Annotated[float, Field(gt=0.0)] = 2.0  # k
-    threshold: Annotated[float, Field(ge=0.0)] = 0.25  # x0, at most half the spacing of the labels
-    boundary: Literal["none", "left_mask", "clamp", "one_sided"] = "one_sided"
+    slope: Annotated[float, Field(gt=0.0)] | None = None  # k; of translated_relu and smooth_k2, which need both
+    threshold: Annotated[float, Field(ge=0.0)] | None = None  # x0, at most half the spacing of the labels
+    boundary: Literal["none", "left_mask", "clamp", "one_sided"] | None = None  # None: one_sided; cross_entropy has none
     features: Literal["uv", "diff", "uv_diff"] = "uv_diff"
+    label_range: tuple[float, float] | None = None  # None: that of the corpus
+    spacing: Annotated[float, Field(gt=0.0)] | None = None  # None: that of the corpus, which may have none
     keep_head: bool = False  # go on with the head of the encoder that training starts from; False: a new one
+
+    @property
+    def has_buffer(self) -> bool:
+        """Whether its loss has a slope and a zone without gradient."""
+        return self.loss in ("translated_relu", "smooth_k2")
+
+    @model_validator(mode="after")
+    def _values_belong_to_the_loss(self) -> Regression:
+        for field, value in (("slope", self.slope), ("threshold", self.threshold)):
+            if self.has_buffer and value is None:
+                raise ValueError(f"{field}: found nothing; {self.loss} needs one (Smooth K2 of the paper: slope 2, threshold 0.25)")
+            if not self.has_buffer and value is not None:
+                raise ValueError(f"{field}: has no effect with {self.loss}; leave it out")
+        if self.loss == "cross_entropy" and self.boundary not in (None, "none"):
+            raise ValueError(f"boundary: found {self.boundary}; cross_entropy predicts classes, which have none; leave it out")
+        if self.label_range is not None and self.label_range[0] >= self.label_range[1]:
+            raise ValueError(f"label_range: found {list(self.label_range)}; expected two numbers, the lower first")
+        return self
 
 
 class Auxiliary(Frozen):

@@ -13,7 +13,7 @@ from sentdist.plan.corpora import AnyCorpus, CorpusSection, GradedSection, Group
 from sentdist.plan.corpora.graded import graded_corpus
 from sentdist.plan.corpora.groups import grouped_corpus
 from sentdist.plan.corpora.relations import relational_corpus
-from sentdist.plan.fit import check_fit, settled
+from sentdist.plan.fit import check_fit, check_start, settled
 from sentdist.plan.objectives import phi_of
 from sentdist.plan.recipe import Method, Recipe, check_method_in_path, recipe_from_values, with_path
 from sentdist.plan.resolver import Pin, Resolver
@@ -235,9 +235,11 @@ class _Builder:
     def _tasks_without(self, section: GradedSection, where: str) -> tuple[Task, ...]:
         """The tasks whose pairs a graded corpus leaves out."""
         for name in section.without:
-            if name not in TASKS and name not in TASK_GROUPS:
+            if any(task not in TASKS or TASKS[task].kind != "sts" for task in TASK_GROUPS.get(name, (name,))):
+                groups = (known for known, tasks in TASK_GROUPS.items() if all(TASKS[task].kind == "sts" for task in tasks))
+                pairs = (*(known for known, card in TASKS.items() if card.kind == "sts"), *groups)
                 raise RecipeError(
-                    where=f"{where}.without", found=name, expected=f"one of {', '.join((*TASKS, *TASK_GROUPS))}", remedy="Correct it."
+                    where=f"{where}.without", found=name, expected=f"tasks of pairs: {', '.join(pairs)}", remedy="Correct it."
                 )
         names = [task for given in section.without for task in TASK_GROUPS.get(given, (given,))]
         return tuple(self._task(name, fold=None, role="test") for name in dict.fromkeys(names))
@@ -261,9 +263,11 @@ class _Builder:
         check_fit(method.objective, corpus, where=f"methods.{name}.objective")
         objective = settled(method.objective, corpus, phi=phi)
         self._check_batch(name, training, corpus)
+        start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
+        check_start(objective, None if start is None else start.objective, where=f"methods.{name}.objective")
         return Train(
             encoder=self.encoder,
-            start=None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain),
+            start=start,
             corpus=corpus,
             objective=objective,
             banks=self._banks(name, method, training, corpus, seed=seed, fold=fold, chain=chain),

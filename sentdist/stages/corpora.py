@@ -16,6 +16,7 @@ from sentdist.plan.corpora import AnyCorpus, Corpus, GradedCorpus, GroupedCorpus
 from sentdist.plan.stage import Json
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
+from sentdist.stages.graded import graded_rows
 from sentdist.store.store import Artifact
 
 
@@ -55,7 +56,8 @@ def _rows(stage: AnyCorpus, context: Context) -> Rows:
         case Corpus():
             return _plain_rows(stage, root)
         case GradedCorpus():
-            raise NotImplementedError
+            table, counts = graded_rows(stage, root)
+            return Rows(table=table, columns=("sentence1", "sentence2"), values=("label",), facts=counts)
         case RelationalCorpus():
             raise NotImplementedError
         case GroupedCorpus():

@@ -10,6 +10,8 @@ from sentdist.learning.objectives.entropy import EntropyInfoNCE
 from sentdist.learning.objectives.info_nce import InfoNCE
 from sentdist.learning.objectives.objective import Objective
 from sentdist.learning.objectives.rcl import RCL, Regulators
+from sentdist.learning.objectives.regression import LabelGrid, Regression
+from sentdist.learning.objectives.supmpn import SupMPN
 from sentdist.learning.objectives.weighted_sum import WeightedSum
 from sentdist.plan import objectives as plan
 from sentdist.plan.corpora import AnyCorpus
@@ -44,9 +46,27 @@ def make_objective(objective: plan.Objective, given: Ingredients) -> Objective:
         case plan.Regulators():
             assert given.bank is not None, "the plan gives all regulators a bank"
             return Regulators(bank=given.bank, temperature=objective.temperature)
+        case plan.Regression():
+            return _regression(objective, given)
+        case plan.SupMPN():
+            return SupMPN(temperature=objective.temperature, masked=objective.masked, phi=objective.phi)
         case plan.Sum():
             return WeightedSum([(term.weight, make_objective(term.objective, given)) for term in objective.terms])
     raise NotImplementedError(objective.name)
+
+
+def _regression(objective: plan.Regression, given: Ingredients) -> Regression:
+    assert objective.label_range is not None and objective.boundary is not None, "the plan settles them"
+    low, high = objective.label_range
+    return Regression(
+        width=given.encoder.width,
+        labels=LabelGrid(low=low, high=high, spacing=objective.spacing),
+        loss=objective.loss,
+        slope=objective.slope,
+        threshold=objective.threshold,
+        boundary=objective.boundary,
+        features=objective.features,
+    )
 
 
 def num_columns(stage: Train) -> int:

@@ -6,12 +6,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from sentdist.errors import RecipeError
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Frozen, Stage, slug
 
 Scale = Literal["nli", "zero_to_five", "one_to_five"]
 Rounding = Literal["half_even", "half_up", "truncate", "none"]
+Spacing = Annotated[float, Field(gt=0.0)]
 
 TOP_LABEL: dict[str, float] = {"nli": 2.0, "zero_to_five": 5.0, "one_to_five": 5.0}
 
@@ -25,6 +27,11 @@ class GradedPart(Frozen):
     columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
     scale: Scale
 
+    @property
+    def name(self) -> str:
+        """What counts and errors call it."""
+        return f"{self.source}:{self.split}" if self.split else self.source
+
 
 class GradedCorpus(Stage):
     """Pairs with a label each, from 0 up."""
@@ -33,7 +40,8 @@ class GradedCorpus(Stage):
     revision: ClassVar[int] = 1
 
     parts: Annotated[tuple[GradedPart, ...], Field(min_length=1)]
-    rounding: Rounding = "half_even"
+    rounding: Rounding = "half_even"  # of scores, to the grid of labels
+    spacing: Spacing = 1.0  # of the grid
     without: tuple[Task, ...] = ()  # tasks whose pairs are left out of the training
     limit: Annotated[int, Field(ge=1)] | None = None
     limit_seed: int = 0
@@ -57,6 +65,11 @@ class GradedCorpus(Stage):
         return max(TOP_LABEL[part.scale] for part in self.parts)
 
     @property
+    def spacing_of_labels(self) -> float | None:
+        """The distance of two labels; None where scores are not rounded."""
+        return None if self.rounding == "none" else self.spacing
+
+    @property
     def described(self) -> tuple[str, ...]:
         """What the data is, for a model card."""
         return tuple(f"{part.source} ({part.split or 'all'}, {part.source_revision})" for part in self.parts)
@@ -78,6 +91,7 @@ class GradedSection(Frozen):
     kind: Literal["graded"]
     parts: Annotated[tuple[GradedPartSection, ...], Field(min_length=1)]
     rounding: Rounding = "half_even"
+    spacing: Spacing = 1.0
     without: tuple[str, ...] = ()  # names of tasks or groups of tasks
     limit: Annotated[int, Field(ge=1)] | None = None
     limit_seed: int = 0
@@ -93,6 +107,37 @@ def graded_corpus(section: GradedSection, resolver: Resolver, *, without: tuple[
         GradedPart(source=pin.name, source_revision=pin.revision, split=part.split, columns=part.columns, scale=part.scale)
         for pin, part in zip(pins, section.parts, strict=True)
     )
-    corpus = GradedCorpus(parts=parts, rounding=section.rounding, without=without, limit=section.limit, limit_seed=section.limit_seed)
+    corpus = GradedCorpus(
+        parts=parts,
+        rounding=section.rounding,
+        spacing=section.spacing,
+        without=without,
+        limit=section.limit,
+        limit_seed=section.limit_seed,
+    )
+    _check(section, corpus, where)
     rows = sum(pin.num_rows for pin in pins)
     return corpus, min(rows, section.limit or rows)
+
+
+def _check(section: GradedSection, corpus: GradedCorpus, where: str) -> None:
+    """Refuse scales that do not go together, and roundings that do nothing."""
+    scales = {part.scale for part in section.parts}
+    names = [part.name for part in corpus.parts]
+    is_nli = scales == {"nli"}
+    for holds, field, found, expected, remedy in (
+        (is_nli or "nli" not in scales, "parts", "label words beside scores", "one kind of labels", "Make two corpora of them."),
+        (len(set(names)) == len(names), "parts", f"{', '.join(names)}", "each source and split once", "Drop the repetition."),
+        (not is_nli or section.rounding == "half_even", "rounding", section.rounding, "none for label words", "Leave it out."),
+        (not is_nli or section.spacing == 1.0, "spacing", f"{section.spacing:g}", "none for label words", "Leave it out."),
+        (
+            section.rounding != "none" or section.spacing == 1.0,
+            "spacing", f"{section.spacing:g} with rounding none", "a rounding", "Leave spacing out, or choose a rounding.",
+        ),
+        (
+            round(corpus.top_label / section.spacing, 9) % 1 == 0,
+            "spacing", f"{section.spacing:g}", f"a divisor of {corpus.top_label:g}, the highest label", "Integers are 1 apart.",
+        ),
+    ):  # fmt: skip
+        if not holds:
+            raise RecipeError(where=f"{where}.{field}", found=found, expected=expected, remedy=remedy)

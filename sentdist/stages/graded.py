@@ -1,0 +1,55 @@
+"""How the graded pairs of a corpus stage are read: each source's labels mapped, the pairs of test sets left out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+
+from sentdist.data.graded import NLI_LABELS, GradedPart, LabelMap, join_graded
+from sentdist.data.pairs import read_pairs
+from sentdist.data.sources import read_source
+from sentdist.plan.corpora import graded as plan
+from sentdist.plan.specs import Task
+from sentdist.plan.stage import Json
+
+
+def graded_rows(stage: plan.GradedCorpus, root: Path | None) -> tuple[pa.Table, dict[str, Json]]:
+    """Columns sentence1, sentence2 and label of all parts, and the counts of each part and test set for the record.
+
+    Raises:
+        DataError: what `join_graded` refuses; an unreadable source or test set.
+    """
+    parts = [
+        GradedPart(
+            name=part.name,
+            rows=_read(part, root),
+            labels=_label_map(part.scale, stage),
+            sentence1=part.columns[0],
+            sentence2=part.columns[1],
+            label=part.columns[2],
+        )
+        for part in stage.parts
+    ]
+    found = join_graded(parts, without={task.name: _pairs_of(task, root) for task in stage.without})
+    counts: dict[str, Json] = {name: asdict(count) for name, count in found.counts.items()}
+    return found.table, {"parts": counts, "removed": dict(found.removed)}
+
+
+def _label_map(scale: plan.Scale, stage: plan.GradedCorpus) -> LabelMap:
+    top = plan.TOP_LABEL[scale]
+    if scale == "nli":
+        return LabelMap(low=0.0, high=top, words=NLI_LABELS)
+    source_range = (1.0, 5.0) if scale == "one_to_five" else None
+    return LabelMap(low=0.0, high=top, source_range=source_range, rounding=stage.rounding, spacing=stage.spacing)
+
+
+def _read(part: plan.GradedPart, root: Path | None) -> pa.Table:
+    hub_revision = part.source_revision if part.source.startswith("hub:") else None
+    return read_source(part.source, split=part.split, data_root=root, columns=part.columns, hub_revision=hub_revision)
+
+
+def _pairs_of(task: Task, root: Path | None) -> list[tuple[str, str]]:
+    pairs = read_pairs(task.source, split=task.split, data_root=root)
+    return list(zip(pairs.sentence1, pairs.sentence2, strict=True))
