@@ -26,6 +26,9 @@ class FixedResolver:
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin:
         return Pin(name=checkpoint, revision=revision or "sha256:1111111111111111")
 
+    def wordnet(self, *, where: str) -> str:
+        return "sha256:2222222222222222"
+
 
 def small_values(**changes: Json) -> dict[str, Json]:
     """The values of a recipe with a base row, an entropy method and a rcl method; `changes` replace top-level fields."""

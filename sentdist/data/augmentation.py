@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
 from functools import cache
@@ -50,6 +51,19 @@ def replace_synonyms(sentences: Sequence[str], *, fraction: float = 0.2, seed: i
     _check(fraction, "replace_synonyms")
     synonyms = _Synonyms(folder)
     return [_reworded(sentence, place, fraction, seed, synonyms) for place, sentence in enumerate(sentences)]
+
+
+def wordnet_revision(folder: Path | None = None) -> str:
+    """A digest of WordNet's words and synsets, from which synonyms follow. DataError when WordNet is not there."""
+    place = find_nltk("corpora/wordnet", folder=folder)
+    digest = hashlib.sha256()
+    for part in ("noun", "verb", "adj", "adv"):
+        for name in (f"index.{part}", f"data.{part}", f"{part}.exc"):
+            with place.join(name).open() as file:
+                content = file.read()
+            digest.update(f"{name}:{len(content)}:".encode())
+            digest.update(content)
+    return f"sha256:{digest.hexdigest()[:16]}"
 
 
 def _without(sentence: str, place: int, fraction: float, seed: int) -> str:

@@ -17,6 +17,7 @@ from sentdist.errors import DataError
 Fill = Literal["own_then_copies", "copies"]
 Augment = Callable[[Sequence[str]], Sequence[str]]
 COLUMNS = ("premise", "hypothesis", "label")
+ENTAILMENT, CONTRADICTION = "entailment", "contradiction"
 COUNTED_TO = 5  # Table 1 of SupMPN counts premises with 1 to 5 and more hypotheses of a kind
 MAX_DRAWS = 64
 
@@ -25,7 +26,8 @@ MAX_DRAWS = 64
 class GroupFacts:
     """What stood under the premises and what was added.
 
-    num_premises: distinct premises that have an entailment or a contradiction. num_left_out: those with too few of either. num_groups: rows made.
+    num_premises: distinct premises that have an entailment or a contradiction. num_left_out: those with too few of either. num_groups: rows made (fewer than the others where a
+    limit was set).
     num_whole: rows with P entailments and Q contradictions of their own. num_filled_positives, num_filled_negatives: cells that were filled;
     num_augmented: filled positives that are no copies of the anchor; num_unchanged: those of them that came back as they were.
     num_contradictory: hypotheses that one premise has under both labels, left out.
@@ -46,6 +48,37 @@ class GroupFacts:
     with_both: tuple[int, ...]
 
 
+def inference_rows(
+    rows: pa.Table,
+    *,
+    columns: tuple[str, str, str] = COLUMNS,
+    labels: tuple[str, str] = (ENTAILMENT, CONTRADICTION),
+    where: str = "premises",
+) -> pa.Table:
+    """Columns premise, hypothesis, label of a source's rows, with the label "entailment", "contradiction" or null.
+
+    columns: the source's names. labels: how it writes entailment and contradiction: "0" and "2" where labels are numbered.
+    Raises DataError for absent columns and for a label that occurs in no row.
+    """
+    check_columns(where, rows.column_names, columns)
+    premise, hypothesis, label = (rows[column].cast(pa.large_string()) for column in columns)
+    present = pc.unique(label).to_pylist()
+    for wanted in labels:
+        if wanted not in present:
+            found = ", ".join(sorted(str(one) for one in present)[:6])
+            raise DataError(
+                where=where, found=f"labels {found}", expected=f'"{wanted}" among them', remedy="Say how the source writes its labels."
+            )
+    known = pa.chunked_array([pa.array([ENTAILMENT, CONTRADICTION], pa.large_string())])
+    return pa.table(
+        {
+            "premise": premise,
+            "hypothesis": hypothesis,
+            "label": known.take(pc.index_in(label, value_set=pa.array(labels, pa.large_string()))),
+        }
+    )
+
+
 def group_by_premise(
     rows: pa.Table,
     *,
@@ -56,23 +89,24 @@ def group_by_premise(
     at_least: int = 1,
     augment: Augment | None = None,
     augmented_fraction: float = 1.0,
-    entailment: str = "entailment",
-    contradiction: str = "contradiction",
+    limit: int | None = None,
+    limit_seed: int = 0,
 ) -> tuple[pa.Table, GroupFacts]:
     """Columns anchor, positive_1 … positive_P, negative_1 … negative_Q (large_string), one row a premise in the order of first appearance.
 
-    rows: columns premise, hypothesis, label; rows with an empty cell and rows of other labels are passed over, repeated rows count once.
+    rows: as `inference_rows` gives them; rows with an empty cell and rows of other labels are passed over, repeated rows count once.
     A premise makes a row when it has `at_least` entailments and as many contradictions (SupMPN: 1; its sub-SNLI: 5). With more than P (Q) of them,
     P (Q) are drawn without replacement. Missing negatives are drawn from the entailments and contradictions of *other* premises, never a sentence
     that the premise has itself and no sentence twice. Missing positives are copies of the anchor ("None" in the paper's Table A1), or `augment`
     of the premise's own entailments in turn, for a random `augmented_fraction` of the missing cells.
     fill: "own_then_copies": the premise's own entailments come first, and the rest is filled; "copies": a premise with fewer than P uses none of
         them and all its positives are filled, which is how the paper's appendix may also be read.
-    Every choice depends on the seed and the rows only. Source: Dehghan and Amasyali 2022, Sections 5.1, 5.2 and Appendix A.1.
-    Raises DataError for absent columns, counts below 1, labels that do not occur, no premise with enough, too few sentences to draw from.
+    limit: how many rows to make, drawn with `limit_seed`, order kept; negatives are drawn from all premises nevertheless.
+    Every choice depends on the seeds and the rows only. Source: Dehghan and Amasyali 2022, Sections 5.1, 5.2 and Appendix A.1.
+    Raises DataError for absent columns, counts below 1, no premise with enough, too few sentences to draw from.
     """
     _check(rows, num_positives, num_negatives, at_least, augmented_fraction)
-    found = _hypotheses(rows, entailment, contradiction)
+    found = _hypotheses(rows)
     entailments_P, contradictions_P = found.counts(0), found.counts(1)
     groups = np.flatnonzero((entailments_P >= at_least) & (contradictions_P >= at_least))
     if len(groups) == 0:
@@ -82,6 +116,9 @@ def group_by_premise(
             expected="at least one",
             remedy="Take a source in which premises repeat, with one row a hypothesis, or ask for fewer.",
         )
+    num_grouped = len(groups)
+    if limit is not None and limit < num_grouped:
+        groups = np.sort(groups[shuffled(num_grouped, seed=limit_seed, stream="limit")[:limit]])
     entailed_GP = _drawn(found, 0, groups, num_positives, seed)
     positives_GP = entailed_GP.copy()
     if fill == "copies":
@@ -97,7 +134,7 @@ def group_by_premise(
     }
     facts = GroupFacts(
         num_premises=len(entailments_P),
-        num_left_out=len(entailments_P) - len(groups),
+        num_left_out=len(entailments_P) - num_grouped,
         num_groups=len(groups),
         num_whole=int(np.count_nonzero(~lacks_P.any(axis=1) & ~lacks_N.any(axis=1))),
         num_filled_positives=int(lacks_P.sum()),
@@ -131,23 +168,13 @@ class _Hypotheses:
         return np.bincount(self.premise[self.kind == kind], minlength=len(self.premises))
 
 
-def _hypotheses(rows: pa.Table, entailment: str, contradiction: str) -> _Hypotheses:
-    labels = pc.cast(rows["label"], pa.large_string())
-    kinds = pc.index_in(labels, value_set=pa.array([entailment, contradiction], pa.large_string()))
+def _hypotheses(rows: pa.Table) -> _Hypotheses:
+    kinds = pc.index_in(rows["label"].cast(pa.large_string()), value_set=pa.array([ENTAILMENT, CONTRADICTION], pa.large_string()))
     texts = [rows[column].cast(pa.large_string()) for column in ("premise", "hypothesis")]
     kept = pc.is_valid(kinds)
     for text in texts:
         kept = pc.and_(kept, pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(text), ""), False))
     kinds, (premises, hypotheses) = kinds.filter(kept), (text.filter(kept) for text in texts)
-    present = {str(label) for label in pc.unique(labels).to_pylist()}
-    for wanted in (entailment, contradiction):
-        if wanted not in present:
-            raise DataError(
-                where="premises",
-                found=f"labels {', '.join(sorted(present)[:6])}",
-                expected=f'"{wanted}" among them',
-                remedy="Say how the source writes entailment and contradiction.",
-            )
     encoded = pa.chunked_array([*premises.chunks, *hypotheses.chunks], pa.large_string()).combine_chunks().dictionary_encode()
     strings, numbers = encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
     premise, string = numbers[: len(kinds)], numbers[len(kinds) :]

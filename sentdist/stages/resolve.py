@@ -7,6 +7,7 @@ import importlib.metadata
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.sources import inspect_source
 from sentdist.errors import DataError, EncoderError
 from sentdist.plan.unroll import Pin
@@ -39,6 +40,18 @@ class FileResolver:
         if asked not in self._seen:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
         return self._seen[asked]
+
+    def wordnet(self, *, where: str) -> str:
+        """Raises DataError where NLTK has no WordNet."""
+        from sentdist.data.augmentation import wordnet_revision  # brings numpy, which planning can mostly do without
+
+        asked = ("wordnet",)
+        if asked not in self._seen:
+            try:
+                self._seen[asked] = Pin(name="wordnet", revision=wordnet_revision(nltk_folder(self.data_root)))
+            except DataError as error:
+                raise DataError(where=f"{where}: {error.where}", found=error.found, expected=error.expected, remedy=error.remedy) from None
+        return self._seen[asked].revision
 
     def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:
         if checkpoint in PACKAGED_ENCODERS:

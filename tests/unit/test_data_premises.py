@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sentdist.data.premises import GroupFacts, group_by_premise
+from sentdist.data.premises import GroupFacts, group_by_premise, inference_rows
 from sentdist.data.sources import read_source
 from sentdist.errors import DataError
 
@@ -154,10 +154,35 @@ def test_a_part_of_the_missing_positives_may_stay_copies() -> None:
     assert texts == {"new": 100, "copy": 100} and facts.num_augmented == 100
 
 
-def test_other_spellings_of_labels() -> None:
-    table = nli(("a", "ec"), ("b", "ec"))
-    numbered = table.set_column(2, "label", pa.array([0, 2, 0, 2]))
-    assert grouped(numbered, 1, 1, entailment="0", contradiction="2") == grouped(table, 1, 1)
+def test_a_limit_draws_premises_and_leaves_the_pool_whole() -> None:
+    table = nli(*((f"p{number}", "ec") for number in range(100)))
+    rows, facts = grouped(table, 1, 3, limit=10, limit_seed=1)
+    assert (facts.num_groups, facts.num_left_out, facts.num_premises) == (10, 0, 100)
+    whole = {row["anchor"] for row in grouped(table, 1, 3)[0]}
+    chosen = [row["anchor"] for row in rows]
+    assert set(chosen) <= whole and chosen == sorted(chosen, key=lambda name: int(name[1:]))
+    assert {row["anchor"] for row in grouped(table, 1, 3, limit=10, limit_seed=2)[0]} != set(chosen)
+    owners = {text.split()[0] for row in rows for text in cells(row, "negative")[1:]}
+    assert owners - set(chosen)
+    asked: list[str] = []
+    grouped(table, 3, 1, limit=10, augment=lambda sentences: [asked.append(text) or text for text in sentences])  # type: ignore[func-returns-value]
+    assert len(asked) == 20  # nothing is reworded that is not kept
+
+
+def test_other_spellings_of_labels_and_columns() -> None:
+    table = nli(("a", "ecn"), ("b", "ec"))
+    numbered = table.set_column(2, "gold", pa.array([0, 2, 1, 0, 2])).rename_columns(["one", "two", "gold"])
+    rows = inference_rows(numbered, columns=("one", "two", "gold"), labels=("0", "2"))
+    assert rows["label"].to_pylist() == ["entailment", "contradiction", None, "entailment", "contradiction"]
+    assert grouped(rows, 1, 1) == grouped(table, 1, 1) == grouped(inference_rows(table), 1, 1)
+
+
+def test_sources_that_are_not_what_was_said() -> None:
+    table = nli(("a", "ec"))
+    with pytest.raises(DataError, match=r'nli/snli: found labels contradiction, entailment; expected "0" among them'):
+        inference_rows(table, labels=("0", "2"), where="nli/snli")
+    with pytest.raises(DataError, match="gold missing"):
+        inference_rows(table, columns=("premise", "hypothesis", "gold"))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +193,6 @@ def test_other_spellings_of_labels() -> None:
         (nli(("a", "ec")), {"augmented_fraction": 1.5}, "augmented_fraction"),
         (nli(("a", "ee"), ("b", "cc")), {}, "no premise with 1 entailments"),
         (nli(("a", "ec")), {"at_least": 2}, "no premise with 2 entailments"),
-        (nli(("a", "ec")), {"entailment": "0"}, "labels contradiction, entailment"),
         (nli(("a", "ec"), ("b", "ec")), {"num_negatives": 5}, "too few sentences of other premises"),
         (nli(("a", "ec")).drop_columns(["label"]), {}, "label missing"),
     ],

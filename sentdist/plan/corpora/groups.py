@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.stage import Frozen, Stage, slug
 
 Count = Annotated[int, Field(ge=1)]
 Fill = Literal["own_then_copies", "copies"]
+
+
+Labels = tuple[str, str]
+Rewording = Literal["word_deletion", "synonyms", "paraphrases"]
+
+PRINTED_FRACTIONS: dict[Rewording, float] = {"word_deletion": 0.1, "synonyms": 0.2, "paraphrases": 0.5}  # SupMPN, Appendix A.1
 
 
 class GroupPart(Frozen):
@@ -20,14 +26,16 @@ class GroupPart(Frozen):
     source_revision: str
     split: str | None = "train"
     columns: tuple[str, str, str] = ("premise", "hypothesis", "label")
+    labels: Labels = ("entailment", "contradiction")  # how the source writes them; ("0", "2") where labels are numbered
 
 
 class Augmentation(Frozen):
     """How positives are made where a premise has too few, instead of copying the anchor (SupMPN, Table A1)."""
 
-    name: Literal["word_deletion", "synonyms", "paraphrases"]
-    fraction: Annotated[float, Field(gt=0.0, le=1.0)]  # of the words deleted or replaced, or of the entailments paraphrased
-    checkpoint: str | None = None  # of the paraphraser: any seq2seq model
+    name: Rewording
+    fraction: Annotated[float, Field(gt=0.0, le=1.0)]  # of the words deleted or replaced; of the missing positives that are paraphrased
+    checkpoint: str | None = None  # of the paraphraser
+    source_revision: str | None = None  # of the paraphraser, or of WordNet
 
 
 class GroupedCorpus(Stage):
@@ -39,6 +47,7 @@ class GroupedCorpus(Stage):
     parts: Annotated[tuple[GroupPart, ...], Field(min_length=1)]
     num_positives: Count = 5
     num_negatives: Count = 5
+    at_least: Count = 1  # entailments, and contradictions, that a premise must have; 5 with P = Q = 5 is the paper's sub-SNLI
     fill: Fill = "own_then_copies"
     augmentation: Augmentation | None = None
     seed: int = 0
@@ -47,7 +56,7 @@ class GroupedCorpus(Stage):
 
     @property
     def label(self) -> str:
-        size = f"p{self.num_positives}-q{self.num_negatives}"
+        size = f"p{self.num_positives}-q{self.num_negatives}" + (f"-{self.augmentation.name}" if self.augmentation else "")
         return slug("+".join(part.source for part in self.parts) + f"-{size}" + (f"-{self.limit}" if self.limit else ""))
 
     @property
@@ -67,6 +76,24 @@ class GroupPartSection(Frozen):
     revision: str | None = None
     split: str | None = "train"
     columns: tuple[str, str, str] = ("premise", "hypothesis", "label")
+    labels: Labels = ("entailment", "contradiction")
+
+
+class AugmentationSection(Frozen):
+    """What is done to a premise's entailments to make more positives of them."""
+
+    name: Rewording
+    fraction: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # None: as printed, a tenth, a fifth, and half
+    checkpoint: str | None = None  # any sequence-to-sequence model that paraphrases: a folder or a hub id
+    revision: str | None = None  # of a hub checkpoint
+
+    @model_validator(mode="after")
+    def _only_paraphrases_take_a_checkpoint(self) -> AugmentationSection:
+        if self.name == "paraphrases" and self.checkpoint is None:
+            raise ValueError("checkpoint: found none; expected a sequence-to-sequence model that paraphrases (a folder, or a hub id)")
+        if self.name != "paraphrases" and (self.checkpoint is not None or self.revision is not None):
+            raise ValueError(f"checkpoint: has no effect on {self.name}; leave it out")
+        return self
 
 
 class GroupsSection(Frozen):
@@ -76,21 +103,34 @@ class GroupsSection(Frozen):
     parts: Annotated[tuple[GroupPartSection, ...], Field(min_length=1)]
     num_positives: Count = 5
     num_negatives: Count = 5
+    at_least: Count = 1
     fill: Fill = "own_then_copies"
-    augmentation: Augmentation | None = None
+    augmentation: AugmentationSection | None = None
     seed: int = 0
     limit: Annotated[int, Field(ge=1)] | None = None
     limit_seed: int = 0
 
 
 def grouped_corpus(section: GroupsSection, resolver: Resolver, *, where: str) -> tuple[GroupedCorpus, int]:
-    """The stage of a section, and its rows as far as planning can know: an upper bound, a third of the NLI rows."""
+    """The stage of a section, and its rows as far as planning can know: an upper bound, half of the NLI rows."""
     parts, rows = [], 0
     for number, part in enumerate(section.parts):
         at = f"{where}.parts[{number}]"
         pin = resolver.source(part.source, split=part.split, revision=part.revision, columns=part.columns, where=at)
-        parts.append(GroupPart(source=pin.name, source_revision=pin.revision, split=part.split, columns=part.columns))
+        found = GroupPart(source=pin.name, source_revision=pin.revision, split=part.split, columns=part.columns, labels=part.labels)
+        parts.append(found)
         rows += pin.num_rows
     shared = section.model_dump(exclude={"kind", "parts", "augmentation"})
-    corpus = GroupedCorpus(parts=tuple(parts), augmentation=section.augmentation, **shared)
-    return corpus, min(max(1, rows // 3), section.limit or rows)
+    augmentation = None if section.augmentation is None else _augmentation(section.augmentation, resolver, where=f"{where}.augmentation")
+    corpus = GroupedCorpus(parts=tuple(parts), augmentation=augmentation, **shared)
+    most = max(1, rows // (2 * section.at_least))
+    return corpus, min(most, section.limit or most)
+
+
+def _augmentation(section: AugmentationSection, resolver: Resolver, *, where: str) -> Augmentation:
+    name, fraction = section.name, section.fraction or PRINTED_FRACTIONS[section.name]
+    if section.checkpoint is not None:
+        pin = resolver.encoder(section.checkpoint, revision=section.revision, where=f"{where}.checkpoint")
+        return Augmentation(name=name, fraction=fraction, checkpoint=pin.name, source_revision=pin.revision)
+    revision = resolver.wordnet(where=where) if name == "synonyms" else None
+    return Augmentation(name=name, fraction=fraction, source_revision=revision)
