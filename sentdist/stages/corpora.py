@@ -17,6 +17,7 @@ from sentdist.plan.stage import Json
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.graded import graded_rows
+from sentdist.stages.groups import grouped_rows
 from sentdist.store.store import Artifact
 
 
@@ -61,7 +62,8 @@ def _rows(stage: AnyCorpus, context: Context) -> Rows:
         case RelationalCorpus():
             raise NotImplementedError
         case GroupedCorpus():
-            raise NotImplementedError
+            table, premises = grouped_rows(stage, context)
+            return Rows(table=table, columns=tuple(table.column_names), facts=premises)
 
 
 def _plain_rows(stage: Corpus, root: Path | None) -> Rows:

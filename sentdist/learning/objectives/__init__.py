@@ -3,6 +3,7 @@
 from sentdist.learning.objectives.entropy import EntropyInfoNCE
 from sentdist.learning.objectives.info_nce import InfoNCE
 from sentdist.learning.objectives.rcl import RCL, Regulators
+from sentdist.learning.objectives.supmpn import SupMPN
 from sentdist.learning.objectives.weighted_sum import WeightedSum
 
 OBJECTIVES = {
@@ -10,5 +11,6 @@ OBJECTIVES = {
     "entropy": EntropyInfoNCE,  # RCL, Eq. 2
     "rcl": RCL,  # RCL, Eq. 3
     "regulators": Regulators,  # RCL, Eq. 3 without its first term
+    "supmpn": SupMPN,  # Section 4.1 of its paper
     "sum": WeightedSum,
 }
