@@ -14,7 +14,6 @@ from sentdist.plan.objectives import (
     Single,
     Sum,
     SupMPN,
-    Term,
     terms_of,
     with_phi,
 )
@@ -40,7 +39,7 @@ def settled(objective: Objective, corpus: AnyCorpus, *, phi: float | None) -> Ob
     if phi is not None:
         objective = with_phi(objective, phi)
     if isinstance(objective, Sum):
-        terms = tuple(Term(weight=term.weight, objective=_settled_term(term.objective, corpus)) for term in objective.terms)
+        terms = tuple(term.model_copy(update={"objective": _settled_term(term.objective, corpus)}) for term in objective.terms)
         return Sum(terms=terms)
     return _settled_term(objective, corpus)
 
@@ -50,11 +49,12 @@ def _settled_term(term: Single, corpus: AnyCorpus) -> Single:
     if corpus.num_columns == 1 + corpus.num_positives and hasattr(term, "hard_negatives"):
         changes["hard_negatives"] = False
     if isinstance(term, Regularized) and term.regulator_temperature is None:
+        changes["regulator_temperature"] = term.temperature
     if isinstance(term, Regression) and isinstance(corpus, GradedCorpus):
         boundary = "none" if term.loss == "cross_entropy" else term.boundary or "one_sided"
         changes |= {"boundary": boundary, "label_range": (0.0, corpus.top_label), "spacing": corpus.spacing_of_labels}
-        changes["regulator_temperature"] = term.temperature
     return term.model_validate(term.model_dump() | changes)
+
 
 def check_start(objective: Objective, start: Objective | None, *, where: str) -> None:
     """Refuse to keep a head that the encoder to start from does not have.
@@ -104,14 +104,13 @@ def _misfit_of_labels(term: Regression, corpus: GradedCorpus) -> tuple[str, str,
     return None
 
 
-
 def _misfit(term: Single, corpus: AnyCorpus) -> tuple[str, str, str] | None:
     """(found, expected, remedy), or None where the term fits."""
     is_graded = isinstance(corpus, GradedCorpus)
     if isinstance(term, Regression) and not is_graded:
+        return "rows without labels", "graded pairs", "Name a corpus of kind graded."
     if isinstance(term, Regression) and isinstance(corpus, GradedCorpus):
         return _misfit_of_labels(term, corpus)
-        return "rows without labels", "graded pairs", "Name a corpus of kind graded."
     if isinstance(term, CONTRASTIVE) and is_graded:
         return (
             "graded pairs, of which most are no positives",
