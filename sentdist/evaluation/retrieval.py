@@ -91,8 +91,29 @@ def score_retrieval(
     Qrels of queries that are not in `query_ids` are left alone (a fold scores a part of the queries). Raises DataError for a query
     without a relevant document and for qrels of these queries that name unknown documents: silently, both would lower every score.
     """
-    judged = _judgements(query_ids, document_ids, qrels, where)
     ranking = search(queries_QD, documents, depth=min(depth, len(document_ids)))
+    return score_ranking(ranking, query_ids=query_ids, document_ids=document_ids, qrels=qrels, recall_at=recall_at, where=where)
+
+
+def rank_by(scores_QR: ArrayLike, *, depth: int) -> Ranking:
+    """The `depth` documents of highest score for each query, from all scores (Q, R); ties in the corpus's own order."""
+    scores = np.asarray(scores_QR, dtype=np.float64)
+    rows_QR = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    best, rows = _best(scores, rows_QR, min(depth, scores.shape[1]))
+    return Ranking(documents=rows, cosines=best, num_documents=scores.shape[1])
+
+
+def score_ranking(
+    ranking: Ranking,
+    *,
+    query_ids: Sequence[str],
+    document_ids: Sequence[str],
+    qrels: Mapping[str, Mapping[str, int]],
+    recall_at: Sequence[int] = (10, 100),
+    where: str = "retrieval",
+) -> RetrievalScore:
+    """Score a ranking that was found by whatever means; errors as `score_retrieval`."""
+    judged = _judgements(query_ids, document_ids, qrels, where)
     if (len(ranking.documents), ranking.num_documents) != (len(query_ids), len(document_ids)):
         raise DataError(
             where=where,

@@ -61,6 +61,8 @@ class Method(Frozen):
 
     title: str | None = None
     objective: Objective | None = None
+    lexical: Literal["word_overlap", "bm25"] | None = None  # no encoder at all: the floor of a table
+    encoder: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own encoder section
     of: str | None = None  # the method whose encoder is scored again, in this row's view
     view: View = View()  # how embeddings are read when they are scored
     corpus: str | None = None  # a name under corpora; None: the recipe's corpus
@@ -89,6 +91,7 @@ class Recipe(Frozen):
     evaluation: EvaluationSection
     methods: Annotated[dict[Name, Method], Field(min_length=1)]
     baseline: str | None = None
+    headline: str | None = None  # the method that the report opens with; None: the first one
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
     sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)
     runtime: Runtime = Runtime()
@@ -100,10 +103,13 @@ class Recipe(Frozen):
     def _names_exist(self) -> Recipe:
         for name, method in self.methods.items():
             _check_method(name, method, self.methods)
-            _check_training(f"methods.{name}.training", self.training, method.training)
+            _check_overrides(f"methods.{name}.training", self.training, method.training)
+            _check_overrides(f"methods.{name}.encoder", self.encoder, method.encoder)
             _known_corpus(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
         if self.baseline is not None:
             _known("baseline", self.baseline, tuple(self.methods))
+        if self.headline is not None:
+            _check_headline(self.headline, self.baseline, self.methods)
         for number, task in enumerate(self.evaluation.tasks):
             _known(f"evaluation.tasks[{number}]", task, (*TASKS, *TASK_GROUPS))
         if self.selection is not None:
@@ -130,9 +136,17 @@ def _check_method(name: str, method: Method, methods: dict[str, Method]) -> None
         raise ValueError(f"{here}.phis: found {list(method.phis)}; expected each value once")
     if method.phis == ():
         raise ValueError(f"{here}.phis: found an empty set; expected at least one finite number (an rcl without regulators is info_nce)")
+    if method.lexical is not None and (method.objective is not None or method.of is not None or method.encoder):
+        raise ValueError(f"{here}.lexical: is a row without an encoder; expected neither objective, of nor encoder beside it")
     for field in ("training", "corpus", "stopping"):
         if method.objective is None and getattr(method, field):
             raise ValueError(f"{here}.{field}: has no effect on the untouched checkpoint; leave it out or give an objective")
+
+
+def _check_headline(name: str, baseline: str | None, methods: dict[str, Method]) -> None:
+    _known("headline", name, tuple(known for known, method in methods.items() if method.reported and known != baseline))
+    if baseline is None:
+        raise ValueError("headline: has no effect without a baseline that it is compared with; name one or leave it out")
 
 
 def _check_objective(here: str, method: Method) -> None:
@@ -148,11 +162,11 @@ def _check_objective(here: str, method: Method) -> None:
         raise ValueError(f"{here}.objective: found regulators alone; expected them beside another objective, as a term of a sum")
 
 
-def _check_training(where: str, shared: Training, own: dict[str, Override]) -> None:
+def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> None:
     for field in own:
-        _known(where, field, tuple(Training.model_fields))
+        _known(where, field, tuple(type(shared).model_fields))
     try:
-        Training.model_validate(shared.model_dump() | own)
+        type(shared).model_validate(shared.model_dump() | own)
     except ValidationError as error:
         raise ValueError("; ".join(f"{where}.{p['loc'][0]}: {p['msg']}, found {p['input']!r}" for p in error.errors())) from None
 

@@ -22,6 +22,12 @@ class EncoderSpec(Frozen):
     initialization: Literal["pretrained", "random"] = "pretrained"  # random: only the architecture and the tokenizer are taken
 
 
+class LexicalSpec(Frozen):
+    """A floor without an encoder: shared words, or BM25 (retrieval only)."""
+
+    name: Literal["word_overlap", "bm25"]
+
+
 class Training(Frozen):
     """How an encoder is optimized. Every field changes the result; how the work is spread does not stand here."""
 

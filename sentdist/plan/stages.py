@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from sentdist.plan.corpora import CORPORA, AnyCorpus
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.objectives import Objective, phi_of, uses_bank
-from sentdist.plan.specs import EncoderSpec, Precision, Regularizers, Selection, Stopping, Task, Training, View
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Regularizers, Selection, Stopping, Task, Training, View
 from sentdist.plan.stage import Stage, slug
 
 
@@ -66,7 +66,7 @@ class Evaluate(Stage):
     kind: ClassVar[str] = "scores"
     revision: ClassVar[int] = 1
 
-    encoder: EncoderSpec | Train
+    encoder: EncoderSpec | Train | LexicalSpec
     tasks: tuple[Task, ...]
     max_length: Annotated[int, Field(ge=3)] | None = None  # None: what the encoder can take
     precision: Precision = "fp32"
@@ -74,7 +74,12 @@ class Evaluate(Stage):
 
     @property
     def label(self) -> str:
-        return self.encoder.label if isinstance(self.encoder, Train) else slug(f"{self.encoder.checkpoint}-untouched")
+        match self.encoder:
+            case Train():
+                return self.encoder.label
+            case LexicalSpec():
+                return slug(self.encoder.name)
+        return slug(f"{self.encoder.checkpoint}-{'untouched' if self.encoder.initialization == 'pretrained' else 'untrained'}")
 
 
 STAGES: dict[str, type[Stage]] = {**{corpus.kind: corpus for corpus in CORPORA}, "train": Train, "bank": Embed, "scores": Evaluate}

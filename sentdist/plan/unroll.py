@@ -15,9 +15,9 @@ from sentdist.plan.corpora.groups import grouped_corpus
 from sentdist.plan.corpora.relations import relational_corpus
 from sentdist.plan.fit import check_fit, check_start, settled
 from sentdist.plan.objectives import phi_of
-from sentdist.plan.recipe import Method, Recipe, check_method_in_path, recipe_from_values, with_path
+from sentdist.plan.recipe import EncoderSection, Method, Recipe, check_method_in_path, recipe_from_values, with_path
 from sentdist.plan.resolver import Pin, Resolver
-from sentdist.plan.specs import EncoderSpec, Fold, Selection, Task, Training
+from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
@@ -189,12 +189,14 @@ class _Builder:
         self.resolver = resolver
         self.rows = rows
         self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
-        pin = resolver.encoder(recipe.encoder.checkpoint, revision=recipe.encoder.revision, where="encoder.checkpoint")
-        self.encoder = EncoderSpec(
-            checkpoint=pin.name, revision=pin.revision, pooling=recipe.encoder.pooling, initialization=recipe.encoder.initialization
-        )
         for section in (recipe.corpus, *recipe.corpora.values()):
             _check_folds(section, has_folds=recipe.folds is not None)
+
+    def encoder(self, method: Method) -> EncoderSpec:
+        """The checkpoint that a method starts from."""
+        section = EncoderSection.model_validate(self.recipe.encoder.model_dump() | method.encoder)
+        pin = self.resolver.encoder(section.checkpoint, revision=section.revision, where="encoder.checkpoint")
+        return EncoderSpec(checkpoint=pin.name, revision=pin.revision, pooling=section.pooling, initialization=section.initialization)
 
     def corpus(self, name: str | None, fold: int | None) -> AnyCorpus:
         """The training rows of a method: the recipe's corpus, or the one of that name under `corpora`."""
@@ -266,7 +268,7 @@ class _Builder:
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
         check_start(objective, None if start is None else start.objective, where=f"methods.{name}.objective")
         return Train(
-            encoder=self.encoder,
+            encoder=self.encoder(method),
             start=start,
             corpus=corpus,
             objective=objective,
@@ -283,9 +285,17 @@ class _Builder:
         train = self.train(method.of or name, seed=seed, fold=fold)
         section = self.recipe.evaluation
         tasks = [task for given in section.tasks for task in TASK_GROUPS.get(given, (given,))]
+        found = tuple(self._task(task, fold=fold, role="test") for task in dict.fromkeys(tasks))
+        if method.lexical == "bm25" and any(task.kind == "sts" for task in found):
+            raise RecipeError(
+                where=f"methods.{name}.lexical",
+                found="bm25 for pairs of sentences",
+                expected="retrieval tasks only",
+                remedy="Use word_overlap.",
+            )
         return Evaluate(
-            encoder=self.encoder if train is None else train,
-            tasks=tuple(self._task(task, fold=fold, role="test") for task in dict.fromkeys(tasks)),
+            encoder=(LexicalSpec(name=method.lexical) if method.lexical else self.encoder(method)) if train is None else train,
+            tasks=found,
             max_length=section.max_length,
             precision=section.precision,
             view=method.view,

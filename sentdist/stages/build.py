@@ -17,7 +17,7 @@ from sentdist.learning.bank import BankShape
 from sentdist.learning.encode import encode
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision
-from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Embed, Evaluate, Train
 from sentdist.stages.commit import commit
@@ -72,15 +72,11 @@ def build_scores(stage: Evaluate, context: Context) -> Artifact:
     """Embed every unique sentence of all tasks once, then score each task; items are kept for paired tests."""
     started = time.perf_counter()
     tasks = [load_task(task, context.data_root) for task in stage.tasks]
-    encoder = frozen_encoder(stage.encoder, context)
-    unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
-    row = {sentence: number for number, sentence in enumerate(unique)}
-    embeddings = encode(
-        encoder, unique, max_length=stage.max_length, tokens_per_batch=context.runtime.tokens_per_batch, precision=stage.precision
-    )
-    embeddings = viewed(embeddings, stage.view, where=stage.label)
-    scores = [task.score(embeddings[[row[sentence] for sentence in task.sentences]]) for task in tasks]
-    results = score_results(scores) | _geometry(tasks, embeddings, row)
+    if isinstance(stage.encoder, LexicalSpec):
+        scores, results = [task.score_words(stage.encoder.name) for task in tasks], {}
+    else:
+        scores, results = _embedded_scores(stage, stage.encoder, tasks, context)
+    results = score_results(scores) | results
     with context.store.staged() as folder:
         (folder / "items").mkdir()
         for score in scores:
@@ -89,13 +85,33 @@ def build_scores(stage: Evaluate, context: Context) -> Artifact:
         return commit(stage, folder, context, started=started, results=results)
 
 
+def _embedded_scores(
+    stage: Evaluate, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context
+) -> tuple[list[TaskScore], dict[str, Json]]:
+    """The tasks' scores by an encoder, and the geometry of its embeddings."""
+    encoder = frozen_encoder(of, context)
+    unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
+    row = {sentence: number for number, sentence in enumerate(unique)}
+    embeddings = encode(
+        encoder, unique, max_length=stage.max_length, tokens_per_batch=context.runtime.tokens_per_batch, precision=stage.precision
+    )
+    embeddings = viewed(embeddings, stage.view, where=stage.label)
+    scores = [task.score(embeddings[[row[sentence] for sentence in task.sentences]]) for task in tasks]
+    return scores, _geometry(tasks, embeddings, row)
+
+
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEncoder:
     """A trained or untouched encoder, dropout off."""
-    torch.manual_seed(0)  # an untouched checkpoint may lack the head that its pooling asks for
+    torch.manual_seed(0)  # an untouched checkpoint may lack the head that its pooling asks for; an untrained one has random weights
     if isinstance(encoder, Train):
         loaded = SentenceEncoder.load(folder_of(encoder, context), pooling=encoder.encoder.pooling)
     else:
-        loaded = SentenceEncoder.load(checkpoint_of(encoder, context), revision=hub_revision(encoder, context), pooling=encoder.pooling)
+        loaded = SentenceEncoder.load(
+            checkpoint_of(encoder, context),
+            revision=hub_revision(encoder, context),
+            pooling=encoder.pooling,
+            initialization=encoder.initialization,
+        )
     device = torch.device("cuda" if context.runtime.gpus_per_worker and torch.cuda.is_available() else "cpu")
     apply_matmul_precision(device)
     return loaded.to(device).eval()

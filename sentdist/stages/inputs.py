@@ -38,6 +38,7 @@ def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
         attention_dropout=regularizers.attention_dropout,
         hidden_dropout=regularizers.hidden_dropout,
         drophead=regularizers.drophead,
+        initialization=stage.encoder.initialization if start is None else "pretrained",
     )
 
 

@@ -14,9 +14,10 @@ from sentdist.data.folds import queries_for
 from sentdist.data.pairs import Pairs, read_pairs
 from sentdist.data.retrieval import Retrieval, read_retrieval
 from sentdist.errors import RecipeError
+from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.postprocess import postprocess
-from sentdist.evaluation.retrieval import score_retrieval
-from sentdist.evaluation.sts import score_sts
+from sentdist.evaluation.retrieval import RetrievalScore, rank_by, score_ranking, score_retrieval
+from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities, score_sts
 from sentdist.plan.specs import Task, View
 
 
@@ -42,6 +43,10 @@ class LoadedTask(Protocol):
         """Scores from the embeddings of `sentences`, in their order."""
         ...
 
+    def score_words(self, kind: Lexical) -> TaskScore:
+        """Scores from words alone, without an encoder."""
+        ...
+
 
 def load_task(task: Task, data_root: str | None) -> LoadedTask:
     """Read a task's data; DataError as `read_pairs` and `read_retrieval` say."""
@@ -64,7 +69,14 @@ class StsTask:
 
     def score(self, embeddings_SD: np.ndarray) -> TaskScore:
         first, second = embeddings_SD[: self.pairs.num_pairs], embeddings_SD[self.pairs.num_pairs :]
-        found = score_sts(first, second, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name)
+        return self._told(score_sts(first, second, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        """Word overlap; BM25 ranks documents and says nothing of pairs (the plan refuses it)."""
+        overlaps = jaccard_scores(self.pairs.sentence1, self.pairs.sentence2)
+        return self._told(score_similarities(overlaps, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
+
+    def _told(self, found: StsScore) -> TaskScore:
         items = pa.table(found.items())
         return TaskScore(
             task=self.task.name, main=found.spearman, measures={"spearman": found.spearman, "pearson": found.pearson}, items=items
@@ -89,6 +101,20 @@ class RetrievalTask:
             qrels=self.bank.qrels,
             where=self.task.name,
         )
+        return self._told(found)
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        scores_QR = word_scores(kind, self.sentences[: len(self.rows)], self.bank.documents)
+        found = score_ranking(
+            rank_by(scores_QR, depth=1000),
+            query_ids=[self.bank.query_ids[row] for row in self.rows],
+            document_ids=self.bank.document_ids,
+            qrels=self.bank.qrels,
+            where=self.task.name,
+        )
+        return self._told(found)
+
+    def _told(self, found: RetrievalScore) -> TaskScore:
         items = pa.table({name: list(values) for name, values in found.items().items()})
         measures: dict[str, float | None] = dict(found.measures)
         return TaskScore(task=self.task.name, main=found.measures["map"], measures=measures, items=items)
