@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from sentdist.learning.batch import TokenBatch
-from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.objectives.objective import Objective
 
 ENCODER = "encoder."
@@ -19,7 +18,7 @@ class Learner(nn.Module):
     its heads itself, as modules: ZeRO stage 3 has their weights at hand only then.
     """
 
-    def __init__(self, encoder: SentenceEncoder, objective: Objective) -> None:
+    def __init__(self, encoder: nn.Module, objective: Objective) -> None:
         super().__init__()
         self.encoder = encoder
         self.heads = objective if isinstance(objective, nn.Module) else None

@@ -44,7 +44,7 @@ class ToyBank:
 
 
 def toy_batches(num_steps: int, *, rank: int = 0, world_size: int = 1, num_rows: int = 8, num_columns: int = 3) -> list[Batch]:
-    """This rank's share of `num_steps` global batches of `num_rows` rows, the same rows for every world size."""
+    """This rank's share of `num_steps` global batches of `num_rows` rows, the same rows for every world size, with labels 0 … 5 and two relations."""
     random = np.random.default_rng(3)
     sentences = [random.integers(0, 50, size=length).tolist() for length in random.integers(1, 9, size=NUM_SENTENCES)]
     rows = local_rows(num_rows, rank=rank, world_size=world_size)
@@ -52,5 +52,15 @@ def toy_batches(num_steps: int, *, rank: int = 0, world_size: int = 1, num_rows:
     for _ in range(num_steps):
         ids_CM = random.permutation(NUM_SENTENCES)[: num_columns * num_rows].reshape(num_columns, num_rows)
         tokens = collate([sentences[i] for i in ids_CM[:, rows.start : rows.stop].ravel()])
-        batches.append(Batch(tokens=tokens, num_columns=num_columns, first_row=rows.start, sentence_ids=ids_CM))
+        labels_M, relations_M = ids_CM[0] % 6, ids_CM[0] % 2
+        batches.append(
+            Batch(
+                tokens=tokens,
+                num_columns=num_columns,
+                first_row=rows.start,
+                sentence_ids=ids_CM,
+                labels=torch.tensor(labels_M[rows.start : rows.stop], dtype=torch.float32),
+                relations=torch.tensor(relations_M[rows.start : rows.stop]),
+            )
+        )
     return batches
