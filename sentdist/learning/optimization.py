@@ -34,7 +34,8 @@ class Optimization:
     """What an engine needs to know to move parameters; equal values give equal steps in every engine.
 
     num_steps: length of the schedule in optimizer steps.
-    lr: peak learning rate. warmup_fraction: part of num_steps, in [0, 1], in which it rises from 0.
+    lr: peak learning rate. warmup_fraction: part of the schedule, in [0, 1], in which it rises from 0.
+    schedule_stretch: length of the schedule in num_steps. Above 1 the training ends before its schedule does, as in the STS regression paper's code.
     weight_decay: decoupled (AdamW), on matrices only: not on biases, not on layer norms.
     clip_norm: bound of the global L2 norm of the averaged gradient; None: no clipping.
     layer_decay: factor of the learning rate from each transformer layer to the one below it; the last layer, the embeddings and all heads have the
@@ -47,6 +48,7 @@ class Optimization:
     lr: float = 2e-5
     warmup_fraction: float = 0.0
     schedule: str = "linear"
+    schedule_stretch: float = 1.0
     weight_decay: float = 0.01
     clip_norm: float | None = 1.0
     layer_decay: float = 1.0
@@ -57,6 +59,8 @@ class Optimization:
         _require(math.isfinite(self.lr) and self.lr > 0, "lr", self.lr, "a finite number above 0", "2e-5 is a good start.")
         _require(0 <= self.warmup_fraction <= 1, "warmup_fraction", self.warmup_fraction, "a fraction from 0 to 1", "0.1 is usual.")
         _require(self.schedule in SCHEDULES, "schedule", self.schedule, f"one of {', '.join(SCHEDULES)}", "Choose one of them.")
+        stretches = 1 <= self.schedule_stretch < math.inf
+        _require(stretches, "schedule_stretch", self.schedule_stretch, "a finite number from 1 up", "1 is usual: a schedule as long as the training.")
         _require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "a finite number from 0 up", "0.01 is usual.")
         clips = self.clip_norm is None or 0 < self.clip_norm < math.inf
         _require(clips, "clip_norm", self.clip_norm, "a finite number above 0, or null for no clipping", "1.0 is usual.")
@@ -64,9 +68,14 @@ class Optimization:
         _require(self.precision in PRECISIONS, "precision", self.precision, f"one of {', '.join(PRECISIONS)}", "Choose one of them.")
 
     @property
+    def num_schedule_steps(self) -> int:
+        """Steps that the schedule is made for."""
+        return math.ceil(self.num_steps * self.schedule_stretch)
+
+    @property
     def num_warmup_steps(self) -> int:
         """Steps in which the learning rate rises."""
-        return math.ceil(self.num_steps * self.warmup_fraction)
+        return math.ceil(self.num_schedule_steps * self.warmup_fraction)
 
 
 def adamw(module: nn.Module, optimization: Optimization) -> torch.optim.AdamW:
@@ -119,7 +128,7 @@ def schedule(optimizer: torch.optim.Optimizer, optimization: Optimization) -> LR
         SCHEDULES[optimization.schedule],
         optimizer=optimizer,
         num_warmup_steps=optimization.num_warmup_steps,
-        num_training_steps=optimization.num_steps,
+        num_training_steps=optimization.num_schedule_steps,
     )
     return scheduler
 

@@ -35,7 +35,8 @@ class Training(Frozen):
     epochs: Annotated[int, Field(ge=1)] = 1
     learning_rate: Annotated[float, Field(gt=0.0)] = 2e-5
     schedule: Literal["linear", "constant"] = "linear"
-    warmup_fraction: Fraction = 0.1
+    warmup_fraction: Fraction = 0.1  # of the schedule
+    schedule_stretch: Annotated[float, Field(ge=1.0)] = 1.0  # length of the schedule in steps trained; above 1 it does not come to its end
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
     clip_norm: Annotated[float, Field(gt=0.0)] = 1.0
     layer_decay: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of the learning rate, from each transformer layer to the one below

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentdist.errors import StoreError
-from sentdist.evaluation.significance import Difference
+from sentdist.evaluation.significance import Difference, in_words
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.tasks import TASKS
 from sentdist.report import citations
@@ -227,7 +227,18 @@ def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[citati
 
 
 def _lead(sweep: SweepRecord, tables: list[ResultTable]) -> str:
-    return " ".join([sweep.about, *tables[0].sentences[:1]]).strip()
+    return " ".join([sweep.about, *_headline_sentence(sweep, tables[0])]).strip()
+
+
+def _headline_sentence(sweep: SweepRecord, table: ResultTable) -> list[str]:
+    """What the table says of the recipe's headline method against the baseline; of its first line where the recipe names none."""
+    column = table.columns[-1]
+    said = [
+        in_words(found, system=one.system, baseline=one.other)
+        for one in table.comparisons
+        if one.relation == "baseline" and table.line(one.system).method == sweep.recipe.get("headline") and (found := one.decisive(column))
+    ]
+    return (said or list(table.sentences))[:1]
 
 
 def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:

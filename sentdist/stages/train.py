@@ -255,6 +255,7 @@ def _optimization(training: specs.Training, num_steps: int) -> Optimization:
         lr=training.learning_rate,
         warmup_fraction=training.warmup_fraction,
         schedule=training.schedule,
+        schedule_stretch=training.schedule_stretch,
         weight_decay=training.weight_decay,
         clip_norm=training.clip_norm,
         layer_decay=training.layer_decay,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sentdist.plan.corpora import RowsSection
-from sentdist.plan.objectives import Entropy, InfoNCE, Regularized
+from sentdist.plan.corpora import GradedSection, RowsSection
+from sentdist.plan.objectives import Entropy, InfoNCE, Regression, Regularized
 from sentdist.plan.recipe import EncoderSection, Method, check_unique_name, load_recipe
 from sentdist.plan.specs import Regularizers, Stopping, Training
 from sentdist.plan.stage import Frozen
@@ -73,7 +73,9 @@ def _written() -> set[tuple[str, str]]:
 
     for path in SHIPPED:
         values = yaml.safe_load(path.read_text())
-        walk("", {name: inner for name, inner in values.items() if name not in ("methods", "sweep")})
+        walk("", {name: inner for name, inner in values.items() if name not in ("methods", "sweep", "corpora")})
+        for corpus in values.get("corpora", {}).values():
+            walk("corpus", corpus)
         for method in values["methods"].values():
             walk("method", method)
         for dotted in values.get("sweep", {}):
@@ -87,9 +89,11 @@ KNOBS: list[tuple[str, type[Frozen], set[str]]] = [
     ("objective", InfoNCE, set()),
     ("objective", Entropy, set()),
     ("objective", Regularized, set()),
+    ("objective", Regression, set()),
     ("regularizers", Regularizers, set()),
     ("stopping", Stopping, set()),
     ("corpus", RowsSection, {"revision", "kind"}),  # of hub data sets: the user's own
+    ("corpus", GradedSection, set()),
     ("encoder", EncoderSection, {"revision"}),
     ("method", Method, set()),
 ]

@@ -208,6 +208,7 @@ def test_vectors_do_not_decay() -> None:
         ("lr", float("nan")),
         ("warmup_fraction", 1.5),
         ("schedule", "cosine"),
+        ("schedule_stretch", 0.5),
         ("weight_decay", -0.1),
         ("clip_norm", 0.0),
         ("precision", "fp16"),
@@ -216,6 +217,16 @@ def test_vectors_do_not_decay() -> None:
 def test_training_options_out_of_range_are_refused(field: str, value: object) -> None:
     with pytest.raises(RecipeError, match=rf"train\.{field}: found {value!r}"):
         Optimization(**{"num_steps": 10, field: value})
+
+
+def test_a_stretched_schedule_ends_before_its_end() -> None:
+    """The regression paper's code: 14,720 steps on a schedule for 58,879, warm-up over 80 % of the run, at the end 94 % of the peak."""
+    released = Optimization(num_steps=14_720, warmup_fraction=0.2, schedule_stretch=4.0)
+    assert released.num_warmup_steps / released.num_steps == pytest.approx(0.8)
+    stretched = replace(OPTIMIZATION, num_steps=15, warmup_fraction=0.2, schedule_stretch=4.0)
+    reports = list(train_steps(TorchEngine(ToyEncoder(), stretched), InfoNCE(), toy_batches(15)))
+    # 12 of 60 steps of warm-up, then from the peak down to 0 at step 60, of which 3 are gone when training ends.
+    assert [report.lr for report in reports] == pytest.approx([1e-2 * k / 12 for k in range(12)] + [1e-2 * (48 - k) / 48 for k in range(3)])
 
 
 def test_constant_schedule_and_no_clipping() -> None:
