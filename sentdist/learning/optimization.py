@@ -60,7 +60,7 @@ class Optimization:
         _require(0 <= self.warmup_fraction <= 1, "warmup_fraction", self.warmup_fraction, "a fraction from 0 to 1", "0.1 is usual.")
         _require(self.schedule in SCHEDULES, "schedule", self.schedule, f"one of {', '.join(SCHEDULES)}", "Choose one of them.")
         stretches = 1 <= self.schedule_stretch < math.inf
-        _require(stretches, "schedule_stretch", self.schedule_stretch, "a finite number from 1 up", "1 is usual: a schedule as long as the training.")
+        _require(stretches, "schedule_stretch", self.schedule_stretch, "a finite number from 1 up", "1: as long as the training.")
         _require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "a finite number from 0 up", "0.01 is usual.")
         clips = self.clip_norm is None or 0 < self.clip_norm < math.inf
         _require(clips, "clip_norm", self.clip_norm, "a finite number above 0, or null for no clipping", "1.0 is usual.")
