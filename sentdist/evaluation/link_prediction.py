@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,24 +68,46 @@ def score_links(
     known_P2 = np.zeros((0, 2), dtype=np.int64) if known is None else np.asarray(known, dtype=np.int64).reshape(-1, 2)
     vectors = np.zeros((len(names), heads.shape[1])) if relations_RD is None else np.asarray(relations_RD, dtype=np.float64)
     _check(heads, tails_unit, tail_T, relation_T, known_P2, vectors, names, where)
-    allowed_RK = np.ones((len(names), len(tails_unit)), dtype=bool)
+    heads_unit = normalized(checked_embeddings(heads + vectors[relation_T], where=f"{where}: heads shifted by their relation"))
+    return rank_links(
+        lambda rows: heads_unit[rows] @ tails_unit.T,
+        num_tails=len(tails_unit),
+        tail=tail_T,
+        relation=relation_T,
+        names=names,
+        known=known_P2,
+        pool=pool,
+    )
+
+
+def rank_links(
+    similarities: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    *,
+    num_tails: int,
+    tail: NDArray[np.int64],
+    relation: NDArray[np.int64],
+    names: Sequence[str],
+    known: NDArray[np.int64],
+    pool: Pool,
+) -> LinkPrediction:
+    """As `score_links`, from similarities(rows): (rows, K) of some triples' heads with all tails."""
+    allowed_RK = np.ones((len(names), num_tails), dtype=bool)
     if pool == "relation":
         allowed_RK[:] = False
-        allowed_RK[relation_T, tail_T] = True
-    heads_unit = normalized(checked_embeddings(heads + vectors[relation_T], where=f"{where}: heads shifted by their relation"))
-    known_P2 = known_P2[np.argsort(known_P2[:, 0], kind="stable")]
-    ranks, counts = np.zeros(len(heads)), np.zeros(len(heads))
-    for first in range(0, len(heads), ROWS_PER_TILE):
-        rows = np.arange(first, min(first + ROWS_PER_TILE, len(heads)))
-        cosines = heads_unit[rows] @ tails_unit.T
-        ranked = allowed_RK[relation_T[rows]]
-        low, high = np.searchsorted(known_P2[:, 0], [rows[0], rows[-1] + 1])
-        ranked[known_P2[low:high, 0] - first, known_P2[low:high, 1]] = False
-        ranked[rows - first, tail_T[rows]] = False
-        own = cosines[rows - first, tail_T[rows]][:, None]
-        ranks[rows] = 1 + (ranked & (cosines > own)).sum(axis=1) + 0.5 * (ranked & (cosines == own)).sum(axis=1)
+        allowed_RK[relation, tail] = True
+    known = known[np.argsort(known[:, 0], kind="stable")]
+    ranks, counts = np.zeros(len(tail)), np.zeros(len(tail))
+    for first in range(0, len(tail), ROWS_PER_TILE):
+        rows = np.arange(first, min(first + ROWS_PER_TILE, len(tail)))
+        found = similarities(rows)
+        ranked = allowed_RK[relation[rows]]
+        low, high = np.searchsorted(known[:, 0], [rows[0], rows[-1] + 1])
+        ranked[known[low:high, 0] - first, known[low:high, 1]] = False
+        ranked[rows - first, tail[rows]] = False
+        own = found[rows - first, tail[rows]][:, None]
+        ranks[rows] = 1 + (ranked & (found > own)).sum(axis=1) + 0.5 * (ranked & (found == own)).sum(axis=1)
         counts[rows] = ranked.sum(axis=1) + 1
-    parts = [(name, relation_T == number) for number, name in enumerate(names) if (relation_T == number).any()]
+    parts = [(name, relation == number) for number, name in enumerate(names) if (relation == number).any()]
     scores = [_score(name, ranks[chosen], counts[chosen]) for name, chosen in parts]
     return LinkPrediction(scores=(*scores, _score(ALL, ranks, counts)), ranks=ranks)
 

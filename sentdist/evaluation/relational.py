@@ -83,6 +83,19 @@ def relational_similarities(
     return np.maximum(forward_S, weights_K[used] @ similarities_by_relation(embeddings2_SD, embeddings1_SD, vectors_KD, where=where))
 
 
+def relational_queries(
+    queries_QD: ArrayLike, relations_KD: ArrayLike, weights: ArrayLike, *, where: str = "relations"
+) -> NDArray[np.float64]:
+    """(Q, D) vectors Σ_k w_k (h + r_k)/‖h + r_k‖: their inner product with a document of length 1 is Σ_k w_k cos(h + r_k, d).
+
+    So their cosines rank documents as the relational score does, query as head, one direction (the paper's USEB tasks).
+    """
+    weights_K = np.asarray(weights, dtype=np.float64)
+    checked_QD, vectors_KD = _checked(queries_QD, relations_KD, where)
+    parts = [weights_K[k] * normalized(checked_embeddings(checked_QD + vectors_KD[k], where=where)) for k in np.flatnonzero(weights_K)]
+    return np.sum(parts, axis=0)
+
+
 def relation_cosines(relations_KD: ArrayLike, *, where: str = "relations") -> NDArray[np.float64]:
     """(K, K) cosines between relation vectors: how alike two relations are to the encoder (arXiv 2212.08802, Figure 4)."""
     unit_KD = normalized(checked_embeddings(relations_KD, where=where))

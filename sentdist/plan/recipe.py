@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from sentdist.errors import RecipeError
 from sentdist.plan import objectives
 from sentdist.plan.corpora import CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
+from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.objectives import Objective, terms_of, uses_bank
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import Fraction, Pooling, Precision, Regularizers, Stopping, Training, View
@@ -45,6 +46,7 @@ class EvaluationSection(Frozen):
     """Which tasks score an encoder."""
 
     tasks: Annotated[tuple[str, ...], Field(min_length=1)]
+    links: LinksSection | None = None  # also rank the tails of triples that a relational corpus has held out
     max_length: Annotated[int, Field(ge=3)] | None = None
     precision: Precision = "fp32"
 
@@ -112,6 +114,8 @@ class Recipe(Frozen):
             _check_headline(self.headline, self.baseline, self.methods)
         for number, task in enumerate(self.evaluation.tasks):
             _known(f"evaluation.tasks[{number}]", task, (*TASKS, *TASK_GROUPS))
+        if self.evaluation.links is not None:
+            _known_corpus("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         if self.selection is not None:
             _known("selection.task", self.selection.task, tuple(TASKS))
         if len(set(self.seeds)) != len(self.seeds):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.stage import Frozen
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -89,27 +90,20 @@ class Task(Frozen):
     fold_role: Literal["dev", "test"] | None = None
 
 
-class RelationWeight(Frozen):
-    """How much a relation counts in a relational score."""
-
-    relation: str
-    weight: float
-
-
-class RelationalScoring(Frozen):
-    """Pairs scored by sum over relations of w · cos(h_i + r, h_j) instead of cos(h_i, h_j) (RSE, arXiv 2212.08802)."""
-
-    weights: Annotated[tuple[RelationWeight, ...], Field(min_length=1)]
-    normalized: bool = True  # weights divided by their sum, as the released code does
-    directions: Literal["one", "max_both"] = "max_both"  # the paper scores one direction, its code takes the greater of both
-
-
 class View(Frozen):
     """How an encoder's embeddings are read when they are scored."""
 
     channels: tuple[int, int] | None = None  # first and behind-last channel; None: all
     postprocess: Literal["none", "center", "whiten"] = "none"  # statistics of the sentences that are scored
     relations: RelationalScoring | None = None
+
+    @model_validator(mode="after")
+    def _relations_fit_embeddings(self) -> View:
+        if self.relations is not None and (self.channels is not None or self.postprocess != "none"):
+            raise ValueError(
+                "relations: found beside channels or postprocess; expected whole embeddings, for relations are trained with them"
+            )
+        return self
 
 
 class Selection(Frozen):

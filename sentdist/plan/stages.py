@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from sentdist.plan.corpora import CORPORA, AnyCorpus
+from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.objectives import Objective, phi_of, uses_bank
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Regularizers, Selection, Stopping, Task, Training, View
@@ -67,7 +68,7 @@ class Evaluate(Stage):
     revision: ClassVar[int] = 1
 
     encoder: EncoderSpec | Train | LexicalSpec
-    tasks: tuple[Task, ...]
+    tasks: tuple[Task | LinkTask, ...]
     max_length: Annotated[int, Field(ge=3)] | None = None  # None: what the encoder can take
     precision: Precision = "fp32"
     view: View = View()

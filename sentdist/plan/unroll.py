@@ -12,12 +12,13 @@ from sentdist.errors import RecipeError
 from sentdist.plan.corpora import AnyCorpus, CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
 from sentdist.plan.corpora.graded import graded_corpus
 from sentdist.plan.corpora.groups import grouped_corpus
-from sentdist.plan.corpora.relations import relational_corpus
+from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task, relational_corpus
 from sentdist.plan.fit import check_fit, check_start, settled
 from sentdist.plan.objectives import phi_of
+from sentdist.plan.readings import check_view, relations_of
 from sentdist.plan.recipe import EncoderSection, Method, Recipe, check_method_in_path, recipe_from_values, with_path
 from sentdist.plan.resolver import Pin, Resolver
-from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training
+from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
@@ -181,6 +182,11 @@ def _check_folds(section: CorpusSection, *, has_folds: bool) -> None:
     raise RecipeError(where="folds", found=f"none for corpus {source}", expected="folds over its queries", remedy="Add folds: {num: 5}.")
 
 
+def _without_curve(view: View) -> Json:
+    """How a view reads relations, less the curve, which chooses no checkpoint."""
+    return None if view.relations is None else {**view.relations.model_dump(), "curve": None}
+
+
 class _Builder:
     """The stages of one recipe without a sweep; each distinct value is asked of the resolver once."""
 
@@ -276,13 +282,14 @@ class _Builder:
             training=training,
             regularizers=method.regularizers,
             stopping=method.stopping,
-            selection=self._selection(fold) if method.select else None,
+            selection=self._selection(fold, method.view, relations_of(objective, corpus)) if method.select else None,
             seed=seed,
         )
 
     def scores(self, name: str, *, seed: int, fold: int | None) -> Evaluate:
         method = self.recipe.methods[name]
         train = self.train(method.of or name, seed=seed, fold=fold)
+        check_view(method.view, relations_of(train.objective, train.corpus) if train else (), where=f"methods.{name}.view")
         section = self.recipe.evaluation
         tasks = [task for given in section.tasks for task in TASK_GROUPS.get(given, (given,))]
         found = tuple(self._task(task, fold=fold, role="test") for task in dict.fromkeys(tasks))
@@ -295,7 +302,7 @@ class _Builder:
             )
         return Evaluate(
             encoder=(LexicalSpec(name=method.lexical) if method.lexical else self.encoder(method)) if train is None else train,
-            tasks=found,
+            tasks=(*found, *self._links(fold)),
             max_length=section.max_length,
             precision=section.precision,
             view=method.view,
@@ -323,11 +330,30 @@ class _Builder:
             if encoder is not None
         )
 
-    def _selection(self, fold: int | None) -> Selection | None:
+    def _links(self, fold: int | None) -> tuple[LinkTask, ...]:
+        section = self.recipe.evaluation.links
+        if section is None:
+            return ()
+        corpus = self.corpus(section.corpus, fold)
+        if not isinstance(corpus, RelationalCorpus) or not corpus.held_out:
+            found = "a corpus that holds out none" if isinstance(corpus, RelationalCorpus) else "a corpus without relations"
+            raise RecipeError(
+                where="evaluation.links.corpus",
+                found=found,
+                expected="relations of which some pairs are held out",
+                remedy="Set held_out there.",
+            )
+        return (link_task(corpus, section.pool),)
+
+    def _selection(self, fold: int | None, own: View, relations: tuple[str, ...]) -> Selection | None:
+        """The recipe's selection; an encoder that is scored by relations is also chosen by them."""
         section = self.recipe.selection
         if section is None:
             return None
-        return Selection(task=self._task(section.task, fold=fold, role="dev"), view=section.view, every_fraction=section.every_fraction)
+        check_view(section.view, relations, where="selection.view")
+        is_own = section.view.relations is None and own.relations is not None
+        view = View.model_validate(section.view.model_dump() | {"relations": _without_curve(own)}) if is_own else section.view
+        return Selection(task=self._task(section.task, fold=fold, role="dev"), view=view, every_fraction=section.every_fraction)
 
     def _task(self, name: str, *, fold: int | None, role: str) -> Task:
         card = TASKS[name]

@@ -23,6 +23,7 @@ from sentdist.plan.stages import Embed, Evaluate, Train
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
+from sentdist.stages.relations import Reading, saved_reading
 from sentdist.stages.scoring import LoadedTask, StsTask, TaskScore, load_task, viewed
 from sentdist.store.store import Artifact
 
@@ -73,10 +74,10 @@ def build_scores(stage: Evaluate, context: Context) -> Artifact:
     started = time.perf_counter()
     tasks = [load_task(task, context.data_root) for task in stage.tasks]
     if isinstance(stage.encoder, LexicalSpec):
-        scores, results = [task.score_words(stage.encoder.name) for task in tasks], {}
+        scores, facts = [task.score_words(stage.encoder.name) for task in tasks], dict[str, Json]()
     else:
-        scores, results = _embedded_scores(stage, stage.encoder, tasks, context)
-    results = score_results(scores) | results
+        scores, facts = _embedded_scores(stage, stage.encoder, tasks, context)
+    results = score_results(scores) | facts
     with context.store.staged() as folder:
         (folder / "items").mkdir()
         for score in scores:
@@ -88,16 +89,17 @@ def build_scores(stage: Evaluate, context: Context) -> Artifact:
 def _embedded_scores(
     stage: Evaluate, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context
 ) -> tuple[list[TaskScore], dict[str, Json]]:
-    """The tasks' scores by an encoder, and the geometry of its embeddings."""
+    """The tasks' scores by an encoder, the geometry of its embeddings, and how alike its relations are."""
     encoder = frozen_encoder(of, context)
+    reading = saved_reading(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else None
     unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     row = {sentence: number for number, sentence in enumerate(unique)}
     embeddings = encode(
         encoder, unique, max_length=stage.max_length, tokens_per_batch=context.runtime.tokens_per_batch, precision=stage.precision
     )
     embeddings = viewed(embeddings, stage.view, where=stage.label)
-    scores = [task.score(embeddings[[row[sentence] for sentence in task.sentences]]) for task in tasks]
-    return scores, _geometry(tasks, embeddings, row)
+    scores = [task.score(_rows_of(task, embeddings, row), reading) for task in tasks]
+    return scores, _geometry(tasks, embeddings, row) | _relations(tasks, embeddings, row, reading)
 
 
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEncoder:
@@ -124,6 +126,26 @@ def score_results(scores: list[TaskScore]) -> dict[str, Json]:
         results[score.task] = score.main
         results |= {f"{score.task}.{name}": value for name, value in score.measures.items()}
     return results
+
+
+def _rows_of(task: LoadedTask, embeddings_SD: np.ndarray, row: dict[str, int]) -> np.ndarray:
+    return embeddings_SD[[row[sentence] for sentence in task.sentences]]
+
+
+def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int], reading: Reading | None) -> dict[str, Json]:
+    """Cosines between relations, and the mean score of the STS tasks at each weight of the view's curve."""
+    if reading is None:
+        return {}
+    facts = reading.facts()
+    pairs = [task for task in tasks if isinstance(task, StsTask)]
+    if pairs and reading.scoring is not None and reading.scoring.curve is not None:
+        curves = [task.curve(_rows_of(task, embeddings_SD, row), reading) for task in pairs]
+        means: list[Json] = [
+            None if None in scores else float(np.mean(np.array(scores, dtype=float))) for scores in zip(*curves, strict=True)
+        ]
+        grid = reading.scoring.curve
+        facts["weight_curve"] = {"relation": grid.relation, "weights": list(grid.weights), "scores": means}
+    return facts
 
 
 def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int]) -> dict[str, Json]:

@@ -18,6 +18,8 @@ from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.graded import graded_rows
 from sentdist.stages.groups import grouped_rows
+from sentdist.stages.relations import COLUMNS as RELATION_COLUMNS
+from sentdist.stages.relations import relational_rows
 from sentdist.store.store import Artifact
 
 
@@ -60,7 +62,8 @@ def _rows(stage: AnyCorpus, context: Context) -> Rows:
             table, counts = graded_rows(stage, root)
             return Rows(table=table, columns=("sentence1", "sentence2"), values=("label",), facts=counts)
         case RelationalCorpus():
-            raise NotImplementedError
+            table, relations = relational_rows(stage, root)
+            return Rows(table=table, columns=RELATION_COLUMNS, values=("relation",), facts=relations)
         case GroupedCorpus():
             table, premises = grouped_rows(stage, context)
             return Rows(table=table, columns=tuple(table.column_names), facts=premises)

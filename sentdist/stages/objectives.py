@@ -11,10 +11,11 @@ from sentdist.learning.objectives.info_nce import InfoNCE
 from sentdist.learning.objectives.objective import Objective
 from sentdist.learning.objectives.rcl import RCL, Regulators
 from sentdist.learning.objectives.regression import LabelGrid, Regression
+from sentdist.learning.objectives.relational import Relational
 from sentdist.learning.objectives.supmpn import SupMPN
 from sentdist.learning.objectives.weighted_sum import WeightedSum
 from sentdist.plan import objectives as plan
-from sentdist.plan.corpora import AnyCorpus
+from sentdist.plan.corpora import AnyCorpus, RelationalCorpus
 from sentdist.plan.objectives import uses_hard_negatives
 from sentdist.plan.stages import Train
 
@@ -50,6 +51,15 @@ def make_objective(objective: plan.Objective, given: Ingredients) -> Objective:
             return _regression(objective, given)
         case plan.SupMPN():
             return SupMPN(temperature=objective.temperature, masked=objective.masked, phi=objective.phi)
+        case plan.Relational():
+            assert isinstance(given.corpus, RelationalCorpus), "the plan gives rse a corpus with relations"
+            return Relational(
+                num_relations=len(given.corpus.relation_names),
+                width=given.encoder.width,
+                temperature=objective.temperature,
+                phi=objective.phi,
+                learning_rate=objective.relation_learning_rate,
+            )
         case plan.Sum():
             return WeightedSum([(term.weight, make_objective(term.objective, given)) for term in objective.terms])
     raise NotImplementedError(objective.name)

@@ -15,10 +15,13 @@ from sentdist.data.pairs import Pairs, read_pairs
 from sentdist.data.retrieval import Retrieval, read_retrieval
 from sentdist.errors import RecipeError
 from sentdist.evaluation.lexical import Lexical, word_scores
+from sentdist.evaluation.link_prediction import LinkPrediction
 from sentdist.evaluation.postprocess import postprocess
 from sentdist.evaluation.retrieval import RetrievalScore, rank_by, score_ranking, score_retrieval
 from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities, score_sts
+from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task, View
+from sentdist.stages.relations import LinksTask, Reading, link_measures, load_links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +42,8 @@ class LoadedTask(Protocol):
         """All sentences to embed, repetitions included."""
         ...
 
-    def score(self, embeddings_SD: np.ndarray) -> TaskScore:
-        """Scores from the embeddings of `sentences`, in their order."""
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        """Scores from the embeddings of `sentences`, in their order. reading: the encoder's relations, where it has some."""
         ...
 
     def score_words(self, kind: Lexical) -> TaskScore:
@@ -48,9 +51,11 @@ class LoadedTask(Protocol):
         ...
 
 
-def load_task(task: Task, data_root: str | None) -> LoadedTask:
-    """Read a task's data; DataError as `read_pairs` and `read_retrieval` say."""
+def load_task(task: Task | LinkTask, data_root: str | None) -> LoadedTask:
+    """Read a task's data; DataError as `read_pairs`, `read_retrieval` and `held_out_relations` say."""
     root = None if data_root is None else Path(data_root)
+    if isinstance(task, LinkTask):
+        return RankedLinks(links=load_links(task, root))
     if task.kind == "sts":
         pairs = read_pairs(task.source, split=task.split, data_root=root)
         return StsTask(task=task, pairs=pairs, sentences=(*pairs.sentence1, *pairs.sentence2))
@@ -67,14 +72,27 @@ class StsTask:
     pairs: Pairs
     sentences: tuple[str, ...]
 
-    def score(self, embeddings_SD: np.ndarray) -> TaskScore:
-        first, second = embeddings_SD[: self.pairs.num_pairs], embeddings_SD[self.pairs.num_pairs :]
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        first, second = self._halves(embeddings_SD)
+        if reading is not None and reading.scoring is not None:
+            similarities = reading.similarities(first, second, where=self.task.name)
+            return self._told(
+                score_similarities(similarities, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name)
+            )
         return self._told(score_sts(first, second, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
 
     def score_words(self, kind: Lexical) -> TaskScore:
         """Word overlap; BM25 ranks documents and says nothing of pairs (the plan refuses it)."""
         overlaps = jaccard_scores(self.pairs.sentence1, self.pairs.sentence2)
         return self._told(score_similarities(overlaps, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
+
+    def curve(self, embeddings_SD: np.ndarray, reading: Reading) -> list[float | None]:
+        """The main score at each weight of the reading's curve."""
+        first, second = self._halves(embeddings_SD)
+        return reading.curve(first, second, self.pairs.score, self.pairs.subset, where=self.task.name)
+
+    def _halves(self, embeddings_SD: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return embeddings_SD[: self.pairs.num_pairs], embeddings_SD[self.pairs.num_pairs :]
 
     def _told(self, found: StsScore) -> TaskScore:
         items = pa.table(found.items())
@@ -92,9 +110,10 @@ class RetrievalTask:
     rows: tuple[int, ...]  # of the queries that this fold scores
     sentences: tuple[str, ...]
 
-    def score(self, embeddings_SD: np.ndarray) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        queries = embeddings_SD[: len(self.rows)]
         found = score_retrieval(
-            embeddings_SD[: len(self.rows)],
+            queries if reading is None else reading.queries(queries, where=self.task.name),
             embeddings_SD[len(self.rows) :],
             query_ids=[self.bank.query_ids[row] for row in self.rows],
             document_ids=self.bank.document_ids,
@@ -118,6 +137,26 @@ class RetrievalTask:
         items = pa.table({name: list(values) for name, values in found.items().items()})
         measures: dict[str, float | None] = dict(found.measures)
         return TaskScore(task=self.task.name, main=found.measures["map"], measures=measures, items=items)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedLinks:
+    """Held-out triples of relations; the main score is the mean reciprocal rank of their tails."""
+
+    links: LinksTask
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return self.links.sentences
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        return self._told(self.links.score_links(embeddings_SD, reading))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        return self._told(self.links.score_words(kind))
+
+    def _told(self, found: LinkPrediction) -> TaskScore:
+        return TaskScore(task=self.links.task.name, main=found.overall.mrr, measures=link_measures(found), items=self.links.items(found))
 
 
 def viewed(embeddings_SD: np.ndarray, view: View, *, where: str) -> np.ndarray:

@@ -36,6 +36,7 @@ from sentdist.stages.environment import environment
 from sentdist.stages.heads import load_heads, save_heads
 from sentdist.stages.inputs import folder_of, load_encoder
 from sentdist.stages.objectives import Ingredients, make_objective, num_columns
+from sentdist.stages.relations import live_reading, save_relations
 from sentdist.stages.scoring import LoadedTask, load_task, viewed
 from sentdist.store.store import Artifact
 
@@ -122,6 +123,7 @@ class TrainSession:
             encoder.load_state_dict(encoder_weights(weights))
             encoder.save(folder, card=training_card(self.stage, results))
             save_heads(self.stage, folder, head_weights(weights))
+            save_relations(self.stage, folder, head_weights(weights))
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 
@@ -182,7 +184,9 @@ class TrainSession:
     def _score_dev(self) -> DevScore:
         assert self._dev is not None and self.stage.selection is not None
         embeddings = embed_in_training(self.engine, self._encoder, self._dev, self.context.runtime.tokens_per_batch)
-        score = self._dev.score(viewed(embeddings, self.stage.selection.view, where=self.stage.label)).main
+        view = self.stage.selection.view
+        reading = live_reading(self.stage, self._objective, view.relations)
+        score = self._dev.score(viewed(embeddings, view, where=self.stage.label), reading).main
         found = DevScore(step=self.progress.step, score=float("-inf") if score is None else score)
         is_best = self.progress.best_score is None or found.score > self.progress.best_score
         if is_best:

@@ -7,6 +7,8 @@ import statistics
 from dataclasses import dataclass
 
 from sentdist.plan.corpora import CORPORA
+from sentdist.plan.corpora.relations import LinkTask
+from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Train
 from sentdist.plan.tasks import TASKS
@@ -113,8 +115,15 @@ def _sentences(stage: Stage, plan: Plan) -> int:
         case Embed():
             return plan.rows[stage.corpus.key] * stage.corpus.num_columns
         case Evaluate():
-            return sum(2 * (TASKS[task.name].num_items or UNKNOWN_PAIRS) for task in stage.tasks)
+            return sum(2 * _items(task) for task in stage.tasks)
     return 0
+
+
+def _items(task: Task | LinkTask) -> int:
+    """Pairs, queries or triples of a task."""
+    if isinstance(task, LinkTask):
+        return task.held_out * len(task.relations)
+    return TASKS[task.name].num_items or UNKNOWN_PAIRS
 
 
 def _speed(store: ArtifactStore, kind: str) -> float | None:

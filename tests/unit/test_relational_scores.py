@@ -11,6 +11,7 @@ from sentdist.evaluation.metrics import paired_cosines, spearman
 from sentdist.evaluation.relational import (
     relation_cosines,
     relation_weights,
+    relational_queries,
     relational_similarities,
     similarities_by_relation,
     weight_curve,
@@ -36,6 +37,16 @@ def test_similarities_equal_a_loop(directions: str) -> None:
         forward = sum(weights[k] * cosine(first[pair] + relations[k], second[pair]) for k in range(3))
         backward = sum(weights[k] * cosine(second[pair] + relations[k], first[pair]) for k in range(3))
         assert found[pair] == pytest.approx(forward if directions == "one" else max(forward, backward), abs=CLOSE)
+
+
+def test_queries_rank_as_the_relational_score() -> None:
+    queries, documents, relations, weights = draw(4, 5), draw(9, 5, seed=1), draw(3, 5, seed=2), [1.0, 0.5, 0.0]
+    found = relational_queries(queries, relations, weights)
+    for query in range(4):
+        same = np.repeat(queries[query : query + 1], 9, axis=0)
+        scores = relational_similarities(same, documents, relations, weights, directions="one")
+        inner = documents @ found[query] / np.linalg.norm(documents, axis=1)
+        np.testing.assert_allclose(inner, scores, atol=CLOSE)
 
 
 def test_relations_of_zeros_give_the_plain_cosine() -> None:

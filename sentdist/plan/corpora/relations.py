@@ -13,17 +13,33 @@ from sentdist.plan.stage import Frozen, Stage, slug
 # same: a sentence with itself; pairs: two columns as they stand.
 Construction = Literal["pairs", "nli", "captions", "same"]
 CapRule = Literal["first", "sample"]
+Pool = Literal["relation", "all"]
+Count = Annotated[int, Field(ge=1)]
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "pairs": ("sentence1", "sentence2"),
+    "nli": ("premise", "hypothesis", "label"),
+    "captions": ("image", "sentence"),
+    "same": ("sentence",),
+}
+
+
+class RelationFile(Frozen):
+    """One source of a relation's pairs."""
+
+    source: str
+    source_revision: str
+    split: str | None = "train"
 
 
 class RelationPart(Frozen):
     """One relation and where its pairs come from."""
 
     name: str
-    construction: Construction = "pairs"
-    source: str
-    source_revision: str
-    split: str | None = "train"
-    columns: tuple[str, ...] = ("sentence1", "sentence2")
+    construction: Construction
+    sources: Annotated[tuple[RelationFile, ...], Field(min_length=1)]
+    columns: tuple[str, ...]
+    only: tuple[str, str] | None = None  # (column, value) of the rows that count
+    cap: Count | None = None
 
 
 class RelationalCorpus(Stage):
@@ -33,13 +49,14 @@ class RelationalCorpus(Stage):
     revision: ClassVar[int] = 1
 
     relations: Annotated[tuple[RelationPart, ...], Field(min_length=1)]
-    cap: Annotated[int, Field(ge=1)] | None = None  # rows of a relation, at most
     cap_rule: CapRule = "first"
+    held_out: Annotated[int, Field(ge=0)] = 0  # pairs of each relation that are kept for dev, and as many for test
     seed: int = 0
 
     @property
     def label(self) -> str:
-        return slug("+".join(part.name for part in self.relations) + (f"-{self.cap}" if self.cap else ""))
+        caps = {part.cap for part in self.relations if part.cap is not None}
+        return slug("+".join(part.name for part in self.relations) + (f"-{max(caps)}" if caps else ""))
 
     @property
     def num_columns(self) -> int:
@@ -56,7 +73,32 @@ class RelationalCorpus(Stage):
     @property
     def described(self) -> tuple[str, ...]:
         """What the data is, for a model card."""
-        return tuple(f"{part.name}: {part.source} ({part.split or 'all'}, {part.source_revision})" for part in self.relations)
+        return tuple(
+            f"{part.name}: {file.source} ({file.split or 'all'}, {file.source_revision})"
+            for part in self.relations
+            for file in part.sources
+        )
+
+
+class LinkTask(Frozen):
+    """Rank the tails of triples that a relational corpus has held out for test (RSE, arXiv 2212.08802, Table 7)."""
+
+    name: Literal["links"] = "links"
+    kind: Literal["links"] = "links"
+    source: str  # a short name of the relations, and the key of the corpus that held the triples out
+    revision: str
+    relations: tuple[RelationPart, ...]
+    held_out: Count
+    seed: int
+    pool: Pool = "relation"
+
+
+class RelationFileSection(Frozen):
+    """One source of a relation's pairs."""
+
+    source: str
+    revision: str | None = None
+    split: str | None = "train"
 
 
 class RelationSection(Frozen):
@@ -64,10 +106,19 @@ class RelationSection(Frozen):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
     construction: Construction = "pairs"
-    source: str
-    revision: str | None = None
-    split: str | None = "train"
-    columns: tuple[str, ...] = ("sentence1", "sentence2")
+    sources: Annotated[tuple[RelationFileSection, ...], Field(min_length=1)]
+    columns: tuple[str, ...] | None = None  # None: those that sources of this construction usually have
+    only: tuple[str, str] | None = None
+    cap: Count | None = None  # None: that of the corpus
+
+    @model_validator(mode="after")
+    def _columns_fit(self) -> RelationSection:
+        usual = COLUMNS[self.construction]
+        if self.columns is not None and len(self.columns) != len(usual):
+            raise ValueError(
+                f"columns: found {len(self.columns)}; expected {len(usual)} for {self.construction}, such as {', '.join(usual)}"
+            )
+        return self
 
 
 class RelationsSection(Frozen):
@@ -75,8 +126,9 @@ class RelationsSection(Frozen):
 
     kind: Literal["relations"]
     relations: Annotated[tuple[RelationSection, ...], Field(min_length=1)]
-    cap: Annotated[int, Field(ge=1)] | None = None
+    cap: Count | None = None  # pairs of each relation, at most
     cap_rule: CapRule = "first"
+    held_out: Annotated[int, Field(ge=0)] = 0
     seed: int = 0
 
     @model_validator(mode="after")
@@ -84,19 +136,47 @@ class RelationsSection(Frozen):
         names = [relation.name for relation in self.relations]
         if len(set(names)) != len(names):
             raise ValueError(f"relations: found {', '.join(names)}; expected each name once")
+        if self.cap_rule != "first" and self.cap is None and all(relation.cap is None for relation in self.relations):
+            raise ValueError("cap_rule: has no effect without a cap; leave it out or give a cap")
         return self
 
 
+class LinksSection(Frozen):
+    """Which held-out triples are ranked: those of the recipe's corpus, or of one under `corpora`; among tails of one relation or of all."""
+
+    corpus: str | None = None
+    pool: Pool = "relation"
+
+
 def relational_corpus(section: RelationsSection, resolver: Resolver, *, where: str) -> tuple[RelationalCorpus, int]:
-    """The stage of a section, and its rows as far as planning can know."""
+    """The stage of a section, and its rows as far as planning can know: a third of the NLI rows are entailments, five captions make ten pairs."""
     parts, rows = [], 0
     for number, part in enumerate(section.relations):
-        at = f"{where}.relations[{number}]"
-        pin = resolver.source(part.source, split=part.split, revision=part.revision, columns=part.columns, where=at)
+        columns = part.columns or COLUMNS[part.construction]
+        wanted = (*columns, *(part.only[:1] if part.only else ()))
+        found = 0
+        files = []
+        for place, file in enumerate(part.sources):
+            at = f"{where}.relations[{number}].sources[{place}]"
+            pin = resolver.source(file.source, split=file.split, revision=file.revision, columns=wanted, where=at)
+            files.append(RelationFile(source=pin.name, source_revision=pin.revision, split=file.split))
+            found += pin.num_rows
+        cap = part.cap or section.cap
         parts.append(
             RelationPart(
-                name=part.name, construction=part.construction, source=pin.name, source_revision=pin.revision, split=part.split, columns=part.columns
+                name=part.name, construction=part.construction, sources=tuple(files), columns=columns, only=part.only, cap=cap
             )
         )  # fmt: skip
-        rows += min(pin.num_rows, section.cap or pin.num_rows)
-    return RelationalCorpus(relations=tuple(parts), cap=section.cap, cap_rule=section.cap_rule, seed=section.seed), rows
+        pairs = max(1, found // 3) if part.construction == "nli" else 2 * found if part.construction == "captions" else found
+        rows += min(pairs, cap or pairs)
+    corpus = RelationalCorpus(relations=tuple(parts), cap_rule=section.cap_rule, held_out=section.held_out, seed=section.seed)
+    return corpus, rows
+
+
+def link_task(corpus: RelationalCorpus, pool: Pool) -> LinkTask:
+    """The task over what a corpus has held out; `held_out` must be above 0."""
+    parts = tuple(part.model_copy(update={"cap": None}) for part in corpus.relations)  # a cap does not change what is held out
+    uncapped = corpus.model_copy(update={"relations": parts})
+    return LinkTask(
+        source=f"relations/{uncapped.label}", revision=uncapped.key, relations=parts, held_out=corpus.held_out, seed=corpus.seed, pool=pool
+    )

@@ -1,0 +1,66 @@
+"""How pairs are scored by the relations of an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from sentdist.plan.stage import Frozen
+
+Weight = Annotated[float, Field(ge=0.0)]
+
+
+class RelationWeight(Frozen):
+    """How much a relation counts in a relational score."""
+
+    relation: str
+    weight: Weight
+
+
+class WeightGrid(Frozen):
+    """Weights that one relation takes in turn while the others keep theirs: the score over them is a curve in the report."""
+
+    relation: str
+    weights: Annotated[tuple[Weight, ...], Field(min_length=2)]
+
+
+class RelationalScoring(Frozen):
+    """Pairs scored by sum over relations of w · cos(h_i + r, h_j) instead of cos(h_i, h_j) (RSE, arXiv 2212.08802).
+
+    Of retrieval the query is the head: one direction, whatever `directions` says of pairs.
+    """
+
+    weights: Annotated[tuple[RelationWeight, ...], Field(min_length=1)]  # in a recipe also a mapping: relation to weight
+    normalized: bool = True  # weights divided by their sum, as the released code does
+    directions: Literal["one", "max_both"] = "max_both"  # the paper scores one direction, its code takes the greater of both
+    curve: WeightGrid | None = None
+
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _one_spelling(cls, value: object) -> object:
+        """A mapping as pairs, in the order of names: equal weights have equal keys."""
+        if isinstance(value, dict):
+            return tuple({"relation": relation, "weight": value[relation]} for relation in sorted(value, key=str))
+        return value
+
+    @model_validator(mode="after")
+    def _weights_count(self) -> RelationalScoring:
+        names = [weight.relation for weight in self.weights]
+        if len(set(names)) != len(names):
+            raise ValueError(f"weights: found {', '.join(names)}; expected each relation once")
+        if not any(weight.weight for weight in self.weights):
+            raise ValueError("weights: found no weight above 0; expected at least one, such as entailment: 1.0")
+        return self
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        return {weight.relation: weight.weight for weight in self.weights}
+
+    @property
+    def relations(self) -> Iterator[str]:
+        """All relations that are named."""
+        yield from self.by_name
+        if self.curve is not None:
+            yield self.curve.relation
