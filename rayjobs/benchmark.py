@@ -14,6 +14,9 @@ from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from rayjobs.contestants import CONTESTANTS, PARTS, Work, encoding_sentences, packaged_encoder
 
 TARGETS = {("training", "fp32"): 3.0, ("training", "bf16"): 2.0, ("encoding", "fp32"): 1.8, ("encoding", "bf16"): 1.5}
@@ -37,7 +40,7 @@ class Figure:
 def main() -> None:
     """Run the comparisons asked for and write speed.json and speed.md."""
     asked = _arguments()
-    encoder, table = packaged_encoder(), _triplets(Path(asked.data))
+    encoder, table = packaged_encoder(), triplets(Path(asked.data))
     figures: list[Figure] = []
     for what in asked.what:
         for max_length in asked.max_length:
@@ -53,7 +56,7 @@ def main() -> None:
                 )
                 figures += interleave(what, work, rounds=asked.rounds, units=asked.units if what == "training" else 1)
                 print(_lines(figures[-2:]), flush=True)
-    report = {"machine": _machine(asked.threads), "figures": [figure.__dict__ for figure in figures], **_small_figures()}
+    report = {"machine": machine(asked.threads), "figures": [figure.__dict__ for figure in figures], **_small_figures()}
     folder = Path(asked.out)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "speed.json").write_text(json.dumps(report, indent=1))
@@ -153,14 +156,14 @@ def _lookup_ms() -> float:
     return round(1e3 * statistics.median(seconds), 3)
 
 
-def _triplets(data: Path):  # type: ignore[no-untyped-def]
-    import pyarrow.parquet as pq
-
+def triplets(data: Path) -> pa.Table:
+    """Anchor, positive, negative of the NLI triplets."""
     table = pq.read_table(data / "nli" / "triplets.parquet", filters=[("split", "=", "train")])
     return table.select(["sent0", "sent1", "hard_neg"]).rename_columns(["anchor", "positive", "negative"]).combine_chunks()
 
 
-def _machine(threads: int) -> dict[str, str]:
+def machine(threads: int) -> dict[str, str]:
+    """What a figure was measured on."""
     from sentdist.stages.environment import environment
 
     found = environment()

@@ -29,6 +29,7 @@ class Work:
     temperature: float
     threads: int
     seed: int = 0
+    micro_batch: int | None = None  # sentences whose activations are held at a time; ours only
 
     @property
     def sentences_per_step(self) -> int:
@@ -40,6 +41,7 @@ def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
     from sentdist.data.build import build_corpus
     from sentdist.learning.engine import TorchEngine
     from sentdist.plan.objectives import InfoNCE
+    from sentdist.plan.runtime import Runtime
     from sentdist.plan.specs import EncoderSpec, Training
     from sentdist.plan.stages import Corpus, Train
     from sentdist.stages.context import Context
@@ -48,7 +50,8 @@ def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
 
     torch.set_num_threads(work.threads)
     with tempfile.TemporaryDirectory() as scratch:
-        context = Context(store=ArtifactStore(scratch), folders=(("benchmark", work.encoder),))
+        runtime = Runtime(micro_batch=work.micro_batch)
+        context = Context(store=ArtifactStore(scratch), folders=(("benchmark", work.encoder),), runtime=runtime)
         corpus = Corpus(source="benchmark", source_revision="benchmark", columns=tuple(work.triplets.column_names))
         with context.store.staged() as folder:
             build_corpus(work.triplets, columns=corpus.columns, folder=folder, limit=None, seed=0)

@@ -1,0 +1,85 @@
+"""What a large batch costs in memory, with and without micro-batches: `python -m rayjobs.memory --data DIR --out infra/benchmarks`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import resource
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from rayjobs.benchmark import machine, triplets
+from rayjobs.contestants import Work, packaged_encoder, sentdist_training
+
+STEPS = 3
+SIDES = ((64, None), (512, None), (512, 192), (512, 64))  # rows of a batch, sentences of a micro-batch
+
+
+def main() -> None:
+    """Train a few steps at each size, each in a process of its own, and write memory.json and memory.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", required=True, help="data root with nli/triplets.parquet")
+    parser.add_argument("--out", default="infra/benchmarks")
+    parser.add_argument("--max-length", type=int, default=128)
+    asked = parser.parse_args()
+    work = Work(
+        encoder=packaged_encoder(), triplets=triplets(Path(asked.data)), batch_size=64, max_length=asked.max_length, precision="fp32",
+        temperature=0.05, threads=2,
+    )  # fmt: skip
+    rows = []
+    for batch_size, micro_batch in SIDES:
+        rows.append(
+            {"batch": batch_size, "micro_batch": micro_batch, **_measured(replace(work, batch_size=batch_size, micro_batch=micro_batch))}
+        )
+        print(rows[-1], flush=True)
+    folder = Path(asked.out)
+    (folder / "memory.json").write_text(json.dumps({"machine": machine(2), "rows": rows}, indent=1))
+    (folder / "memory.md").write_text(_markdown(rows, asked.max_length))
+
+
+def _measured(work: Work) -> dict[str, float]:
+    """Peak memory of a process that trains STEPS steps, beyond what it holds before the first; and seconds of the last step."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_train, args=(work, there), daemon=True)
+    process.start()
+    found: dict[str, float] = here.recv()
+    process.join()
+    return found
+
+
+def _train(work: Work, pipe: Connection) -> None:
+    steps = sentdist_training(work)
+    for _ in range(STEPS):
+        started = time.perf_counter()
+        next(steps)
+        seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    pipe.send({"peak_gib": round(peak, 2), "seconds_a_step": round(seconds, 2)})
+
+
+def _markdown(rows: list[dict[str, float]], max_length: int) -> str:
+    lines = [
+        "# Memory of a training process",
+        "",
+        f"MiniLM, (anchor, positive, negative) rows of NLI, max length {max_length}, fp32, torch engine, {STEPS} steps of AdamW; peak resident memory.",
+        "Micro-batches are recomputed in the backward pass: value and gradient are those of one pass (`tests/parity/test_grad_cache.py`).",
+        "",
+        *(f"- {name}: {value}" for name, value in machine(2).items()),
+        "- command: `python -m rayjobs.memory --data DIR`",
+        "",
+        "| rows a batch | sentences | sentences a micro-batch | peak GiB | seconds a step |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['batch']} | {3 * row['batch']} | {row['micro_batch'] or 'all'} | {row['peak_gib']} | {row['seconds_a_step']} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    main()
