@@ -67,13 +67,18 @@ def check_start(objective: Objective, start: Objective | None, *, where: str) ->
             continue
         before = None if start is None else next((one for one in terms_of(start) if isinstance(one, Regression)), None)
         found = "no start" if start is None else "a start without a regression head" if before is None else _head(before)
-        if before is None or _head(before) != _head(term):
+        if before is None or start is None or _head(before) != _head(term) or _names(start) != _names(objective):
             raise RecipeError(
                 where=f"{where}: keep_head",
                 found=found,
-                expected=f"a start with {_head(term)}",
+                expected=f"a start with {_head(term)}, by the same objective",
                 remedy="Leave keep_head out: training then starts with a new head.",
             )
+
+
+def _names(objective: Objective) -> tuple[str, ...]:
+    """The objective and its terms by name: heads are kept under the places of their terms."""
+    return (objective.name, *(term.name for term in terms_of(objective)))
 
 
 def _head(term: Regression) -> str:

@@ -149,6 +149,9 @@ def test_a_head_is_kept_from_a_stage_that_has_it() -> None:
     methods = values["methods"]
     assert isinstance(methods, dict) and isinstance(methods["stage_2"], dict)
     del methods["stage_2"]["start"]
+    values_of_sum = values_with({"name": "sum", "terms": [{"objective": SMOOTH | {"keep_head": True}}, {"objective": {"name": "mlm"}}]})
+    with pytest.raises(RecipeError, match="expected a start with a head on uv_diff, one output, by the same objective"):
+        plan_of(recipe_from_values(values_of_sum, where="small.yaml"))
     with pytest.raises(RecipeError, match="keep_head: found no start; expected a start with a head on uv_diff, one output"):
         plan_of(recipe_from_values(values, where="small.yaml"))
 
