@@ -18,8 +18,9 @@ def trial_parameters(trial: TrialRecord, stages: Stages) -> dict[str, str]:
 
 def stage_parameters(key: str, stages: Stages) -> dict[str, str]:
     """Parameters of a stage. What it does not set (None) is left out; numbers are spelt as Python does."""
-    kind = stages[key]["kind"]
-    return _texts({"corpus": _corpus, "train": _train, "bank": _bank, "scores": _scores}[str(kind)](key, stages) | {"kind": kind})
+    kind = str(stages[key]["kind"])
+    read = {"train": _train, "bank": _bank, "scores": _scores}.get(kind, _corpus)
+    return _texts(read(key, stages) | {"kind": kind})
 
 
 def data_sets(key: str, stages: Stages) -> list[tuple[str, str, str]]:
@@ -27,9 +28,8 @@ def data_sets(key: str, stages: Stages) -> list[tuple[str, str, str]]:
     fields = _fields(key, stages)
     kind = stages[key]["kind"] if key in stages else None
     found: list[tuple[str, str, str]] = []
-    if kind == "corpus":
-        found.append((_named(fields["source"], fields.get("split")), str(fields["source_revision"]), "train"))
-    for name in ("corpus", "encoder", "start"):
+    found += [(_named(source["source"], source.get("split")), str(source["source_revision"]), "train") for source in _sources(fields)]
+    for name in ("corpus", "encoder", "start"):  # of those that a stage has
         inner = _input(fields.get(name))
         found += data_sets(inner, stages) if inner in stages else []
     selection = fields.get("selection")
@@ -57,9 +57,25 @@ def _corpus(key: str, stages: Stages) -> dict[str, Json]:
     if not fields:
         return {}
     fold = fields.get("fold")
-    own = {f"corpus.{name}": fields.get(name) for name in ("split", "columns", "limit", "add_reversed")}
     number = fold.get("number") if isinstance(fold, dict) else None
-    return {"corpus": fields["source"], "corpus.revision": fields["source_revision"], **own, "fold": number}
+    hidden = ("source", "source_revision", "parts", "relations", "fold", "document_field", "without", "corpus")
+    own = {f"corpus.{name}": value for name, value in fields.items() if name not in hidden and not isinstance(value, dict)}
+    sources = _sources(fields) or _sources(_fields(_input(fields.get("corpus")), stages))
+    names = [str(source["source"]) for source in sources]
+    revisions = [str(source["source_revision"]) for source in sources]
+    return {"corpus": " + ".join(dict.fromkeys(names)), "corpus.revision": ", ".join(revisions), **own, "fold": number}
+
+
+def _sources(fields: dict[str, Json]) -> list[dict[str, Json]]:
+    """What a corpus is read from: itself, its parts, or the files of its relations."""
+    if "source" in fields:
+        return [fields]
+    relations = [relation for relation in _dicts(fields.get("relations")) if "sources" in relation]
+    return [*_dicts(fields.get("parts")), *(file for relation in relations for file in _dicts(relation["sources"]))]
+
+
+def _dicts(value: Json) -> list[dict[str, Json]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _train(key: str, stages: Stages) -> dict[str, Json]:
@@ -67,12 +83,14 @@ def _train(key: str, stages: Stages) -> dict[str, Json]:
     if not fields:
         return {}
     found = _encoder(fields["encoder"]) | _corpus(_input(fields["corpus"]), stages)
-    for section in ("objective", "training", "regularizers", "stopping"):
+    for section in ("training", "regularizers", "stopping"):
         values = fields.get(section)
         if isinstance(values, dict):
             found |= {f"{section}.{name}": value for name, value in values.items()}
-    if "objective.phi" in found:
-        found["phi"] = found["objective.phi"]
+    objective = _objective(key, stages)
+    found |= _objective_parameters(objective)
+    if _phi(objective) is not None:
+        found["phi"] = _phi(objective)
     selection = fields.get("selection")
     if isinstance(selection, dict):
         task = selection["task"]
@@ -84,9 +102,27 @@ def _train(key: str, stages: Stages) -> dict[str, Json]:
     keys = [_input(bank) for bank in banks] if isinstance(banks, list) else []
     if keys:
         found |= {"num_regulators": len(keys), "bank.dtype": _fields(keys[0], stages).get("dtype")}
-        phis = [_objective(_input(_fields(bank, stages).get("encoder")), stages).get("phi") for bank in keys]
+        phis = [_phi(_objective(_input(_fields(bank, stages).get("encoder")), stages)) for bank in keys]
         found["phis"] = [phi for phi in phis if phi is not None] or None
     return found | {"seed": fields["seed"]}
+
+
+def _objective_parameters(objective: dict[str, Json]) -> dict[str, Json]:
+    """Those of a sum stand under the names of its terms: objective.supmpn.temperature, objective.supmpn.weight."""
+    found: dict[str, Json] = {f"objective.{name}": value for name, value in objective.items() if name != "terms"}
+    terms = [(term.get("weight"), term["objective"]) for term in _dicts(objective.get("terms"))]
+    for weight, term in terms:
+        assert isinstance(term, dict)
+        values = {name: value for name, value in term.items() if name != "name"} | {"weight": weight}
+        found |= {f"objective.{term['name']}.{name}": value for name, value in values.items()}
+    if terms:
+        found["objective.name"] = " + ".join(str(term["name"]) for _, term in terms if isinstance(term, dict))
+    return found
+
+
+def _phi(objective: dict[str, Json]) -> Json:
+    terms = [term["objective"] for term in _dicts(objective.get("terms"))] or [objective]
+    return next((term["phi"] for term in terms if isinstance(term, dict) and term.get("phi") is not None), None)
 
 
 def _bank(key: str, stages: Stages) -> dict[str, Json]:
@@ -103,6 +139,9 @@ def _scores(key: str, stages: Stages) -> dict[str, Json]:
     found = _train(train, stages) if train else _encoder(fields["encoder"])
     tasks = fields["tasks"]
     names = [task["name"] for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
+    view = fields.get("view")
+    if isinstance(view, dict):
+        found |= {f"view.{name}": value for name, value in view.items() if value not in (None, "none") and not isinstance(value, dict)}
     found |= {"evaluation.tasks": names, "evaluation.max_length": fields.get("max_length"), "evaluation.precision": fields["precision"]}
     return found
 
@@ -110,7 +149,10 @@ def _scores(key: str, stages: Stages) -> dict[str, Json]:
 def _encoder(value: Json) -> dict[str, Json]:
     if not isinstance(value, dict):
         return {}
-    return {"encoder": value["checkpoint"], "encoder.revision": value["revision"], "encoder.pooling": value["pooling"]}
+    if "checkpoint" not in value:
+        return {"encoder": value["name"]}  # no encoder: words alone
+    found = {"encoder": value["checkpoint"], "encoder.revision": value["revision"], "encoder.pooling": value["pooling"]}
+    return found | ({"encoder.initialization": "random"} if value.get("initialization") == "random" else {})
 
 
 def _objective(key: str, stages: Stages) -> dict[str, Json]:

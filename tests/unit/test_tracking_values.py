@@ -9,7 +9,7 @@ import time
 
 import pytest
 from mlflow_scenes import small_sweep
-from planning import plan_of, small_recipe
+from planning import RECIPES, plan_of, shipped_plan, small_recipe
 
 from sentdist.errors import RecipeError
 from sentdist.plan.stage import Json
@@ -22,6 +22,7 @@ from sentdist.tracking.casting import Casting
 from sentdist.tracking.figures import averages, curve_metrics, final_metrics, metric_name, primary_metric
 from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.notes import Link, stage_note, summary_csv, summary_rows, sweep_note, trial_note
+from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.server import Server
 from sentdist.tracking.tracker import NullRun, NullTracker
@@ -51,6 +52,20 @@ def test_a_trial_repeats_the_parameters_of_its_training_under_the_recipes_names(
     assert expected.items() <= found.items()
     assert "fold" not in found
     assert "stopping" not in found
+
+
+def test_a_sum_and_its_corpora_are_told_in_flat_parameters() -> None:
+    casting = casting_of(shipped_plan(RECIPES / "combinations.yaml"))
+    rows = {trial.method: casting.parameters(trial.key) for trial in casting.trials.values()}
+    expected = {
+        "objective.name": "rse + regulators", "objective.regulators.weight": "0.1", "objective.rse.temperature": "0.05", "phis": "-0.3, 0.3",
+        "corpus": "nli/snli + nli/mnli + pairs/qqp_duplicates",
+    }  # fmt: skip
+    assert expected.items() <= rows["rse_rcl"].items()
+    assert rows["regression_on_rcl"]["start"] == "rcl"
+    assert ("sts/sick (train)", "sha256:0000000000000000", "train") in data_sets(
+        next(trial.key for trial in casting.trials.values() if trial.method == "regression"), casting.stages
+    )
 
 
 def test_an_entropy_encoder_shows_its_phi_of_either_sign() -> None:
