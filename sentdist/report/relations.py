@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import summarize
 from sentdist.report.style import DIVERGING, INK, MARKERS, PALETTE, Drawing, canvas, house_style, quiet, save
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord, TrialRecord
 
 LINK_COLUMNS = ("MRR", "Hits@1", "Hits@3", "Hits@10")
 LINK_HEADER = ("system", "relation", *LINK_COLUMNS, "seeds")
@@ -36,6 +39,48 @@ class LinkRow:
     @property
     def cells(self) -> list[str]:
         return [self.system, self.relation, *(f"{mean:.1f}" for mean in self.means), str(self.num_seeds)]
+
+
+def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record]) -> Iterator[Drawing]:
+    """The matrix of every method that has relations and stands at one grid point only, then the score over a weight for each relation that was varied."""
+    trials = [trial for trial in sweep.trials if trial.key in records]
+    cells = Counter(method for method, _ in dict.fromkeys((trial.method, trial.cell) for trial in trials))
+    drawn: set[str | None] = set()
+    for method, count in cells.items():
+        own = [trial for trial in trials if trial.method == method]
+        found = [one for trial in own if isinstance(one := records[trial.key].results.get("relations"), dict)]
+        if count > 1 or not found or {trial.train for trial in own} <= drawn:
+            continue  # a grid, no relations, or another reading of an encoder that is drawn already
+        drawn |= {trial.train for trial in own}
+        names = [str(name) for name in found[0]["names"]]  # type: ignore[union-attr]
+        yield relation_matrix(names, [np.array(one["cosines"]) for one in found], system=own[0].cell, name=f"relations-{method}")
+    for relation, scores in _curves(trials, records).items():
+        yield weight_curves(scores, relation=relation, name=f"weights-{relation}")
+
+
+def link_table(sweep: SweepRecord, records: Mapping[str, Record]) -> list[list[str]]:
+    """Rows under LINK_HEADER of every cell that was asked for links, and the paper's for the relations among them; empty where none was."""
+    results: dict[str, list[Mapping[str, object]]] = {}
+    for trial in sweep.trials:
+        if trial.key in records:
+            results.setdefault(trial.cell, []).append(records[trial.key].results)
+    rows = link_rows(results, task="links")
+    paper = paper_link_rows(list(dict.fromkeys(row.relation for row in rows))) if sweep.paper == "rse" else []
+    return [row.cells for row in (*rows, *paper)]
+
+
+def _curves(trials: Sequence[TrialRecord], records: Mapping[str, Record]) -> dict[str, dict[str, dict[float, list[float]]]]:
+    """relation -> cell -> weight -> scores of seeds."""
+    found: dict[str, dict[str, dict[float, list[float]]]] = {}
+    for trial in trials:
+        curve = records[trial.key].results.get("weight_curve")
+        if not isinstance(curve, dict):
+            continue
+        cell = found.setdefault(str(curve["relation"]), {}).setdefault(trial.cell, {})
+        for weight, score in zip(curve["weights"], curve["scores"], strict=True):  # type: ignore[arg-type]
+            if isinstance(score, int | float):
+                cell.setdefault(float(weight), []).append(float(score))  # type: ignore[arg-type]
+    return found
 
 
 def relation_matrix(names: Sequence[str], cosines: Sequence[np.ndarray], *, system: str, name: str = "relations") -> Drawing:

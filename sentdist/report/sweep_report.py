@@ -17,6 +17,8 @@ from sentdist.report.figures import forest_plot, heat_map, learning_curves, regu
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.paper import PAPER_REGULATORS, PAPER_TABLES, Beside, beside_paper, beside_to_html, beside_to_markdown
 from sentdist.report.paper_regression import regression_besides
+from sentdist.report.paper_rse import rse_besides
+from sentdist.report.relations import LINK_HEADER, link_table, relation_drawings
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
 from sentdist.report.style import Drawing
@@ -58,7 +60,7 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
         raise StoreError(where=f"sweep {name}", found="no finished trial", expected="at least one", remedy="Run the sweep first.")
     tables = list(_tables(sweep, found, _shared(sweep, records)))
     besides = [beside for table in tables for beside in _besides(sweep, table, found.facts)]
-    drawings = list(_drawings(found, tables, sweep))
+    drawings = [*_drawings(found, tables, sweep), *relation_drawings(sweep, records)]
     used = citations.cite(_used(found, sweep))
     return Report(
         name=name,
@@ -102,6 +104,8 @@ def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]
     """The paper's tables that have rows of ours; of RCL's: dropouts (1a, 1b), comparison (3), regulators (4), entropy encoders (5)."""
     if sweep.paper == "sts_regression" and table.title == "Semantic textual similarity":
         yield from regression_besides(table, {label: found.regression for label, found in facts.items()})
+    if sweep.paper == "rse" and table.title == "Semantic textual similarity":
+        yield from rse_besides(table, {label: found.relational for label, found in facts.items()})
     if sweep.paper != "rcl" or table.title != "Semantic textual similarity":
         return
     labels = [line.label for line in table.lines]
@@ -207,6 +211,7 @@ def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:
     for facts in found.facts.values():
         used |= {"rcl"} if facts.objective in ("rcl", "entropy") else set()
         used |= {"sts_regression"} if facts.objective == "regression" else set()
+        used |= {"rse"} if facts.relational is not None and facts.relational.is_modelled else set()
         used |= {"drophead"} if facts.drophead else set()
         used |= {"dropattention"} if facts.attention_dropout else set()
         used |= {"snli", "mnli"} if (facts.corpus or "").startswith("nli/") else set()
@@ -262,6 +267,7 @@ def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str
     return rows
 
 
+LINK_NOTE = "Where the true tail of a (head, relation) stands among held-out tails, other true ones left out, ties at their mean rank; × 100, means over seeds."
 STAGE_HEADER = ["stage", "mentioned by trials", "different", "finished", "seconds of work", "seconds spared by sharing"]
 
 
@@ -290,6 +296,8 @@ def _markdown(
     parts += [f"![{drawing.caption}]({drawing.name}.svg)\n\n{drawing.caption}" for drawing in drawings]
     if geometry := _geometry_rows(sweep, records):
         parts += ["## Geometry", _markdown_table(GEOMETRY_HEADER, geometry)]
+    if links := link_table(sweep, records):
+        parts += ["## Link prediction", LINK_NOTE, _markdown_table(list(LINK_HEADER), links)]
     parts += ["## Stages", _markdown_table(STAGE_HEADER, _stage_rows(sweep, records))]
     if found.unfinished:
         parts += ["## Not finished", "\n".join(f"- {trial.name}" for trial in found.unfinished)]
@@ -312,6 +320,8 @@ def _page(
         sections.append(Section(title="Beside the paper", body="".join(beside_to_html(beside) for beside in besides)))
     if geometry := _geometry_rows(sweep, records):
         sections.append(Section(title="Geometry", body=plain_table(GEOMETRY_HEADER, geometry)))
+    if links := link_table(sweep, records):
+        sections.append(Section(title="Link prediction", body=paragraphs(LINK_NOTE) + plain_table(LINK_HEADER, links)))
     sections.append(Section(title="Stages", body=plain_table(STAGE_HEADER, _stage_rows(sweep, records))))
     if found.unfinished:
         sections.append(Section(title="Not finished", body=paragraphs(*(trial.name for trial in found.unfinished))))

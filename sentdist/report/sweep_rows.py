@@ -13,6 +13,7 @@ import numpy as np
 from sentdist.plan.stage import Json
 from sentdist.report.figures import LearningCurve
 from sentdist.report.paper_regression import RegressionFacts
+from sentdist.report.paper_rse import RelationalFacts
 from sentdist.report.rows import ResultRow, Scalar
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
@@ -36,6 +37,7 @@ class CellFacts:
     drophead: float = 0.0
     corpus: str | None = None  # its source; the first of several
     regression: RegressionFacts | None = None
+    relational: RelationalFacts | None = None
 
     @property
     def num_regulators(self) -> int:
@@ -111,7 +113,8 @@ def _tasks_by_kind(record: Record) -> dict[str, list[str]]:
     kinds: dict[str, list[str]] = {"sts": [], "retrieval": []}
     for task in _list(_fields(record)["tasks"]):
         assert isinstance(task, dict)
-        kinds[str(task["kind"])].append(str(task["name"]))
+        if task["kind"] in kinds:  # held-out links have a table of their own
+            kinds[str(task["kind"])].append(str(task["name"]))
     return kinds
 
 
@@ -130,12 +133,17 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
         attention_dropout=next(iter(_numbers(regularizers["attention_dropout"])), None),
         drophead=float(str(regularizers["drophead"])),
         corpus=None if corpus is None else _source_of(_fields(corpus)),
+        relational=None
+        if corpus is None or corpus.kind != "relations"
+        else _relational(objective, _fields(corpus), _fields(records[trial.key])),
         regression=_regression(objective, goes_on=fields.get("start") is not None, corpus={} if corpus is None else _fields(corpus)),
     )
 
 
 def _source_of(corpus: dict[str, Json]) -> str:
     """The source of a corpus; the first one where it has several parts."""
+    if "relations" in corpus:
+        return str(_dict(_list(_dict(_list(corpus["relations"])[0])["sources"])[0])["source"])
     return str(corpus["source"] if "source" in corpus else _dict(_list(corpus["parts"])[0])["source"])
 
 
@@ -150,6 +158,18 @@ def _regression(objective: dict[str, Json], *, goes_on: bool, corpus: dict[str, 
         threshold=next(iter(_numbers(objective["threshold"])), None),
         goes_on=goes_on,
         is_filtered=bool(corpus.get("without")),
+    )
+
+
+def _relational(objective: dict[str, Json], corpus: dict[str, Json], scores: dict[str, Json]) -> RelationalFacts | None:
+    if objective["name"] not in ("rse", "info_nce"):
+        return None
+    return RelationalFacts(
+        relations=tuple(str(_dict(relation)["name"]) for relation in _list(corpus["relations"])),
+        is_modelled=objective["name"] == "rse",
+        is_scored=_dict(scores["view"])["relations"] is not None,
+        hard_negatives=bool(objective["hard_negatives"]),
+        temperature=float(str(objective["temperature"])),
     )
 
 

@@ -18,12 +18,14 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate, Train
 from sentdist.plan.unroll import Plan
+from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.build import build_scores
 from sentdist.stages.context import Context
 from sentdist.stages.corpora import build_corpus
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import run_local
 from sentdist.store.store import Artifact
+from sentdist.store.sweep import save_sweep, sweep_record
 from tests.planning import plan_of
 from tests.relations_world import ENTAILMENT, TWIN, relations_values, write_relations_data
 from tests.tiny_world import tiny_plan
@@ -160,6 +162,18 @@ def test_tails_are_ranked_for_every_encoder(world: tuple[Plan, Context]) -> None
             mrr, first, tenth = (float(results[f"links.{name}.{measure}"]) for measure in ("mrr", "hits@1", "hits@10"))  # type: ignore[arg-type]
             assert 0 <= first <= mrr <= 100 and first <= tenth == 100  # four tails a relation
     assert scores_of(world, "rse")[1].record.results["links.same-sentence.mrr"] == pytest.approx(100.0)  # a sentence finds itself
+
+
+def test_the_report_shows_relations_and_links(world: tuple[Plan, Context]) -> None:
+    plan, context = world
+    save_sweep(context.store, sweep_record(plan))
+    report = report_sweep(context.store, "tiny-relations")
+    assert {"relations-rse.svg", "relations-regulated.png", "weights-twin.csv", "relations-rse.csv"} <= report.files.keys()
+    assert not any("rse_plain" in name for name in report.files)  # another reading of one table
+    curve = str(report.files["weights-twin.csv"]).splitlines()
+    assert len(curve) == 1 + 3 * 2  # of rse and of regulated
+    assert "Link prediction" in report.html and "| rse | same-sentence | 100.0 |" in report.markdown
+    assert "links" not in str(report.files["table1.csv"])
 
 
 # What is refused
