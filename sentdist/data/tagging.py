@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.metadata
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.data.augmentation import FUNCTION_WORDS
 from sentdist.data.nltk_folder import find_nltk
 from sentdist.errors import DataError, RecipeError
 
@@ -17,21 +21,13 @@ if TYPE_CHECKING:
 Tagger = Callable[[Sequence[str]], Sequence[Sequence[tuple[str, str]]]]
 
 NLTK_TAGGER = "nltk"
-_CONTRACTED = (
-    "n't",
-    "'s",
-    "'re",
-    "'ve",
-    "'ll",
-    "'d",
-    "'m",
-    "ca",
-    "wo",
-    "gon",
-    "na",
-    "``",
-    "''",
-)  # what the tokenizer makes of "can't", "won't", quotes
+# Words that carry grammar, and what NLTK's tokenizer makes of "can't", "won't" and the like.
+STOP_WORDS = FUNCTION_WORDS | {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m", "ca", "wo", "gon", "na"}
+TAGGER_DATA = (
+    ("taggers/averaged_perceptron_tagger_eng", "averaged_perceptron_tagger_eng.weights.json"),
+    ("taggers/averaged_perceptron_tagger_eng", "averaged_perceptron_tagger_eng.tagdict.json"),
+    ("taggers/universal_tagset", "en-ptb.map"),
+)
 
 
 def load_tagger(name: str, *, nltk_data: Path | None = None) -> Tagger:
@@ -57,6 +53,25 @@ def check_name(name: str) -> None:
         )
 
 
+def tagger_revision(name: str, *, nltk_data: Path | None = None) -> str:
+    """What pins the tags that a tagger gives: NLTK's version and the content of its data, or the source of the module.
+
+    Finds the tagger without loading it; raises what `load_tagger` raises for one that is not there.
+    """
+    check_name(name)
+    digest = hashlib.sha256()
+    if name == NLTK_TAGGER:
+        for data_set, file in TAGGER_DATA:
+            digest.update(_text(find_nltk(data_set, folder=nltk_data), file).encode())
+        return f"nltk-{importlib.metadata.version('nltk')}:{digest.hexdigest()[:16]}"
+    _named(name)
+    source = importlib.util.find_spec(name.partition(":")[0])
+    assert source is not None, "it was just imported"
+    if source.origin is not None and Path(source.origin).is_file():
+        digest.update(Path(source.origin).read_bytes())
+    return f"sha256:{digest.hexdigest()[:16]}"
+
+
 def tagged(tagger: Tagger, sentences: Sequence[str], *, name: str) -> Iterator[list[tuple[str, str]]]:
     """The (word, tag) pairs of each sentence, one by one. DataError when the tagger `name` gives anything else."""
     found = tagger(sentences)
@@ -68,15 +83,9 @@ def tagged(tagger: Tagger, sentences: Sequence[str], *, name: str) -> Iterator[l
         yield list(pairs)
 
 
-def stop_words(*, nltk_data: Path | None = None) -> frozenset[str]:
-    """English words that say little of what a sentence is about: NLTK's list, and what its tokenizer makes of contractions. DataError if absent."""
-    listed = _text(find_nltk("corpora/stopwords", folder=nltk_data), "english").split()
-    return frozenset(listed) | frozenset(_CONTRACTED)
-
-
 def is_word(token: str) -> bool:
-    """Whether a token is more than punctuation."""
-    return any(letter.isalnum() for letter in token)
+    """Whether a lower-cased token says what a sentence is about: neither punctuation nor an English stop-word."""
+    return token not in STOP_WORDS and any(letter.isalnum() for letter in token)
 
 
 def _nltk_tagger(nltk_data: Path | None) -> Tagger:

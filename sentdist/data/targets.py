@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -53,13 +53,13 @@ class TargetRows:
     bow_shares: np.ndarray
 
 
-def count_sentences(sentences: Sequence[str], *, tagger: Tagger, tagger_name: str, stop_words: Collection[str]) -> tuple[Counts, Counts]:
-    """Tags and words of some sentences: (tags of all tokens, lower-cased words without `stop_words` and punctuation). DataError from the tagger."""
+def count_sentences(sentences: Sequence[str], *, tagger: Tagger, tagger_name: str) -> tuple[Counts, Counts]:
+    """Tags and words of some sentences: (tags of all tokens, lower-cased words without stop-words and punctuation). DataError from the tagger."""
     tags, words = _Counting(), _Counting()
     for pairs in tagged(tagger, sentences, name=tagger_name):
         tags.add(tag for _, tag in pairs)
         lowered = (word.lower() for word, _ in pairs)
-        words.add(word for word in lowered if is_word(word) and word not in stop_words)
+        words.add(word for word in lowered if is_word(word))
     return tags.counts(), words.counts()
 
 
@@ -77,7 +77,7 @@ def write_counts(file: IO[bytes], tags: Counts, words: Counts) -> None:
     np.savez(file, allow_pickle=False, **arrays)
 
 
-def read_counts(path: Path) -> tuple[Counts, Counts]:
+def read_counts(path: Path | IO[bytes]) -> tuple[Counts, Counts]:
     """Read what `write_counts` wrote."""
     with np.load(path) as arrays:
         parts = [

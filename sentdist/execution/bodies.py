@@ -10,7 +10,7 @@ from sentdist.execution.resources import uses_worker_group
 from sentdist.execution.submission import Submission
 from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Embed, Evaluate, Train
+from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 from sentdist.store.store import Artifact
 
 
@@ -58,16 +58,16 @@ def _build(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
             from sentdist.stages.corpora import build_corpus
 
             return build_corpus(stage, context)
-        case Embed() if context.runtime.workers > 1:
-            from sentdist.execution.embed import build_bank_with_ray_data
+        case Embed() | Tag() if context.runtime.workers > 1:
+            from sentdist.execution.shards import build_with_ray_data
 
-            return build_bank_with_ray_data(stage, context)
-        case Embed():
+            return build_with_ray_data(stage, context)
+        case Embed() | Tag():
             from sentdist.execution.trainer import use_threads
-            from sentdist.stages.build import build_bank
+            from sentdist.stages.sharded import build_in_shards
 
             use_threads(context.runtime)
-            return build_bank(stage, context)
+            return build_in_shards(stage, context)
         case Evaluate():
             from sentdist.execution.trainer import use_threads
             from sentdist.stages.build import build_scores

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sentdist.errors import ResourceError
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Embed, Evaluate, Train
+from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 
 # A worker process of a MiniLM training peaks at 1.2 GB (weights, AdamW, activations of 64 triplets, torch itself). It bounds how many
 # trainings run at once; it refuses nothing, because the encoder is not known here.
@@ -79,7 +79,7 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     on_gpu = runtime.gpus_per_worker if isinstance(stage, Train | Embed | Evaluate) else 0.0
     if isinstance(stage, Train) and uses_worker_group(runtime):
         return Demand(num_cpus=0.0, num_gpus=0.0, drives_worker_group=True)
-    if isinstance(stage, Embed) and runtime.workers > 1:  # drives Ray Data, whose actors reserve for themselves
+    if isinstance(stage, Embed | Tag) and runtime.workers > 1:  # drives Ray Data, whose actors reserve for themselves
         return Demand(num_cpus=0.0, num_gpus=0.0)
     return Demand(num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
 

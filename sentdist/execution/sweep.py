@@ -48,7 +48,7 @@ class SweepSummary:
     @property
     def lines(self) -> list[str]:
         """For people: counts, then one line for each failure."""
-        kinds = [kind for kind in ("corpus", "train", "bank", "scores") if self.mentioned[kind]]
+        kinds = [kind for kind in ("corpus", "targets", "train", "bank", "scores") if self.mentioned[kind]]
         counts = [f"{kind} {self.mentioned[kind]} mentioned, {self.found[kind]} found, {self.built[kind]} built" for kind in kinds]
         done = self.num_trials - len(self.failures)
         told = [f"{self.name}: {done} of {self.num_trials} trials have scores, {self.seconds:.0f} s; " + "; ".join(counts)]

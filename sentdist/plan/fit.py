@@ -5,11 +5,13 @@ from __future__ import annotations
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora import AnyCorpus, GradedCorpus, RelationalCorpus
 from sentdist.plan.objectives import (
+    Auxiliary,
     Entropy,
     InfoNCE,
     Objective,
     Regression,
     Regularized,
+    Regulators,
     Relational,
     Single,
     Sum,
@@ -17,6 +19,7 @@ from sentdist.plan.objectives import (
     terms_of,
     with_phi,
 )
+from sentdist.plan.specs import View
 
 CONTRASTIVE = (InfoNCE, Entropy, Regularized, SupMPN, Relational)
 
@@ -32,6 +35,51 @@ def check_fit(objective: Objective, corpus: AnyCorpus, *, where: str) -> None:
         if reason is not None:
             found, expected, remedy = reason
             raise RecipeError(where=f"{where}: {term.name} on {corpus.label}", found=found, expected=expected, remedy=remedy)
+
+
+def check_encoder(objective: Objective, *, pooling: str, width: int | None, where: str) -> None:
+    """Refuse auxiliary tasks that would read another representation than the one that is evaluated, or channels that do not add up.
+
+    width: of the encoder; None where planning cannot know it, then training finds out.
+
+    Raises:
+        RecipeError: with the reason.
+    """
+    for term in terms_of(objective):
+        if not isinstance(term, Auxiliary):
+            continue
+        if pooling == "cls_mlp_train_only":
+            raise RecipeError(
+                where=f"{where}: auxiliary with pooling {pooling}",
+                found="channels of a layer that is dropped at test",
+                expected="channels of what is evaluated",
+                remedy="Use pooling cls, and projected: true for the contrastive term: the layer then stands before that term only.",
+            )
+        if term.channels is not None and width is not None and (sum(term.channels) != width or min(term.channels) < 1):
+            raise RecipeError(
+                where=f"{where}.channels",
+                found=f"{term.channels[0]} + {term.channels[1]} = {sum(term.channels)}",
+                expected=f"two numbers above 0 that add up to the encoder's width, {width}",
+                remedy="Correct them, or leave them out: then they are 128 : 640 of the width.",
+            )
+
+
+def check_channels(view: View, *, width: int | None, where: str) -> None:
+    """Refuse channels that an encoder of this width does not have; None where planning cannot know the width.
+
+    Raises:
+        RecipeError: naming the channels.
+    """
+    if view.channels is None:
+        return
+    first, last = view.channels
+    if not 0 <= first < last or (width is not None and last > width):
+        raise RecipeError(
+            where=f"{where}.channels",
+            found=f"{first} to {last}",
+            expected=f"two numbers from 0 to {width or 'the width'}, the lower one first",
+            remedy="Correct the view.",
+        )
 
 
 def settled(objective: Objective, corpus: AnyCorpus, *, phi: float | None) -> Objective:
@@ -122,6 +170,8 @@ def _misfit(term: Single, corpus: AnyCorpus) -> tuple[str, str, str] | None:
             "anchors with positives",
             "Use the objective regression, or a corpus of kind rows.",
         )
+    if isinstance(term, (*CONTRASTIVE, Regulators)) and corpus.num_columns < 2:
+        return "sentences alone", "anchors with positives", "Give the corpus two columns: [sentence, sentence] for two views of each."
     if isinstance(term, Relational) and not isinstance(corpus, RelationalCorpus):
         return "rows of no relation", "rows that name their relation", "Name a corpus of kind relations."
     if isinstance(term, InfoNCE | Entropy | Regularized | Relational) and corpus.num_positives > 1:

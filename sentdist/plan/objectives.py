@@ -99,15 +99,32 @@ class Regression(Frozen):
 
 
 class Auxiliary(Frozen):
-    """Part-of-speech and bag-of-words distributions, predicted from channels of their own, with an adversary on each other's channels."""
+    """Shares of tags and of words, each predicted from channels of its own, with an adversary on the other's channels (after ACL P19-1041).
+
+    The weights are ratios, those of John et al.: a term of weight 0.01 gives them the size of SimCSE's masked language modelling.
+    """
 
     name: Literal["auxiliary"] = "auxiliary"
-    pos_channels: Annotated[int, Field(ge=1)] | None = None  # None: a sixth of the width, as 128 of 768
-    pos_weight: Weight = 0.1
-    bow_weight: Weight = 0.03
-    pos_adversary: Weight = 0.01
-    bow_adversary: Weight = 0.0003
-    adversary: Literal["entropy", "reversal"] = "entropy"
+    channels: tuple[int, int] | None = None  # of tags, of words; they add up to the encoder's width. None: 128 : 640 of it
+    pos_weight: Weight = 10.0
+    bow_weight: Weight = 3.0
+    classifier_learning_rate: Annotated[float, Field(gt=0.0)] | None = None  # None: the encoder's
+    adversary: Literal["none", "entropy", "reversal"] = "entropy"
+    pos_adversary: Weight = 1.0
+    bow_adversary: Weight = 0.03
+    adversary_learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
+    warmup_steps: Annotated[int, Field(ge=0)] = 0  # in which the adversaries' weights grow from 0
+
+    @model_validator(mode="after")
+    def _adversaries_are_used(self) -> Auxiliary:
+        fields = type(self).model_fields
+        own = ("pos_adversary", "bow_adversary", "adversary_learning_rate", "warmup_steps")
+        changed = [name for name in own if getattr(self, name) != fields[name].default]
+        if self.adversary == "none" and changed:
+            raise ValueError(f"{changed[0]} has no effect when adversary is 'none'; leave it out")
+        if self.adversary != "none" and self.pos_adversary == self.bow_adversary == 0:
+            raise ValueError("found no weight for either adversary; expected one above 0, or adversary: none")
+        return self
 
 
 class MaskedLM(Frozen):
@@ -126,6 +143,7 @@ class Term(Frozen):
     """One summand."""
 
     weight: Weight = 1.0
+    projected: bool = False  # this term sees tanh(W h + b), the others and the evaluation h: SimCSE's layer that is dropped at test
     objective: Single
 
 
@@ -170,6 +188,11 @@ def uses_bank(objective: Objective) -> bool:
     return any(isinstance(term, Regularized | Regulators) for term in terms_of(objective))
 
 
+def uses_targets(objective: Objective) -> bool:
+    """Whether shares of tags and words enter."""
+    return any(isinstance(term, Auxiliary) for term in terms_of(objective))
+
+
 def uses_hard_negatives(objective: Objective) -> bool:
     """Whether a corpus's negative columns take part."""
     return any(getattr(term, "hard_negatives", isinstance(term, SupMPN)) for term in terms_of(objective))
@@ -183,7 +206,7 @@ def phi_of(objective: Objective) -> float | None:
 def with_phi(objective: Objective, phi: float) -> Objective:
     """The same objective with another weight of its entropy term."""
     if isinstance(objective, Sum):
-        terms = tuple(Term(weight=term.weight, objective=with_phi(term.objective, phi)) for term in objective.terms)  # type: ignore[arg-type]
+        terms = tuple(term.model_copy(update={"objective": with_phi(term.objective, phi)}) for term in objective.terms)
         return objective.model_copy(update={"terms": terms})
     return (
         objective.model_validate(objective.model_dump() | {"phi": phi})

@@ -14,9 +14,10 @@ from sentdist.errors import RecipeError
 from sentdist.plan import objectives
 from sentdist.plan.corpora import CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
 from sentdist.plan.corpora.relations import LinksSection
-from sentdist.plan.objectives import Objective, terms_of, uses_bank
+from sentdist.plan.dotted import with_path
+from sentdist.plan.objectives import Objective, terms_of, uses_bank, uses_targets
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.specs import Fraction, Pooling, Precision, Regularizers, Stopping, Training, View
+from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Frozen, Json
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.plan.wording import explained, near, not_one_of
@@ -49,6 +50,14 @@ class EvaluationSection(Frozen):
     links: LinksSection | None = None  # also rank the tails of triples that a relational corpus has held out
     max_length: Annotated[int, Field(ge=3)] | None = None
     precision: Precision = "fp32"
+    probes: Probes | None = None  # of every method's encoder, on the sentences of its corpus
+
+
+class TargetsSection(Frozen):
+    """Who tags the sentences of a corpus, and how many words are looked for: for auxiliary tasks and probes."""
+
+    tagger: str = "nltk"  # NLTK's, or "module:function" that gives a list of (word, tag) for each sentence
+    num_words: Annotated[int, Field(ge=1)] = 20_000
 
 
 class FoldsSection(Frozen):
@@ -87,6 +96,7 @@ class Recipe(Frozen):
     encoder: EncoderSection = EncoderSection()
     corpus: CorpusSection
     corpora: dict[Name, CorpusSection] = Field(default_factory=dict)  # others, that methods name
+    targets: TargetsSection | None = None  # None: as they are, where a method or a probe needs them
     folds: FoldsSection | None = None
     training: Training = Training()
     selection: SelectionSection | None = None
@@ -108,6 +118,9 @@ class Recipe(Frozen):
             _check_overrides(f"methods.{name}.training", self.training, method.training)
             _check_overrides(f"methods.{name}.encoder", self.encoder, method.encoder)
             _known_corpus(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
+        has_tasks = any(method.objective is not None and uses_targets(method.objective) for method in self.methods.values())
+        if self.targets is not None and not has_tasks and self.evaluation.probes is None:
+            raise ValueError("targets: has no effect without the objective auxiliary or evaluation.probes; leave it out")
         if self.baseline is not None:
             _known("baseline", self.baseline, tuple(self.methods))
         if self.headline is not None:
@@ -213,6 +226,7 @@ SECTIONS: dict[str, tuple[type[Frozen], ...]] = {
     "encoder": (EncoderSection,), "corpus": (RowsSection, GradedSection, RelationsSection, GroupsSection), "folds": (FoldsSection,),
     "training": (Training,), "selection": (SelectionSection,), "evaluation": (EvaluationSection,), "runtime": (Runtime,),
     "regularizers": (Regularizers,), "stopping": (Stopping,), "view": (View,),
+    "targets": (TargetsSection,), "probes": (Probes,),
 }  # fmt: skip
 OBJECTIVES = (
     objectives.InfoNCE, objectives.Entropy, objectives.Regularized, objectives.Regulators, objectives.SupMPN, objectives.Relational,
@@ -290,22 +304,6 @@ def check_unique_name(path: Path, name: str) -> None:
             expected="one name a recipe",
             remedy="Rename one of the two.",
         )
-
-
-def with_path(values: dict[str, Json], dotted: str, value: Json, *, where: str) -> dict[str, Json]:
-    """A copy of nested mappings with one dotted path set; every mapping on the way is copied."""
-    head, _, rest = dotted.partition(".")
-    copy = dict(values)
-    if not rest:
-        copy[head] = value
-        return copy
-    inner = copy.get(head, {})
-    if inner is None:
-        inner = {}
-    if not isinstance(inner, dict):
-        raise RecipeError(where=where, found=f"{dotted}: {head} is {inner!r}", expected="a mapping there", remedy="Shorten the path.")
-    copy[head] = with_path(inner, rest, value, where=where)
-    return copy
 
 
 def _apply_override(values: dict[str, Json], override: str) -> None:

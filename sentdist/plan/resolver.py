@@ -13,6 +13,7 @@ class Pin:
     name: str
     revision: str
     num_rows: int = 0
+    width: int | None = None  # of an encoder's embeddings, where planning can know it
 
 
 class Resolver(Protocol):
@@ -21,6 +22,10 @@ class Resolver(Protocol):
     def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin: ...
 
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin: ...
+
+    def tagger(self, name: str, *, where: str) -> str:
+        """The revision of a tagger: "nltk", or "module:function"."""
+        ...
 
     def wordnet(self, *, where: str) -> str:
         """The revision of WordNet as NLTK finds it."""

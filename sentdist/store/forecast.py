@@ -10,7 +10,7 @@ from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Embed, Evaluate, Train
+from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
@@ -88,7 +88,7 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
     """
     finished = frozenset(stage.key for stage in plan.stages if store.has(stage))
     kinds = []
-    for kind in (*CORPORA, Train, Embed, Evaluate):
+    for kind in (*CORPORA, Tag, Train, Embed, Evaluate):
         stages = [stage for stage in plan.stages if isinstance(stage, kind)]
         if not stages:
             continue
@@ -112,7 +112,7 @@ def _sentences(stage: Stage, plan: Plan) -> int:
         case Train():
             rows = plan.rows[stage.corpus.key] // stage.training.batch_size * stage.training.batch_size
             return rows * stage.corpus.num_columns * stage.training.epochs
-        case Embed():
+        case Embed() | Tag():
             return plan.rows[stage.corpus.key] * stage.corpus.num_columns
         case Evaluate():
             return sum(2 * _items(task) for task in stage.tasks)
@@ -130,7 +130,7 @@ def _speed(store: ArtifactStore, kind: str) -> float | None:
     """Median sentences a second of finished stages of a kind; scores encode as fast as banks do."""
     if kind in CORPUS_STAGES:
         return None
-    artifacts = itertools.islice(store.artifacts("train" if kind == "train" else "bank"), MAX_RECORDS)
+    artifacts = itertools.islice(store.artifacts(kind if kind in ("train", "targets") else "bank"), MAX_RECORDS)
     found = [artifact.record.results.get("sentences_per_s") for artifact in artifacts]
     rates = [float(rate) for rate in found if isinstance(rate, int | float) and rate > 0]
     return statistics.median(rates) if rates else None

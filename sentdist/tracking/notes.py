@@ -9,7 +9,7 @@ from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.tracking.figures import averages, main_scores, primary_metric
 
-KINDS = {"corpus": "corpus", "train": "training", "bank": "bank of embeddings", "scores": "scores"}
+KINDS = {"corpus": "corpus", "targets": "tags and words", "train": "training", "bank": "bank of embeddings", "scores": "scores"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ def trial_parameters(trial: TrialRecord, stages: Stages) -> dict[str, str]:
 def stage_parameters(key: str, stages: Stages) -> dict[str, str]:
     """Parameters of a stage. What it does not set (None) is left out; numbers are spelt as Python does."""
     kind = str(stages[key]["kind"])
-    read = {"train": _train, "bank": _bank, "scores": _scores}.get(kind, _corpus)
+    read = {"targets": _targets, "train": _train, "bank": _bank, "scores": _scores}.get(kind, _corpus)
     return _texts(read(key, stages) | {"kind": kind})
 
 
@@ -76,6 +76,12 @@ def _sources(fields: dict[str, Json]) -> list[dict[str, Json]]:
 
 def _dicts(value: Json) -> list[dict[str, Json]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _targets(key: str, stages: Stages) -> dict[str, Json]:
+    fields = _fields(key, stages)
+    own = {f"targets.{name}": fields.get(name) for name in ("tagger", "tagger_revision", "num_words")}
+    return own | _corpus(_input(fields["corpus"]), stages)
 
 
 def _train(key: str, stages: Stages) -> dict[str, Json]:

@@ -73,10 +73,10 @@ def _table(context: Context, artifact: Artifact) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def expected(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
-    from sentdist.stages.build import build_bank
+    from sentdist.stages.sharded import build_in_shards
 
     context = _with_inputs(ArtifactStore(tmp_path_factory.mktemp("one-process")), tiny_encoder_dir)
-    return _table(context, build_bank(STAGE, context))
+    return _table(context, build_in_shards(STAGE, context))
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])
@@ -89,11 +89,11 @@ def test_workers_make_the_bank_of_one_process(
     request: pytest.FixtureRequest,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    from sentdist.execution.embed import build_bank_with_ray_data
+    from sentdist.execution.shards import build_with_ray_data
 
     store = ArtifactStore(tmp_path / "store") if kind == "local" else request.getfixturevalue("object_store")
     context = _with_inputs(store, tiny_encoder_dir)
-    artifact = build_bank_with_ray_data(STAGE, context)
+    artifact = build_with_ray_data(STAGE, context)
     assert [name for name in artifact.record.files if name.startswith("shards/")] == [f"shards/{number:05d}.npy" for number in range(3)]
     assert artifact.record.results["num_sentences"] == SENTENCES
     # Batches are cut at other places, so sums are taken in another order: some float32 roundings (6e-8) of numbers around 1.
@@ -102,12 +102,12 @@ def test_workers_make_the_bank_of_one_process(
 
 
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    from sentdist.execution.embed import build_bank_with_ray_data
+    from sentdist.execution.shards import build_with_ray_data
 
     context = _with_inputs(ArtifactStore(tmp_path / "store"), tiny_encoder_dir)
     encoder = context.store.get(STAGE.encoder)
     assert encoder is not None
     context.store.drop(encoder)
     with pytest.raises(StoreError, match="a finished input"):
-        build_bank_with_ray_data(STAGE, context)
+        build_with_ray_data(STAGE, context)
     assert os.listdir(tmp_path / "store" / ".staging") == []

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.tagging import load_tagger, stop_words
+from sentdist.data.tagging import load_tagger, tagger_revision
 from sentdist.data.targets import POS, VALUES, FileTargets, TargetFacts, count_sentences, write_counts, write_targets
 from sentdist.errors import DataError, RecipeError
 
@@ -20,7 +20,6 @@ SENTENCES = [
     "Dogs and cats run , run and run .",
     "the guitar",
 ]
-STOP = frozenset({"the", "a", "is", "of", "and"})
 
 
 def ending_tagger(sentences: Sequence[str]) -> list[list[tuple[str, str]]]:
@@ -44,7 +43,7 @@ def made(folder: Path, cuts: list[int], *, num_words: int = 100) -> tuple[FileTa
     folder.mkdir()
     parts = []
     for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(SENTENCES)], strict=True)):
-        tags, words = count_sentences(SENTENCES[first:last], tagger=ending_tagger, tagger_name="test", stop_words=STOP)
+        tags, words = count_sentences(SENTENCES[first:last], tagger=ending_tagger, tagger_name="test")
         parts.append(folder / f"{number}.npz")
         with parts[-1].open("wb") as file:
             write_counts(file, tags, words)
@@ -121,7 +120,7 @@ def test_damaged_targets_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_corpus_without_a_word_is_refused(tmp_path: Path) -> None:
-    tags, words = count_sentences(["the .", "of !"], tagger=ending_tagger, tagger_name="test", stop_words=STOP)
+    tags, words = count_sentences(["the .", "of !"], tagger=ending_tagger, tagger_name="test")
     with (tmp_path / "part.npz").open("wb") as file:
         write_counts(file, tags, words)
     with pytest.raises(DataError, match="no word"):
@@ -131,6 +130,13 @@ def test_a_corpus_without_a_word_is_refused(tmp_path: Path) -> None:
 def test_a_tagger_is_named_by_module_and_function() -> None:
     tagger = load_tagger(f"{__name__}:ending_tagger")
     assert tagger(["dogs run"]) == [[("dogs", "S"), ("run", "OTHER")]]
+
+
+def test_a_tagger_is_pinned_by_its_source() -> None:
+    assert tagger_revision(f"{__name__}:ending_tagger") == tagger_revision(f"{__name__}:one_too_few")
+    assert tagger_revision(f"{__name__}:ending_tagger") != tagger_revision("json:loads")
+    with pytest.raises(DataError, match="no_such_function"):
+        tagger_revision(f"{__name__}:no_such_function")
 
 
 @pytest.mark.parametrize("name", ["spacy", "some module:tag", ":tag", "module:", "a.b:1"])
@@ -148,24 +154,24 @@ def test_a_tagger_that_is_not_there_is_refused(name: str) -> None:
 @pytest.mark.parametrize(("tagger", "found"), [(one_too_few, "1 results for 2"), (words_only, r"\['a', 'b'\]")])
 def test_a_tagger_that_gives_something_else_is_refused(tagger: object, found: str) -> None:
     with pytest.raises(DataError, match=found):
-        count_sentences(["a b", "c"], tagger=tagger, tagger_name="mine", stop_words=STOP)  # type: ignore[arg-type]
+        count_sentences(["a b", "c"], tagger=tagger, tagger_name="mine")  # type: ignore[arg-type]
 
 
 def test_missing_nltk_data_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nltk\.downloader averaged_perceptron_tagger_eng"):
         load_tagger("nltk", nltk_data=tmp_path)
-    with pytest.raises(DataError, match=r"nltk\.downloader stopwords"):
-        stop_words(nltk_data=tmp_path)
+    with pytest.raises(DataError, match=r"nltk\.downloader averaged_perceptron_tagger_eng"):
+        tagger_revision("nltk", nltk_data=tmp_path)
 
 
 @pytest.mark.data
 def test_nltk_tags_real_sentences(data_root: Path) -> None:
     tagger = load_tagger("nltk", nltk_data=data_root / "nltk_data")
+    assert tagger_revision("nltk", nltk_data=data_root / "nltk_data").startswith("nltk-3")
     (pairs,) = tagger(["The quick dog doesn't bark at 12 cats."])
     assert [tag for _, tag in pairs] == ["DET", "ADJ", "NOUN", "VERB", "ADV", "VERB", "ADP", "NUM", "NOUN", "."]
     sentences = pq.read_table(data_root / "text/wiki.parquet")["sentence"].slice(0, 200).to_pylist()
-    stop = stop_words(nltk_data=data_root / "nltk_data")
-    tags, words = count_sentences(sentences, tagger=tagger, tagger_name="nltk", stop_words=stop)
+    tags, words = count_sentences(sentences, tagger=tagger, tagger_name="nltk")
     assert set(tags.names) <= {"ADJ", "ADP", "ADV", "CONJ", "DET", "NOUN", "NUM", "PRON", "PRT", "VERB", "X", "."}
     assert len(tags.names) >= 10
     assert "the" not in words.names

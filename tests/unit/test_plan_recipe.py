@@ -157,7 +157,7 @@ def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Json], messag
         ({"seeds": []}, "seeds"),
         ({"methods": {}}, "methods"),
         ({"name": "Two Words"}, "name"),
-        ({"corpus": {"source": "nli/triplets", "columns": ["sent0"]}}, "found 1 columns"),
+        ({"corpus": {"source": "nli/triplets", "columns": []}}, "found 0 columns"),
         ({"training": {"batch_size": 1}}, "training.batch_size"),
         ({"training": {"learning_rate": -1.0}}, "training.learning_rate"),
         ({"training": {"learning_rate": float("nan")}}, "training.learning_rate"),

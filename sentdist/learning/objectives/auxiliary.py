@@ -147,7 +147,7 @@ class Auxiliary(nn.Module):
         self.pos = Classifier(channels.pos, targets.num_tags, learning_rate=learning_rate)
         self.bow = Classifier(channels.bow, targets.num_words, learning_rate=learning_rate)
         self._targets = targets
-        self._opponents = opponents  # no nn.Module: its parameters are not the encoder's optimizer's
+        self.opponents = opponents  # no nn.Module: its parameters are not the encoder's optimizer's
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (C·B, D) embeddings of `batch.tokens`."""
@@ -156,7 +156,7 @@ class Auxiliary(nn.Module):
         of_tags = self.weights.pos * cross_entropy_of_tags(self.pos(pos_SD), tags_SV)
         of_words = self.weights.bow * cross_entropy_of_words(self.bow(bow_SD), words)
         loss = of_tags + of_words
-        return loss if self._opponents is None else loss - self._evasion(self._opponents, pos_SD, bow_SD, tags_SV, words)
+        return loss if self.opponents is None else loss - self._evasion(self.opponents, pos_SD, bow_SD, tags_SV, words)
 
     def _evasion(self, opponents: Opponents, pos_SD: Tensor, bow_SD: Tensor, tags_SV: Tensor, words: WordShares) -> Tensor:
         """α_P times how far D_P is from knowing the tags, plus α_B times that of D_B and the words."""

@@ -45,11 +45,10 @@ class Opponents:
         targets: Targets,
         learning_rate: float = 1e-3,
         dropout: float = 0.2,
-        device: torch.device | str = "cpu",
     ) -> None:
         self.channels, self._targets = channels, targets
-        self.of_tags = Adversary(channels.bow, targets.num_tags, dropout=dropout).to(device).eval()
-        self.of_words = Adversary(channels.pos, targets.num_words, dropout=dropout).to(device).eval()
+        self.of_tags = Adversary(channels.bow, targets.num_tags, dropout=dropout).eval()
+        self.of_words = Adversary(channels.pos, targets.num_words, dropout=dropout).eval()
         self._optimizer = torch.optim.Adam(self.parameters(), lr=learning_rate)
         self.num_steps = 0
         self._last_loss: Tensor | None = None
@@ -58,6 +57,11 @@ class Opponents:
     def last_loss(self) -> float | None:
         """L_adv = CE(t_P, D_P(h_B)) + CE(t_B, D_B(h_P)) of the last step on this rank, in nats; None before the first."""
         return None if self._last_loss is None else float(self._last_loss)
+
+    def to(self, device: torch.device | str) -> None:
+        """Move to a device; before the first step."""
+        self.of_tags.to(device)
+        self.of_words.to(device)
 
     def parameters(self) -> list[nn.Parameter]:
         """Of both adversaries, in a fixed order."""

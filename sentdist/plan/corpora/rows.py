@@ -37,7 +37,7 @@ class Corpus(Stage):
 
     @property
     def num_positives(self) -> int:
-        return 1
+        return min(1, len(self.columns) - 1)
 
     @property
     def described(self) -> tuple[str, ...]:
@@ -60,7 +60,9 @@ class RowsSection(Frozen):
     document_field: Literal["answer", "question", "question_answer"] = "answer"
 
     @model_validator(mode="after")
-    def _two_or_three_columns(self) -> RowsSection:
-        if len(self.columns) not in (2, 3):
-            raise ValueError(f"found {len(self.columns)} columns; expected two (anchor, positive) or three (and a hard negative)")
+    def _one_to_three_columns(self) -> RowsSection:
+        if len(self.columns) not in (1, 2, 3):
+            raise ValueError(
+                f"found {len(self.columns)} columns; expected two (anchor, positive), three (and a hard negative), or one (sentences alone)"
+            )
         return self

@@ -1,0 +1,45 @@
+"""Dotted paths into the values of a recipe, as `--set` and `sweep` write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sentdist.errors import RecipeError
+from sentdist.plan.stage import Json
+
+
+def with_path(values: dict[str, Json], dotted: str, value: Json, *, where: str) -> dict[str, Json]:
+    """A copy of nested mappings with one dotted path set; every mapping on the way is copied."""
+    head, _, rest = dotted.partition(".")
+    copy = dict(values)
+    if not rest:
+        copy[head] = value
+        return copy
+    inner = copy.get(head, {})
+    if inner is None:
+        inner = {}
+    if isinstance(inner, list | tuple):
+        copy[head] = _with_item(inner, rest, value, where=where)
+        return copy
+    if not isinstance(inner, dict):
+        raise RecipeError(where=where, found=f"{dotted}: {head} is {inner!r}", expected="a mapping there", remedy="Shorten the path.")
+    copy[head] = with_path(inner, rest, value, where=where)
+    return copy
+
+
+def _with_item(items: Sequence[Json], dotted: str, value: Json, *, where: str) -> list[Json]:
+    """A copy of a list with a dotted path into one of its items set; items are counted from 0."""
+    head, _, rest = dotted.partition(".")
+    if not head.isdecimal() or int(head) >= len(items):
+        raise RecipeError(
+            where=where,
+            found=f'"{head}" in a list of {len(items)}',
+            expected=f"a number from 0 to {len(items) - 1}",
+            remedy="Items of a list are counted from 0: terms.1.weight is the second term's.",
+        )
+    place, copy = int(head), list(items)
+    inner = copy[place]
+    if rest and not isinstance(inner, dict):
+        raise RecipeError(where=where, found=f"{dotted}: {head} is {inner!r}", expected="a mapping there", remedy="Shorten the path.")
+    copy[place] = with_path(inner, rest, value, where=where) if rest and isinstance(inner, dict) else value
+    return copy

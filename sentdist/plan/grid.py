@@ -1,0 +1,39 @@
+"""The grid of a sweep: its points, the recipe at each, and which of its axes make a difference."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from sentdist.errors import RecipeError
+from sentdist.plan.dotted import with_path
+from sentdist.plan.recipe import Recipe, check_method_in_path, recipe_from_values
+from sentdist.plan.stage import Json
+
+
+def grid_points(recipe: Recipe) -> Iterator[dict[str, Json]]:
+    for path, values in recipe.sweep.items():
+        if not values:
+            raise RecipeError(where=f"sweep.{path}", found="no value", expected="at least one", remedy="Give values or drop the line.")
+        check_method_in_path(path, list(recipe.methods), where=f"sweep.{path}")
+    for values in itertools.product(*recipe.sweep.values()):
+        yield dict(zip(recipe.sweep, values, strict=True))
+
+
+def recipe_at(recipe: Recipe, point: dict[str, Json]) -> Recipe:
+    values = recipe.model_dump(exclude_unset=True, exclude={"sweep"})
+    for path, value in point.items():
+        values = with_path(values, path, value, where=f"sweep.{path}")
+    return recipe_from_values(values, where=f"{recipe.name}: sweep at {point}" if point else recipe.name)
+
+
+def paths_that_matter(paths: tuple[str, ...], keys: dict[tuple[str, ...], str]) -> set[str]:
+    """The sweep paths of which a single change leads to another key."""
+    matters = set()
+    for axis, path in enumerate(paths):
+        groups: dict[tuple[str, ...], set[str]] = {}
+        for point, key in keys.items():
+            groups.setdefault(point[:axis] + point[axis + 1 :], set()).add(key)
+        if any(len(group) > 1 for group in groups.values()):
+            matters.add(path)
+    return matters

@@ -1,0 +1,64 @@
+"""The body of a bank: every unique sentence of a corpus embedded by one frozen encoder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from sentdist.data.corpus import Corpus
+from sentdist.learning.bank import BankShape
+from sentdist.learning.encode import encode
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Embed
+from sentdist.stages.build import frozen_encoder
+from sentdist.stages.context import Context
+from sentdist.stages.inputs import folder_of
+
+
+class BankBody:
+    """`ShardedBody` of a bank; its shards stay as they are."""
+
+    suffix = "npy"
+
+    def __init__(self, stage: Embed, context: Context) -> None:
+        self._stage, self._context = stage, context
+
+    @cached_property
+    def num_rows(self) -> int:
+        return self._corpus.num_sentences
+
+    def write(self, rows: range, file: IO[bytes]) -> None:
+        """(rows, D) embeddings in the bank's dtype."""
+        stage = self._stage
+        embeddings_SD = encode(
+            self._encoder,
+            self._corpus.sentences(np.arange(rows.start, rows.stop)),
+            max_length=stage.max_length,
+            tokens_per_batch=self._context.runtime.tokens_per_batch,
+            precision=stage.precision,
+        )
+        np.save(file, embeddings_SD.astype(stage.dtype))
+
+    def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
+        """Say in bank.json what the shards are."""
+        shapes = [np.load(shard, mmap_mode="r").shape for shard in shards]
+        assert sum(rows for rows, _ in shapes) == self.num_rows, "every sentence is embedded once"
+        shape = BankShape(num_sentences=self.num_rows, width=shapes[0][1], dtype=self._stage.dtype, rows_per_shard=rows_per_shard)
+        (folder / "bank.json").write_text(json.dumps(asdict(shape)))
+        num_bytes = shape.num_sentences * shape.width * np.dtype(shape.dtype).itemsize
+        return {"num_sentences": shape.num_sentences, "width": shape.width, "bytes": num_bytes}
+
+    @cached_property
+    def _corpus(self) -> Corpus:
+        return Corpus.open(folder_of(self._stage.corpus, self._context))
+
+    @cached_property
+    def _encoder(self) -> SentenceEncoder:
+        return frozen_encoder(self._stage.encoder, self._context)

@@ -1,0 +1,85 @@
+"""Stages that are built in parts which know nothing of each other: here one part after another, on a cluster by as many workers as there are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Protocol
+
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Embed, Tag
+from sentdist.stages.commit import commit
+from sentdist.stages.context import Context
+from sentdist.store.store import Artifact
+
+SHARDS = "shards"
+
+Sharded = Embed | Tag
+
+
+class ShardedBody(Protocol):
+    """How the rows of a sharded stage are made and what is made of the shards. Cheap to construct; what a worker needs is loaded by its first `write`."""
+
+    suffix: str  # of a shard's file
+
+    @cached_property
+    def num_rows(self) -> int:
+        """Rows of all shards together: unique sentences of the corpus."""
+        ...
+
+    def write(self, rows: range, file: IO[bytes]) -> None:
+        """Make a shard."""
+        ...
+
+    def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
+        """Complete the artifact in `folder` from its shards, which lie below it, in the order of their rows; returns what the record shall say."""
+        ...
+
+
+def body_of(stage: Sharded, context: Context) -> ShardedBody:
+    """The body of a sharded stage."""
+    # torch takes seconds to import, and NLTK too: each only where its stage is built.
+    if isinstance(stage, Tag):
+        from sentdist.stages.tagging import TargetsBody
+
+        return TargetsBody(stage, context)
+    from sentdist.stages.banks import BankBody
+
+    return BankBody(stage, context)
+
+
+def build_in_shards(stage: Sharded, context: Context) -> Artifact:
+    """Build a sharded stage in this process."""
+    started = time.perf_counter()
+    body = body_of(stage, context)
+    per_shard = context.runtime.rows_per_shard
+    with context.store.staged() as folder:
+        (folder / SHARDS).mkdir()
+        for number in range(num_shards(body.num_rows, per_shard)):
+            with (folder / shard_name(number, body)).open("wb") as file:
+                body.write(shard_rows(number, body.num_rows, per_shard), file)
+        return publish(stage, folder, context, body=body, rows_per_shard=per_shard, started=started)
+
+
+def publish(stage: Sharded, folder: Path, context: Context, *, body: ShardedBody, rows_per_shard: int, started: float) -> Artifact:
+    """Make the artifact of the shards in `folder` and commit it. started: what `time.perf_counter` said then."""
+    names = [folder / shard_name(number, body) for number in range(num_shards(body.num_rows, rows_per_shard))]
+    results = body.finish(folder, names, rows_per_shard=rows_per_shard)
+    results["sentences_per_s"] = round(body.num_rows / (time.perf_counter() - started), 1)
+    return commit(stage, folder, context, started=started, results=results)
+
+
+def num_shards(num_rows: int, rows_per_shard: int) -> int:
+    return -(-num_rows // rows_per_shard)
+
+
+def shard_rows(number: int, num_rows: int, rows_per_shard: int) -> range:
+    """The rows of shard `number`; the last one may have fewer."""
+    return range(number * rows_per_shard, min((number + 1) * rows_per_shard, num_rows))
+
+
+def shard_name(number: int, body: ShardedBody) -> str:
+    """Where a shard lies below the artifact's folder."""
+    return f"{SHARDS}/{number:05d}.{body.suffix}"
