@@ -57,6 +57,8 @@ CITATIONS: dict[str, Citation] = _works(
              where="arXiv 2209.13241", year=2022, url="https://arxiv.org/abs/2209.13241", role="the method: Eq. 1-3, Algorithm 1"),
     Citation(key="sts_regression", kind="misc", authors=("Bowen Zhang", "Chunping Li"), title="Advancing Semantic Textual Similarity Modeling: A Regression Framework with Translated ReLU and Smooth K2 Loss",
              where="arXiv 2406.05326", year=2024, url="https://arxiv.org/abs/2406.05326", role="regression on graded pairs: Translated ReLU, Smooth K2"),
+    Citation(key="supmpn", kind="article", authors=("Somaiyeh Dehghan", "Mehmet Fatih Amasyali"), title="SupMPN: Supervised Multiple Positives and Negatives Contrastive Learning Model for Semantic Textual Similarity",
+             where="Applied Sciences 12(19) 9659", year=2022, url="https://doi.org/10.3390/app12199659", role="several positives and negatives an anchor"),
     Citation(key="rse", kind="misc", authors=("Bin Wang", "Haizhou Li"), title="Relational Sentence Embedding for Flexible Semantic Matching",
              where="arXiv 2212.08802", year=2022, url="https://arxiv.org/abs/2212.08802", role="relations between sentences as vectors"),
     Citation(key="drophead", kind="inproceedings", authors=("Wangchunshu Zhou", "Tao Ge", "Furu Wei", "Ming Zhou", "Ke Xu"), title="Scheduled DropHead: A Regularization Method for Transformer Models",

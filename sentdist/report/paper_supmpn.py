@@ -60,12 +60,11 @@ _REWORDED = {None: "None", "word_deletion": "RD", "synonyms": "SR", "paraphrases
 @dataclass(frozen=True, kw_only=True)
 class PremiseFacts:
     """What a cell learned from premises with their hypotheses. has_groups: with several positives or negatives (supmpn), or one of each (info_nce).
-    as_printed: the loss without its options: left-out logits, no entropy term."""
+    as_printed: temperature 0.05, and none of the loss's and the corpus's options but the augmentation."""
 
     has_groups: bool
     as_printed: bool
     augmentation: str | None
-    temperature: float
 
 
 def supmpn_besides(table: ResultTable, facts: Mapping[str, PremiseFacts | None]) -> Iterator[Beside]:

@@ -18,13 +18,14 @@ from sentdist.report.html import Section, code_block, drawing_to_html, page, par
 from sentdist.report.paper import PAPER_REGULATORS, PAPER_TABLES, Beside, beside_paper, beside_to_html, beside_to_markdown
 from sentdist.report.paper_regression import regression_besides
 from sentdist.report.paper_rse import rse_besides
+from sentdist.report.paper_supmpn import supmpn_besides
 from sentdist.report.relations import LINK_HEADER, link_table, relation_drawings
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
-from sentdist.report.style import Drawing
+from sentdist.report.style import PALETTE, Drawing
 from sentdist.report.sweep_rows import RETRIEVAL_TITLES, CellFacts, SweepRows, shared_trainings, sweep_rows
 from sentdist.report.tables import ResultTable, SharedStages, build_table
-from sentdist.report.thresholds import ThresholdCell, threshold_surfaces
+from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep
@@ -104,6 +105,8 @@ def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]
     """The paper's tables that have rows of ours; of RCL's: dropouts (1a, 1b), comparison (3), regulators (4), entropy encoders (5)."""
     if sweep.paper == "sts_regression" and table.title == "Semantic textual similarity":
         yield from regression_besides(table, {label: found.regression for label, found in facts.items()})
+    if sweep.paper == "supmpn" and table.title == "Semantic textual similarity":
+        yield from supmpn_besides(table, {label: found.premises for label, found in facts.items()})
     if sweep.paper == "rse" and table.title == "Semantic textual similarity":
         yield from rse_besides(table, {label: found.relational for label, found in facts.items()})
     if sweep.paper != "rcl" or table.title != "Semantic textual similarity":
@@ -156,6 +159,7 @@ def _drawings(found: SweepRows, tables: list[ResultTable], sweep: SweepRecord) -
     if len(cells) > 1:
         yield heat_map(cells, unit=unit)
     yield from _thresholds(rows, value, found.facts, unit)
+    yield from _loss_shapes(found)
     to_baseline = {
         one.system: decisive for one in headline.comparisons if one.relation == "baseline" and (decisive := one.decisive(column))
     }
@@ -197,6 +201,14 @@ def _thresholds(rows: list[ResultRow], value: dict[int, float | None], facts: di
             yield threshold_surfaces(cells, unit=unit, name=f"thresholds-{method}")
 
 
+def _loss_shapes(found: SweepRows) -> Iterator[Drawing]:
+    """The shapes of the regression losses that a sweep compares; a grid of slopes has too many to tell apart."""
+    regressions = [facts.regression for facts in found.facts.values() if facts.regression is not None]
+    shapes = list(dict.fromkeys(regression.shape for regression in regressions if regression.shape is not None))
+    if 1 < len(shapes) <= len(PALETTE):
+        yield loss_shapes(shapes)
+
+
 def _headline(row: ResultRow, table: ResultTable, column: str) -> float | None:
     if column != AVERAGE:
         return row.scores.get(column)
@@ -210,6 +222,7 @@ def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:
     used |= {TASKS[task].citation for task in found.tasks}
     for facts in found.facts.values():
         used |= {"rcl"} if facts.objective in ("rcl", "entropy") else set()
+        used |= {"supmpn"} if facts.objective == "supmpn" else set()
         used |= {"sts_regression"} if facts.objective == "regression" else set()
         used |= {"rse"} if facts.relational is not None and facts.relational.is_modelled else set()
         used |= {"drophead"} if facts.drophead else set()

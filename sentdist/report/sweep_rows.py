@@ -14,6 +14,7 @@ from sentdist.plan.stage import Json
 from sentdist.report.figures import LearningCurve
 from sentdist.report.paper_regression import RegressionFacts
 from sentdist.report.paper_rse import RelationalFacts
+from sentdist.report.paper_supmpn import PremiseFacts
 from sentdist.report.rows import ResultRow, Scalar
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
@@ -38,6 +39,7 @@ class CellFacts:
     corpus: str | None = None  # its source; the first of several
     regression: RegressionFacts | None = None
     relational: RelationalFacts | None = None
+    premises: PremiseFacts | None = None
 
     @property
     def num_regulators(self) -> int:
@@ -137,6 +139,7 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
         if corpus is None or corpus.kind != "relations"
         else _relational(objective, _fields(corpus), _fields(records[trial.key])),
         regression=_regression(objective, goes_on=fields.get("start") is not None, corpus={} if corpus is None else _fields(corpus)),
+        premises=None if corpus is None or corpus.kind != "groups" else _premises(objective, _fields(corpus)),
     )
 
 
@@ -158,6 +161,19 @@ def _regression(objective: dict[str, Json], *, goes_on: bool, corpus: dict[str, 
         threshold=next(iter(_numbers(objective["threshold"])), None),
         goes_on=goes_on,
         is_filtered=bool(corpus.get("without")),
+    )
+
+
+def _premises(objective: dict[str, Json], corpus: dict[str, Json]) -> PremiseFacts | None:
+    is_supmpn = objective["name"] == "supmpn"
+    if not is_supmpn and objective["name"] != "info_nce":
+        return None
+    options = objective["masked"] == "excluded" and not objective["phi"] if is_supmpn else bool(objective["hard_negatives"])
+    augmentation = corpus["augmentation"]
+    return PremiseFacts(
+        has_groups=is_supmpn,
+        as_printed=options and objective["temperature"] == 0.05 and corpus["fill"] == "own_then_copies",
+        augmentation=None if augmentation is None else str(_dict(augmentation)["name"]),
     )
 
 

@@ -11,7 +11,7 @@ from sentdist.report.tables import ResultTable, build_table
 
 
 def facts(augmentation: str | None = None, *, has_groups: bool = True, as_printed: bool = True) -> PremiseFacts:
-    return PremiseFacts(has_groups=has_groups, as_printed=as_printed, augmentation=augmentation, temperature=0.05)
+    return PremiseFacts(has_groups=has_groups, as_printed=as_printed, augmentation=augmentation)
 
 
 def table_of(*labels: str, columns: tuple[str, ...] = ("STS12", "STS-B")) -> ResultTable:
