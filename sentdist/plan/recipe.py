@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from sentdist.errors import RecipeError
 from sentdist.plan import objectives
 from sentdist.plan.corpora import CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
+from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.dotted import with_path
 from sentdist.plan.objectives import Objective, terms_of, uses_bank, uses_targets
@@ -226,7 +227,7 @@ SECTIONS: dict[str, tuple[type[Frozen], ...]] = {
     "encoder": (EncoderSection,), "corpus": (RowsSection, GradedSection, RelationsSection, GroupsSection), "folds": (FoldsSection,),
     "training": (Training,), "selection": (SelectionSection,), "evaluation": (EvaluationSection,), "runtime": (Runtime,),
     "regularizers": (Regularizers,), "stopping": (Stopping,), "view": (View,),
-    "targets": (TargetsSection,), "probes": (Probes,),
+    "targets": (TargetsSection,), "probes": (Probes,), "augmentation": (AugmentationSection,),
 }  # fmt: skip
 OBJECTIVES = (
     objectives.InfoNCE, objectives.Entropy, objectives.Regularized, objectives.Regulators, objectives.SupMPN, objectives.Relational,

@@ -88,6 +88,7 @@ def test_training_rows_are_bounded_by_what_premises_can_be() -> None:
         (groups(3, 3) | {"parts": []}, "parts"),
         (groups(3, 3, augmentation={"name": "word_deletions"}), "word_deletion"),
         (groups(3, 3, augmentation={"name": "word_deletion", "fraction": 0.0}), "fraction"),
+        (groups(3, 3, augmentation={"name": "synonyms", "fractoin": 0.2}), 'did you mean "fraction"'),
         (groups(3, 3, augmentation={"name": "paraphrases"}), "checkpoint: found none; expected a sequence-to-sequence model"),
         (groups(3, 3, augmentation={"name": "synonyms", "checkpoint": "owner/parrot"}), "checkpoint: has no effect on synonyms"),
     ],
