@@ -52,7 +52,7 @@ def relations_values(encoder: Path, **changes: Json) -> dict[str, Json]:
     values: dict[str, Json] = {
         "name": "tiny-relations",
         "corpus": {"kind": "relations", "relations": [ENTAILMENT, TWIN, CAPTION, ITSELF], "held_out": 4},
-        "corpora": {"alone": {"kind": "relations", "relations": [ENTAILMENT]}},
+        "corpora": {"alone": {"kind": "relations", "relations": [ENTAILMENT], "held_out": 4}},
         "training": {"batch_size": 8, "learning_rate": 1e-3, "max_length": 20, "unique_sentences": False},
         "evaluation": {"tasks": ["stsb"], "links": {}},
         "methods": {

@@ -16,7 +16,7 @@ from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_tas
 from sentdist.plan.fit import check_channels, check_encoder, check_fit, check_start, settled
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import phi_of, uses_targets
-from sentdist.plan.readings import check_view, relations_of
+from sentdist.plan.readings import check_links, check_view, relations_of
 from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection, recipe_from_values
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
@@ -289,7 +289,7 @@ class _Builder:
             )
         return Evaluate(
             encoder=(LexicalSpec(name=method.lexical) if method.lexical else self.encoder(method)) if train is None else train,
-            tasks=(*found, *self._links(fold)),
+            tasks=(*found, *self._links(name, fold, train)),
             max_length=section.max_length,
             precision=section.precision,
             view=method.view,
@@ -319,7 +319,7 @@ class _Builder:
             if encoder is not None
         )
 
-    def _links(self, fold: int | None) -> tuple[LinkTask, ...]:
+    def _links(self, name: str, fold: int | None, train: Train | None) -> tuple[LinkTask, ...]:
         section = self.recipe.evaluation.links
         if section is None:
             return ()
@@ -332,7 +332,9 @@ class _Builder:
                 expected="relations of which some pairs are held out",
                 remedy="Set held_out there.",
             )
-        return (link_task(corpus, section.pool),)
+        task = link_task(corpus, section.pool)
+        check_links(task, train, where=f"methods.{name}")
+        return (task,)
 
     def _selection(self, fold: int | None, own: View, relations: tuple[str, ...]) -> Selection | None:
         """The recipe's selection; an encoder that is scored by relations is also chosen by them."""

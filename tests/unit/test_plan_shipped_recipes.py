@@ -10,8 +10,10 @@ import pytest
 import yaml
 
 from sentdist.plan.corpora import GradedSection, RowsSection
-from sentdist.plan.objectives import Entropy, InfoNCE, Regression, Regularized
+from sentdist.plan.corpora.relations import LinksSection, RelationsSection
+from sentdist.plan.objectives import Entropy, InfoNCE, Regression, Regularized, Relational
 from sentdist.plan.recipe import EncoderSection, Method, check_unique_name, load_recipe
+from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.specs import Regularizers, Stopping, Training
 from sentdist.plan.stage import Frozen
 from sentdist.plan.stages import Train
@@ -90,10 +92,14 @@ KNOBS: list[tuple[str, type[Frozen], set[str]]] = [
     ("objective", Entropy, set()),
     ("objective", Regularized, set()),
     ("objective", Regression, set()),
+    ("objective", Relational, set()),
     ("regularizers", Regularizers, set()),
     ("stopping", Stopping, set()),
     ("corpus", RowsSection, {"revision", "kind"}),  # of hub data sets: the user's own
     ("corpus", GradedSection, set()),
+    ("corpus", RelationsSection, set()),
+    ("relations", RelationalScoring, set()),
+    ("links", LinksSection, set()),
     ("encoder", EncoderSection, {"revision"}),
     ("method", Method, set()),
 ]

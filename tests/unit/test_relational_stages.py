@@ -213,7 +213,9 @@ def refusal(**changes: Json) -> str:
         ({"corpus": {"kind": "relations", "relations": [TWIN], "cap": 0}}, "greater than or equal to 1"),
         ({"corpus": {"kind": "relations", "relations": [TWIN], "cap_rule": "sample"}}, "no effect without a cap"),
         ({"corpus": {"kind": "relations", "relations": [TWIN | {"columns": ["a"]}]}}, "expected 2 for pairs"),
-        ({"evaluation": {"tasks": ["stsb"], "links": {"corpus": "alone"}}}, "holds out none"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN]}, "evaluation__links": {"corpus": "alone"}}, "holds out none"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 4, "seed": 1}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
         ({"evaluation": {"tasks": ["stsb"], "links": {"corpus": "aloen"}}}, 'Did you mean "alone"?'),
     ],
 )  # fmt: skip
@@ -226,7 +228,9 @@ def test_a_relation_that_no_data_has_is_refused(data: Path, tiny_encoder_dir: Pa
     with pytest.raises(DataError, match="Did you mean pairs/twins"):
         tiny_plan(relations_values(tiny_encoder_dir, corpus={"kind": "relations", "relations": [absent]}), data=data, store=tmp_path)
     empty = ENTAILMENT | {"columns": ["premise", "label", "hypothesis"]}
-    values = relations_values(tiny_encoder_dir, corpus={"kind": "relations", "relations": [empty, TWIN], "held_out": 4})
+    alone: Json = {"rse": {"objective": {"name": "rse"}}}
+    values = relations_values(tiny_encoder_dir, corpus={"kind": "relations", "relations": [empty, TWIN], "held_out": 4}, methods=alone)
+    del values["baseline"]
     plan, context = tiny_plan(values, data=data, store=tmp_path)
     stage = next(stage.corpus for stage in plan.stages if isinstance(stage, Train))
     with pytest.raises(DataError, match="relation entailment: found no pair"):
