@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -95,7 +96,7 @@ class MaskedLM(nn.Module):
     A copy of the batch's tokens, freshly masked at each step, goes through the encoder a second time. An objective of its own (pre-training),
     or a term of a sum: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821), and it masks both views anew.
     fraction: how many tokens are chosen, in (0, 1). micro_batch: sentences whose activations are held at a time; None: all
-        (see grad_cache.py). precision: of the second pass.
+        (see grad_cache.py). precision: of the second pass. hide: who chooses the tokens, by the contract of `masked`.
     The value returned is this rank's sum over hidden tokens, times the number of ranks, over the number of hidden tokens on all ranks: averaged
     over ranks it is the mean, however many tokens each rank happened to hide. 0 where none is hidden anywhere.
     The encoder is read, not owned: its parameters stay with whoever trains it. EncoderError where it cannot be masked for.
@@ -108,6 +109,7 @@ class MaskedLM(nn.Module):
         fraction: float = 0.15,
         precision: str = "fp32",
         micro_batch: int | None = None,
+        hide: Callable[..., tuple[Tensor, Tensor]] = masked,
     ) -> None:
         super().__init__()
         if not 0 < fraction < 1:
@@ -116,7 +118,7 @@ class MaskedLM(nn.Module):
             )
         self._vocabulary = Vocabulary.of(encoder)
         self._encoder = (encoder,)  # in a tuple, so that torch does not count its parameters as the objective's
-        self.fraction, self.precision, self.micro_batch = fraction, precision, micro_batch
+        self.fraction, self.precision, self.micro_batch, self._hide = fraction, precision, micro_batch, hide
         self.head = MaskedLMHead(encoder)
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
@@ -134,7 +136,7 @@ class MaskedLM(nn.Module):
 
     def _sum_and_count(self, tokens: TokenBatch) -> Tensor:
         """(1, 2) summed loss and number of hidden tokens of some sentences, masked here: a recomputed pass draws the same masks again."""
-        seen_T, chosen_T = masked(tokens.token_ids, vocabulary=self._vocabulary, fraction=self.fraction)
+        seen_T, chosen_T = self._hide(tokens.token_ids, vocabulary=self._vocabulary, fraction=self.fraction)
         loss = self.loss_of(replace(tokens, token_ids=seen_T), chosen_T, tokens.token_ids)
         return torch.stack([loss, chosen_T.sum().to(loss)])[None]
 

@@ -1,0 +1,79 @@
+"""Classifiers, adversaries and the masked-language-modelling head move equally under every engine, ZeRO stage and number of ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from mask_tokens import maskable_encoder
+from torch import Tensor
+
+from sentdist.execution.deepspeed_engine import DeepSpeedEngine
+from sentdist.learning.batch import Batch
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.engine import Engine, TorchEngine
+from sentdist.learning.learner import Learner
+from sentdist.learning.loop import train_steps
+from sentdist.learning.objectives import Auxiliary, InfoNCE, MaskedLM, WeightedSum
+from sentdist.learning.objectives.auxiliary import Channels
+from sentdist.learning.objectives.masked_lm import Vocabulary
+from sentdist.learning.objectives.opponents import Opponents
+from sentdist.learning.objectives.projected import Projected
+from sentdist.learning.optimization import Optimization
+from tests.parity.processes import run_in_processes
+from tests.parity.target_tables import RandomTargets
+from tests.parity.word_batches import word_batches
+
+pytestmark = pytest.mark.parity
+
+STEPS = 8
+TARGETS = RandomTargets(1000, num_tags=5, num_words=20)
+
+Outcome = tuple[list[float], dict[str, Tensor], list[Tensor]]
+
+
+def hide_every_third(token_ids_T: Tensor, *, vocabulary: Vocabulary, fraction: float) -> tuple[Tensor, Tensor]:
+    """Masks that depend on the tokens alone, so that ranks which hold other sentences hide the same words."""
+    chosen_T = (token_ids_T % 3 == 0) & ~torch.isin(token_ids_T, torch.tensor(vocabulary.special_ids))
+    return torch.where(chosen_T, vocabulary.mask_id, token_ids_T), chosen_T
+
+
+def train(rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...], micro_batch: int | None) -> dict[str | int, Outcome]:
+    """(losses, weights of encoder and heads, those of the opponents) after a few steps, by engine."""
+    outcomes = {}
+    for kind in kinds:
+        torch.manual_seed(0)
+        encoder = SentenceEncoder.load(folder, pooling="cls", hidden_dropout=0.0, attention_dropout=0.0)
+        channels = Channels.of(encoder.width)
+        opponents = Opponents(channels=channels, targets=TARGETS, dropout=0.0)
+        auxiliary = Auxiliary(channels=channels, targets=TARGETS, opponents=opponents, learning_rate=1e-2)
+        masked_lm = MaskedLM(encoder, micro_batch=micro_batch, hide=hide_every_third)
+        terms = [(1.0, Projected(InfoNCE(temperature=0.05), width=encoder.width)), (1.0, auxiliary), (0.5, masked_lm)]
+        learner = Learner(encoder, WeightedSum(terms))
+        objective = learner.heads
+        optimization = Optimization(num_steps=STEPS, lr=1e-3)
+        engine: Engine = (
+            TorchEngine(learner, optimization) if kind == "torch" else DeepSpeedEngine(learner, optimization, zero_stage=int(kind))
+        )
+        batches: list[Batch] = list(word_batches(encoder, STEPS, rank=rank, world_size=world_size))
+        reports = list(train_steps(engine, objective, batches, micro_batch=micro_batch, opponents=opponents))
+        outcomes[kind] = ([report.loss for report in reports], engine.weights(), [part.detach() for part in opponents.parameters()])
+    return outcomes
+
+
+@pytest.mark.parametrize("micro_batch", [None, 3], ids=["whole", "micro-batches"])
+def test_equal_after_some_steps(micro_batch: int | None, tmp_path: Path) -> None:
+    folder = str(maskable_encoder(tmp_path))
+    losses, weights, opposing = train(0, 1, folder, ("torch",), None)["torch"]
+    found = run_in_processes(train, 2, folder, ("torch", 0, 1, 2, 3), micro_batch)[0]
+    for kind, (found_losses, found_weights, found_opposing) in found.items():
+        assert found_losses == pytest.approx(losses, rel=1e-4), kind  # float32; AdamW lets rounding through, see test_engines_of_encoders
+        assert found_weights.keys() == weights.keys()
+        for name, weight in weights.items():
+            if not name.endswith("key.bias"):  # whose gradient is zero but for rounding
+                assert (found_weights[name] - weight).abs().max() < 2e-4, (kind, name)
+        for found_part, part in zip(found_opposing, opposing, strict=True):
+            assert (found_part - part).abs().max() < 2e-4, kind
+        tied = [found_weights[name] for name in ("encoder.model.embeddings.word_embeddings.weight", "heads.terms.2.head.decoder.weight")]
+        assert torch.equal(*tied), kind
