@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
 WORDS = [
     "a",
@@ -137,5 +137,19 @@ def planted_encoder(folder: Path, *, words: tuple[str, ...] = tuple(WORDS)) -> P
             weight.fill_(1.0 if name.endswith("LayerNorm.weight") else 0.0)
         model.embeddings.word_embeddings.weight.copy_(torch.eye(len(tokenizer), width))
     model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def tiny_writer(folder: Path) -> Path:
+    """Write a random T5 of 2 layers over the words above into `folder`: it answers any sentence with words drawn by chance, and ends at [SEP]."""
+    tokenizer = word_tokenizer()
+    config = T5Config(
+        vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2,
+        pad_token_id=0, decoder_start_token_id=0, eos_token_id=2,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        T5ForConditionalGeneration(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

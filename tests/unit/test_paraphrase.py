@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from encoders import SENTENCES, word_tokenizer
-from transformers import T5Config, T5ForConditionalGeneration
+from encoders import SENTENCES, tiny_writer
 
 from sentdist.errors import EncoderError
 from sentdist.learning.paraphrase import paraphrase
@@ -15,18 +14,7 @@ from sentdist.learning.paraphrase import paraphrase
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random T5 of 2 layers over the words of the tests; it ends a sentence at [SEP]."""
-    folder = tmp_path_factory.mktemp("tiny-t5")
-    tokenizer = word_tokenizer()
-    config = T5Config(
-        vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2,
-        pad_token_id=0, decoder_start_token_id=0, eos_token_id=2,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        T5ForConditionalGeneration(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return tiny_writer(tmp_path_factory.mktemp("tiny-t5"))
 
 
 def test_each_sentence_gets_one_in_its_place(writer: Path) -> None:
