@@ -20,7 +20,7 @@ SCORE = "average STS score (Spearman × 100)"
 
 @dataclass(frozen=True, kw_only=True)
 class LearningCurve:
-    """What one run went through: the loss (nats, mean over anchors) of steps, and dev scores (× 100) at some of them."""
+    """What one run went through: the loss (in its objective's units, mean over anchors) of steps, and dev scores (× 100) at some of them."""
 
     label: str
     seed: int
@@ -142,7 +142,7 @@ def learning_curves(
                 scores = _over_seeds([dict(zip(curve.dev_steps, curve.dev_scores, strict=True)) for curve in runs if len(curve.dev_steps)])
                 _band(axes[1], *scores[:3], color=color, marker=marker)
                 records += [["dev score", label, *record] for record in zip(*scores, strict=True)]
-        axes[0].set_ylabel("training loss (nats)")
+        axes[0].set_ylabel("training loss")
         axes[-1].set_xlabel("optimizer step")
         if has_dev:
             axes[1].set_ylabel(dev_unit)

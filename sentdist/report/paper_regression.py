@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sentdist.report.paper import STS_COLUMNS, Beside, PaperRow, PaperTable, beside_paper
 from sentdist.report.tables import ResultTable
-from sentdist.report.thresholds import ThresholdCell
+from sentdist.report.thresholds import TITLES, LossShape, ThresholdCell
 
 _PAPER = "STS regression paper"
 _SMOOTH_K2 = PaperRow(label="BERT Smooth K2 Loss", scores=(72.39, 78.33, 75.28, 80.26, 74.52, 78.78, 72.65, 76.03))
@@ -77,6 +77,13 @@ class RegressionFacts:
         if self.slope is None or self.threshold is None:
             return None
         return ThresholdCell(loss=self.loss, boundary=self.boundary, slope=self.slope, threshold=self.threshold)
+
+    @property
+    def shape(self) -> LossShape | None:
+        """Its loss as a function of the error; None for classes, which have none."""
+        if self.loss not in TITLES:
+            return None
+        return LossShape(loss=self.loss, slope=1.0 if self.slope is None else self.slope, threshold=self.threshold or 0.0)
 
 
 def regression_besides(table: ResultTable, facts: Mapping[str, RegressionFacts | None]) -> Iterator[Beside]:

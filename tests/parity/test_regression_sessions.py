@@ -207,5 +207,6 @@ def test_a_threshold_sweep_builds_its_first_stage_once_and_is_reported(tmp_path:
     rows = str(report.files["thresholds-filtered.csv"]).splitlines()
     assert len(rows) == 1 + 4 and rows[1].startswith("smooth_k2,one_sided,2,0.2,")
     assert "points" in report.markdown.splitlines()[2] and report.markdown.splitlines()[2].find("filtered") >= 0
+    assert "losses.csv" in report.files  # L1 and five Smooth K2s
     assert "arXiv 2406.05326" in report.markdown
-    assert "STS regression paper" in report.markdown or "Beside the paper's Table 2" in report.markdown
+    assert "Beside the paper's Table 2" in report.markdown and "| BERT L1 Loss | paper |" in report.markdown
