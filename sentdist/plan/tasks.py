@@ -44,6 +44,12 @@ TASKS: dict[str, TaskCard] = {
     "sickr": TaskCard(
         kind="sts", source="sts/sick", split="test", metric="spearman", licence="CC BY-NC-SA 3.0", citation="sick", num_items=4927
     ),
+    "stsb-pooled": TaskCard(  # train, dev and test as one: how RSE's own rows are scored (its dev pairs also choose the checkpoint)
+        kind="sts", source="sts/stsb", split=None, metric="spearman", licence="CC BY-SA 4.0", citation="stsb", num_items=8628
+    ),
+    "sickr-pooled": TaskCard(
+        kind="sts", source="sts/sick", split=None, metric="spearman", licence="CC BY-NC-SA 3.0", citation="sick", num_items=9927
+    ),
     "stackfaq": TaskCard(
         kind="retrieval", source="retrieval/stackfaq", split=None, metric="map", licence="unstated", citation="stackfaq", num_items=1249
     ),
@@ -56,5 +62,6 @@ TASKS: dict[str, TaskCard] = {
 
 TASK_GROUPS: dict[str, tuple[str, ...]] = {
     "sts": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"),
+    "sts-pooled": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb-pooled", "sickr-pooled"),
     "scenes": ("scenes-sts", "scenes-faq"),
 }

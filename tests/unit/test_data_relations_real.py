@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.relations import RelationSource, join_relations
-from sentdist.data.sources import read_source
+from sentdist.data.sources import inspect_source, read_source
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
 pytestmark = pytest.mark.data
 
@@ -39,3 +40,10 @@ def test_six_relations_of_real_text(data_root: Path) -> None:
     assert found.table.num_rows == sum(count.num_kept for count in found.counts.values())
     positives, negatives = (found.table[name].to_pylist() for name in ("positive", "negative"))
     assert not any(positive == negative for positive, negative in zip(positives, negatives, strict=True))
+
+
+def test_pooled_sets_are_all_splits_together(data_root: Path) -> None:
+    for name in TASK_GROUPS["sts-pooled"]:
+        card = TASKS[name]
+        assert inspect_source(card.source, split=card.split, data_root=data_root).num_rows == card.num_items
+    assert {name for name in TASK_GROUPS["sts-pooled"] if TASKS[name].split is None} >= {"stsb-pooled", "sickr-pooled"}
