@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sentdist.plan.corpora import GradedSection, RowsSection
+from sentdist.plan.corpora import GradedSection, GroupsSection, RowsSection
+from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.relations import LinksSection, RelationsSection
-from sentdist.plan.objectives import Entropy, InfoNCE, Regression, Regularized, Relational
+from sentdist.plan.objectives import Entropy, InfoNCE, Regression, Regularized, Relational, SupMPN
 from sentdist.plan.recipe import EncoderSection, Method, check_unique_name, load_recipe
 from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.specs import Regularizers, Stopping, Training
@@ -93,11 +94,14 @@ KNOBS: list[tuple[str, type[Frozen], set[str]]] = [
     ("objective", Regularized, set()),
     ("objective", Regression, set()),
     ("objective", Relational, set()),
+    ("objective", SupMPN, set()),
     ("regularizers", Regularizers, set()),
     ("stopping", Stopping, set()),
     ("corpus", RowsSection, {"revision", "kind"}),  # of hub data sets: the user's own
     ("corpus", GradedSection, set()),
     ("corpus", RelationsSection, set()),
+    ("corpus", GroupsSection, {"augmentation"}),  # turned by corpora beside it
+    ("augmentation", AugmentationSection, {"revision"}),
     ("relations", RelationalScoring, set()),
     ("links", LinksSection, set()),
     ("encoder", EncoderSection, {"revision"}),
