@@ -15,6 +15,7 @@ from rayjobs.benchmark import machine, triplets
 from rayjobs.contestants import Work, packaged_encoder, sentdist_training
 
 STEPS = 3
+Row = dict[str, float | int | None]
 SIDES = ((64, None), (512, None), (512, 192), (512, 64))  # rows of a batch, sentences of a micro-batch
 
 
@@ -29,7 +30,7 @@ def main() -> None:
         encoder=packaged_encoder(), triplets=triplets(Path(asked.data)), batch_size=64, max_length=asked.max_length, precision="fp32",
         temperature=0.05, threads=2,
     )  # fmt: skip
-    rows = []
+    rows: list[Row] = []
     for batch_size, micro_batch in SIDES:
         rows.append(
             {"batch": batch_size, "micro_batch": micro_batch, **_measured(replace(work, batch_size=batch_size, micro_batch=micro_batch))}
@@ -61,7 +62,7 @@ def _train(work: Work, pipe: Connection) -> None:
     pipe.send({"peak_gib": round(peak, 2), "seconds_a_step": round(seconds, 2)})
 
 
-def _markdown(rows: list[dict[str, float]], max_length: int) -> str:
+def _markdown(rows: list[Row], max_length: int) -> str:
     lines = [
         "# Memory of a training process",
         "",
