@@ -19,7 +19,7 @@ from sentdist.plan.objectives import (
     terms_of,
     with_phi,
 )
-from sentdist.plan.specs import View
+from sentdist.plan.specs import Probes, View
 
 CONTRASTIVE = (InfoNCE, Entropy, Regularized, SupMPN, Relational)
 
@@ -55,21 +55,18 @@ def check_encoder(objective: Objective, *, pooling: str, width: int | None, wher
                 expected="channels of what is evaluated",
                 remedy="Use pooling cls, and projected: true for the contrastive term: the layer then stands before that term only.",
             )
-        if term.channels is not None and width is not None and (sum(term.channels) != width or min(term.channels) < 1):
-            raise RecipeError(
-                where=f"{where}.channels",
-                found=f"{term.channels[0]} + {term.channels[1]} = {sum(term.channels)}",
-                expected=f"two numbers above 0 that add up to the encoder's width, {width}",
-                remedy="Correct them, or leave them out: then they are 128 : 640 of the width.",
-            )
+        if term.channels is not None and width is not None:
+            _check_sum(term.channels, width, where=where)
 
 
-def check_channels(view: View, *, width: int | None, where: str) -> None:
-    """Refuse channels that an encoder of this width does not have; None where planning cannot know the width.
+def check_channels(view: View, probes: Probes | None, *, width: int | None, where: str) -> None:
+    """Refuse views and probes of channels that an encoder of this width does not have; None where planning cannot know the width.
 
     Raises:
         RecipeError: naming the channels.
     """
+    if probes is not None and probes.channels is not None and width is not None:
+        _check_sum(probes.channels, width, where="evaluation.probes")
     if view.channels is None:
         return
     first, last = view.channels
@@ -79,6 +76,16 @@ def check_channels(view: View, *, width: int | None, where: str) -> None:
             found=f"{first} to {last}",
             expected=f"two numbers from 0 to {width or 'the width'}, the lower one first",
             remedy="Correct the view.",
+        )
+
+
+def _check_sum(channels: tuple[int, int], width: int, *, where: str) -> None:
+    if sum(channels) != width or min(channels) < 1:
+        raise RecipeError(
+            where=f"{where}.channels",
+            found=f"{channels[0]} + {channels[1]} = {sum(channels)}",
+            expected=f"two numbers above 0 that add up to the encoder's width, {width}",
+            remedy="Correct them, or leave them out: then they are 128 : 640 of the width.",
         )
 
 

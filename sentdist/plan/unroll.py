@@ -276,8 +276,9 @@ class _Builder:
         train = self.train(method.of or name, seed=seed, fold=fold)
         check_view(method.view, relations_of(train.objective, train.corpus) if train else (), where=f"methods.{name}.view")
         section = self.recipe.evaluation
-        check_channels(method.view, width=self._pinned(self.recipe.methods[method.of or name])[1].width, where=f"methods.{name}.view")
         probes = section.probes if method.of is None and method.lexical is None else None
+        width = self._pinned(self.recipe.methods[method.of or name])[1].width
+        check_channels(method.view, probes, width=width, where=f"methods.{name}.view")
         tasks = [task for given in section.tasks for task in TASK_GROUPS.get(given, (given,))]
         found = tuple(self._task(task, fold=fold, role="test") for task in dict.fromkeys(tasks))
         if method.lexical == "bm25" and any(task.kind == "sts" for task in found):

@@ -16,9 +16,11 @@ from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import forest_plot, heat_map, learning_curves, regulators_curve
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.paper import PAPER_REGULATORS, PAPER_TABLES, Beside, beside_paper, beside_to_html, beside_to_markdown
+from sentdist.report.paper_auxiliary import auxiliary_besides
 from sentdist.report.paper_regression import regression_besides
 from sentdist.report.paper_rse import rse_besides
 from sentdist.report.paper_supmpn import supmpn_besides
+from sentdist.report.probes import probe_drawings
 from sentdist.report.relations import LINK_HEADER, link_table, relation_drawings
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
@@ -61,7 +63,7 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
         raise StoreError(where=f"sweep {name}", found="no finished trial", expected="at least one", remedy="Run the sweep first.")
     tables = list(_tables(sweep, found, _shared(sweep, records)))
     besides = [beside for table in tables for beside in _besides(sweep, table, found.facts)]
-    drawings = [*_drawings(found, tables, sweep), *relation_drawings(sweep, records)]
+    drawings = [*_drawings(found, tables, sweep), *relation_drawings(sweep, records), *probe_drawings(sweep, records)]
     used = citations.cite(_used(found, sweep))
     return Report(
         name=name,
@@ -107,6 +109,8 @@ def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]
         yield from regression_besides(table, {label: found.regression for label, found in facts.items()})
     if sweep.paper == "supmpn" and table.title == "Semantic textual similarity":
         yield from supmpn_besides(table, {label: found.premises for label, found in facts.items()})
+    if sweep.paper == "auxiliary" and table.title == "Semantic textual similarity":
+        yield from auxiliary_besides(table, {label: found.auxiliary for label, found in facts.items()})
     if sweep.paper == "rse" and table.title == "Semantic textual similarity":
         yield from rse_besides(table, {label: found.relational for label, found in facts.items()})
     if sweep.paper != "rcl" or table.title != "Semantic textual similarity":
@@ -223,6 +227,9 @@ def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:
     for facts in found.facts.values():
         used |= {"rcl"} if facts.objective in ("rcl", "entropy") else set()
         used |= {"supmpn"} if facts.objective == "supmpn" else set()
+        used |= {"john", "nltk"} if facts.auxiliary is not None and facts.auxiliary.has_tasks else set()
+        used |= {"ganin"} if facts.auxiliary is not None and facts.auxiliary.adversary == "reversal" else set()
+        used |= {"bert"} if "mlm" in facts.terms else set()
         used |= {"sts_regression"} if facts.objective == "regression" else set()
         used |= {"rse"} if facts.relational is not None and facts.relational.is_modelled else set()
         used |= {"drophead"} if facts.drophead else set()

@@ -7,11 +7,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from sentdist.plan.stage import Json
 from sentdist.report.figures import LearningCurve
+from sentdist.report.paper_auxiliary import AuxiliaryFacts
 from sentdist.report.paper_regression import RegressionFacts
 from sentdist.report.paper_rse import RelationalFacts
 from sentdist.report.paper_supmpn import PremiseFacts
@@ -40,6 +42,8 @@ class CellFacts:
     regression: RegressionFacts | None = None
     relational: RelationalFacts | None = None
     premises: PremiseFacts | None = None
+    auxiliary: AuxiliaryFacts | None = None
+    terms: tuple[str, ...] = ()  # names of the summands; the objective's own where it is no sum
 
     @property
     def num_regulators(self) -> int:
@@ -139,6 +143,8 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
         if corpus is None or corpus.kind != "relations"
         else _relational(objective, _fields(corpus), _fields(records[trial.key])),
         regression=_regression(objective, goes_on=fields.get("start") is not None, corpus={} if corpus is None else _fields(corpus)),
+        auxiliary=_auxiliary(objective, _fields(records[trial.key])),
+        terms=tuple(str(term["name"]) for term in _terms(objective)),
         premises=None if corpus is None or corpus.kind != "groups" else _premises(objective, _fields(corpus)),
     )
 
@@ -162,6 +168,21 @@ def _regression(objective: dict[str, Json], *, goes_on: bool, corpus: dict[str, 
         goes_on=goes_on,
         is_filtered=bool(corpus.get("without")),
     )
+
+
+def _terms(objective: dict[str, Json]) -> list[dict[str, Json]]:
+    return [_dict(_dict(term)["objective"]) for term in _list(objective["terms"])] if objective["name"] == "sum" else [objective]
+
+
+def _auxiliary(objective: dict[str, Json], scores: dict[str, Json]) -> AuxiliaryFacts | None:
+    channels = _dict(scores["view"])["channels"]
+    part: Literal["whole", "pos", "bow"] = "whole" if channels is None else "pos" if _list(channels)[0] == 0 else "bow"
+    terms = {str(term["name"]): term for term in _terms(objective)}
+    if set(terms) == {"info_nce"}:
+        return AuxiliaryFacts(has_tasks=False, part=part)
+    if set(terms) != {"info_nce", "auxiliary"}:
+        return None
+    return AuxiliaryFacts(has_tasks=True, adversary=str(terms["auxiliary"]["adversary"]), part=part)
 
 
 def _premises(objective: dict[str, Json], corpus: dict[str, Json]) -> PremiseFacts | None:

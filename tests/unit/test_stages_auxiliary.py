@@ -18,8 +18,10 @@ from sentdist.learning.engine import TorchEngine
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Tag, Train
+from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.local import run_local
 from sentdist.stages.train import TrainSession
+from sentdist.store.sweep import save_sweep, sweep_record
 
 CONTRASTIVE: Json = {"projected": True, "objective": {"name": "info_nce", "temperature": 0.05}}
 STILL: Json = {"attention_dropout": 0.0, "hidden_dropout": 0.0}
@@ -38,7 +40,8 @@ def values(encoder: Path | str = "minilm-l6", **methods: Json) -> dict[str, Json
         methods=methods
         or {
             "base": {},
-            "simcse": {"objective": {"name": "sum", "terms": [CONTRASTIVE, {"weight": 0.1, "objective": {"name": "mlm"}}]}},
+            "simcse": {"objective": {"name": "info_nce", "temperature": 0.05}, "encoder": {"pooling": "cls_mlp_train_only"}},
+            "masked": {"objective": {"name": "sum", "terms": [CONTRASTIVE, {"weight": 0.1, "objective": {"name": "mlm"}}]}},
             "tasks": {"objective": auxiliary(adversary="none")},
             "adversaries": {"objective": auxiliary(classifier_learning_rate=0.01)},
             "reversal": {"objective": auxiliary(adversary="reversal", warmup_steps=3, channels=[8, 24])},
@@ -46,6 +49,7 @@ def values(encoder: Path | str = "minilm-l6", **methods: Json) -> dict[str, Json
             "words": {"of": "adversaries", "view": {"channels": [5, 32]}},
         },
         baseline=None,
+        paper="auxiliary",
     ) | {"encoder": {"checkpoint": str(encoder), "pooling": "cls"}}
 
 
@@ -71,12 +75,17 @@ def test_every_row_of_a_recipe_comes_out_with_scores_and_probes(encoder: Path, d
     targets = FileTargets(context.store.folder(artifacts[tag.key]))
     assert "the" not in targets.vocabulary
     scores = {trial.method: artifacts[trial.key].record.results for trial in plan.trials}
-    assert len(scores) == 7
+    assert len(scores) == 8
     assert all(isinstance(found["stsb"], float) for found in scores.values())
-    for method in ("base", "simcse", "tasks", "adversaries", "reversal"):
+    for method in ("base", "simcse", "masked", "tasks", "adversaries", "reversal"):
         assert {f"probes.{kind}_from_{part}" for kind in ("tags", "words") for part in ("pos", "bow")} <= scores[method].keys()
     assert not any(name.startswith("probes") for name in scores["tags"])
     assert len({scores[name]["stsb"] for name in ("adversaries", "tags", "words")}) == 3
+    save_sweep(context.store, sweep_record(plan))
+    report = report_sweep(context.store, "tiny")
+    assert "Table 1: Channels of the embedding on seven STS tasks" in report.markdown
+    assert {"probes.svg", "probes.csv"} <= report.files.keys()
+    assert "P19-1041" in report.markdown
 
 
 def test_a_training_resumes_with_its_opponents(encoder: Path, data: Path, tmp_path: Path) -> None:
@@ -167,6 +176,13 @@ def test_views_of_channels_that_are_not_there_are_refused_while_planning(encoder
     methods: dict[str, Json] = {"aux": {"objective": auxiliary()}, "part": {"of": "aux", "view": {"channels": [5, 33]}}}
     with pytest.raises(RecipeError, match=r"methods\.part\.view\.channels: found 5 to 33; expected two numbers from 0 to 32"):
         planned(encoder, data, values(encoder, **methods))
+
+
+def test_probes_of_channels_that_do_not_add_up_are_refused_while_planning(encoder: Path, data: Path) -> None:
+    recipe = values(encoder, aux={"objective": auxiliary()})
+    recipe["evaluation"] = {"tasks": ["stsb"], "probes": {"channels": [5, 28]}}
+    with pytest.raises(RecipeError, match=r"evaluation\.probes\.channels: found 5 \+ 28 = 33"):
+        planned(encoder, data, recipe)
 
 
 def test_channels_of_a_dropped_layer_are_refused() -> None:

@@ -1,0 +1,71 @@
+"""What the poster on auxiliary tasks printed (FSU, its table of STS scores), and which of our cells stands for which of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sentdist.report.paper import STS_COLUMNS, Beside, PaperRow, PaperTable, beside_paper
+from sentdist.report.tables import ResultTable
+
+_PAPER = "poster on auxiliary tasks"
+_SIMCSE, _SENTENCE, _BOW, _POS = "SimCSE", "Our sentence", "Our BOW", "Our POS"
+_SIMCSE_NOTE = "SimCSE's row is that of its own paper (RoBERTa-base, unsupervised), whose average the poster repeats."
+
+AUXILIARY_TABLES: dict[str, PaperTable] = {
+    "1": PaperTable(
+        paper=_PAPER,
+        number="1",
+        caption="Channels of the embedding on seven STS tasks, RoBERTa-base, 128 + 640 channels",
+        columns=STS_COLUMNS,
+        rows=(
+            PaperRow(label=_SIMCSE, scores=(70.16, 81.77, 73.24, 81.36, 80.65, 80.22, 68.56, 76.57)),
+            PaperRow(label=_BOW, scores=(69.16, 81.45, 72.69, 81.79, 79.98, 80.02, 67.25, 76.05)),
+            PaperRow(label=_POS, scores=(67.70, 79.07, 71.32, 80.34, 78.97, 78.70, 66.44, 74.65)),
+        ),
+        notes=(_SIMCSE_NOTE, "The row of the whole embedding is lost but for its average: see the next table."),
+    ),
+    "1 (averages)": PaperTable(
+        paper=_PAPER,
+        number="1 (averages)",
+        caption="Average STS score of the embedding and of its channels, RoBERTa-base",
+        columns=("Avg",),
+        rows=(
+            PaperRow(label=_SIMCSE, scores=(76.57,)),
+            PaperRow(label=_SENTENCE, scores=(77.21,)),
+            PaperRow(label=_BOW, scores=(76.05,)),
+            PaperRow(label=_POS, scores=(74.65,)),
+        ),
+        notes=(_SIMCSE_NOTE, "The poster gives one number a row, without saying of how many runs."),
+    ),
+}
+
+_OF_PART = {"whole": _SENTENCE, "bow": _BOW, "pos": _POS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuxiliaryFacts:
+    """What a cell is in the poster's terms. has_tasks: with tags and words; False: SimCSE alone. adversary: "none", "entropy" or "reversal".
+
+    part: which channels are scored.
+    """
+
+    has_tasks: bool
+    adversary: str = "none"
+    part: Literal["whole", "pos", "bow"] = "whole"
+
+
+def auxiliary_besides(table: ResultTable, facts: Mapping[str, AuxiliaryFacts | None]) -> Iterator[Beside]:
+    """The poster's tables of which at least two rows have one of ours. facts: of the table's labels, None for what is neither SimCSE nor has tasks."""
+    matches = {
+        line.label: _OF_PART[found.part] if found.has_tasks else _SIMCSE
+        for line in table.lines
+        if (found := facts[line.label]) is not None and (found.adversary == "entropy" if found.has_tasks else found.part == "whole")
+    }
+    for paper in AUXILIARY_TABLES.values():
+        known = {label: twin for label, twin in matches.items() if twin in {row.label for row in paper.rows}}
+        is_told_apart = len(set(known.values())) == len(known) > 1  # a grid has many cells for one row
+        if is_told_apart and set(table.columns) & set(paper.columns):
+            base = next((label for label, twin in known.items() if twin == _SIMCSE), None)
+            yield beside_paper(table, paper, matches=known, base=base)

@@ -1,0 +1,80 @@
+"""The poster's table beside ours, and the figure of the probes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from sentdist.errors import DataError
+from sentdist.report.paper_auxiliary import AUXILIARY_TABLES, AuxiliaryFacts, auxiliary_besides
+from sentdist.report.probes import probe_plot
+from sentdist.report.rows import ResultRow
+from sentdist.report.tables import ResultTable, build_table
+
+SIMCSE = AuxiliaryFacts(has_tasks=False)
+WHOLE = AuxiliaryFacts(has_tasks=True, adversary="entropy")
+KNOWN = {
+    "base": None,
+    "simcse": SIMCSE,
+    "tasks": AuxiliaryFacts(has_tasks=True),
+    "adversaries": WHOLE,
+    "reversal": AuxiliaryFacts(has_tasks=True, adversary="reversal"),
+    "tags": AuxiliaryFacts(has_tasks=True, adversary="entropy", part="pos"),
+    "words": AuxiliaryFacts(has_tasks=True, adversary="entropy", part="bow"),
+}
+
+
+def table_of(*labels: str) -> ResultTable:
+    rows = [
+        ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0 + place, "STS-B": 71.0 + place})
+        for place, label in enumerate(labels)
+    ]
+    return build_table(rows, title="t", tasks=("STS12", "STS-B"), baseline=labels[0], average=True)
+
+
+def test_the_posters_averages_fit_its_cells() -> None:
+    for row in AUXILIARY_TABLES["1"].rows:
+        assert np.mean(row.scores[:7]) == pytest.approx(row.scores[7], abs=0.006), row.label
+
+
+def test_the_embedding_and_its_channels_find_their_rows() -> None:
+    whole, averages = auxiliary_besides(table_of(*KNOWN), KNOWN)
+    assert {row.label: row.paper_label for row in whole.rows} == {"simcse": "SimCSE", "tags": "Our POS", "words": "Our BOW"}
+    assert {row.label: row.paper_label for row in averages.rows} == {
+        "simcse": "SimCSE", "adversaries": "Our sentence", "tags": "Our POS", "words": "Our BOW",
+    }  # fmt: skip
+    (gain,) = next(row.paper_gain for row in averages.rows if row.label == "adversaries")
+    assert gain == pytest.approx(0.64)
+
+
+@pytest.mark.parametrize("known", [{"one": SIMCSE}, {"one": WHOLE, "two": WHOLE, "simcse": SIMCSE}])
+def test_what_cannot_be_told_apart_stands_beside_nothing(known: dict[str, AuxiliaryFacts]) -> None:
+    assert list(auxiliary_besides(table_of(*known), known)) == []
+
+
+def test_probes_are_drawn_with_their_numbers() -> None:
+    found = {
+        "SimCSE": {"tags_from_pos": [0.2, 0.3], "tags_from_bow": [0.5, 0.5], "words_from_pos": [0.1, 0.1], "words_from_bow": [0.2, 0.2]},
+        "adversaries": {"tags_from_pos": [0.6], "tags_from_bow": [-0.1]},
+    }
+    drawing = probe_plot(found)
+    pixels = imread(io.BytesIO(drawing.png), format="png")
+    assert min(pixels.shape[:2]) > 200 and pixels[..., :3].std() > 0.02  # not a blank sheet
+    assert ElementTree.fromstring(drawing.svg).tag.endswith("svg")
+    rows = list(csv.DictReader(io.StringIO(drawing.table)))
+    assert [(row["system"], row["target"], row["part"], row["mean"], row["seeds"]) for row in rows] == [
+        ("SimCSE", "tags", "pos", "0.25", "2"),
+        ("SimCSE", "tags", "bow", "0.5", "2"),
+        ("adversaries", "tags", "pos", "0.6", "1"),
+        ("adversaries", "tags", "bow", "-0.1", "1"),
+        ("SimCSE", "words", "pos", "0.1", "2"),
+        ("SimCSE", "words", "bow", "0.2", "2"),
+    ]
+    assert probe_plot(found) == drawing
+    with pytest.raises(DataError, match="nothing to draw"):
+        probe_plot({})
