@@ -20,6 +20,7 @@ from sentdist.learning.checkpoint import DevScore, Progress
 from sentdist.learning.encode_over_ranks import encode_over_ranks
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine
+from sentdist.learning.freed_memory import give_back_freed_memory
 from sentdist.learning.gather import local_rows
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
@@ -137,6 +138,7 @@ class TrainSession:
         Chosen are the weights with the best dev score; without a selection, the last ones.
         """
         weights = self.engine.weights() if self.progress.best_step is None else self._best
+        give_back_freed_memory()
         results = self._results()
         if self.engine.rank == 0:
             folder.mkdir(parents=True, exist_ok=True)
@@ -205,6 +207,7 @@ class TrainSession:
     def _score_dev(self) -> DevScore:
         assert self._dev is not None and self.stage.selection is not None
         embeddings = embed_in_training(self.engine, self._encoder, self._dev, self.context.runtime.tokens_per_batch)
+        give_back_freed_memory()
         view = self.stage.selection.view
         reading = live_reading(self.stage, self._objective, view.relations)
         score = self._dev.score(viewed(embeddings, view, where=self.stage.label), reading).main

@@ -44,7 +44,7 @@ def train(
     return results
 
 
-@pytest.mark.parametrize(("world_size", "micro_batch"), [(1, None)], ids=["one"])
+@pytest.mark.parametrize(("world_size", "micro_batch"), [(1, None), (2, None), (2, 5)], ids=["one", "two", "two in micro-batches"])
 def test_engines_and_world_sizes_agree(world_size: int, micro_batch: int | None) -> None:
     losses, weights = train(0, 1, ("torch",))["torch"]
     assert losses[-1] < losses[0]
