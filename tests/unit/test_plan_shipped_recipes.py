@@ -12,10 +12,10 @@ import yaml
 from sentdist.plan.corpora import GradedSection, GroupsSection, RowsSection
 from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.relations import LinksSection, RelationsSection
-from sentdist.plan.objectives import Entropy, InfoNCE, Regression, Regularized, Relational, SupMPN
-from sentdist.plan.recipe import EncoderSection, Method, check_unique_name, load_recipe
+from sentdist.plan.objectives import Auxiliary, Entropy, InfoNCE, MaskedLM, Regression, Regularized, Relational, SupMPN, Term
+from sentdist.plan.recipe import EncoderSection, Method, TargetsSection, check_unique_name, load_recipe
 from sentdist.plan.relational import RelationalScoring
-from sentdist.plan.specs import Regularizers, Stopping, Training
+from sentdist.plan.specs import Probes, Regularizers, Stopping, Training
 from sentdist.plan.stage import Frozen
 from sentdist.plan.stages import Train
 from tests.planning import RECIPES, shipped_plan
@@ -73,6 +73,9 @@ def _written() -> set[tuple[str, str]]:
             for name, inner in value.items():
                 found.add((section, name))
                 walk(name, inner)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(section, inner)
 
     for path in SHIPPED:
         values = yaml.safe_load(path.read_text())
@@ -95,6 +98,11 @@ KNOBS: list[tuple[str, type[Frozen], set[str]]] = [
     ("objective", Regression, set()),
     ("objective", Relational, set()),
     ("objective", SupMPN, set()),
+    ("objective", Auxiliary, set()),
+    ("objective", MaskedLM, set()),
+    ("terms", Term, set()),
+    ("targets", TargetsSection, set()),
+    ("probes", Probes, set()),
     ("regularizers", Regularizers, set()),
     ("stopping", Stopping, set()),
     ("corpus", RowsSection, {"revision", "kind"}),  # of hub data sets: the user's own
