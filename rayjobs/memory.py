@@ -7,7 +7,7 @@ import json
 import multiprocessing
 import resource
 import time
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -15,8 +15,17 @@ from rayjobs.benchmark import machine, triplets
 from rayjobs.contestants import Work, packaged_encoder, sentdist_training
 
 STEPS = 3
-Row = dict[str, float | int | None]
 SIDES = ((64, None), (512, None), (512, 192), (512, 64))  # rows of a batch, sentences of a micro-batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A size of batch and what it cost: peak resident memory of the process, seconds of the last step."""
+
+    batch_size: int
+    micro_batch: int | None
+    peak_gib: float
+    seconds_a_step: float
 
 
 def main() -> None:
@@ -32,17 +41,16 @@ def main() -> None:
     )  # fmt: skip
     rows: list[Row] = []
     for batch_size, micro_batch in SIDES:
-        rows.append(
-            {"batch": batch_size, "micro_batch": micro_batch, **_measured(replace(work, batch_size=batch_size, micro_batch=micro_batch))}
-        )
+        found = _measured(replace(work, batch_size=batch_size, micro_batch=micro_batch))
+        rows.append(Row(batch_size=batch_size, micro_batch=micro_batch, **found))
         print(rows[-1], flush=True)
     folder = Path(asked.out)
-    (folder / "memory.json").write_text(json.dumps({"machine": machine(2), "rows": rows}, indent=1))
+    (folder / "memory.json").write_text(json.dumps({"machine": machine(2), "rows": [asdict(row) for row in rows]}, indent=1))
     (folder / "memory.md").write_text(_markdown(rows, asked.max_length))
 
 
 def _measured(work: Work) -> dict[str, float]:
-    """Peak memory of a process that trains STEPS steps, beyond what it holds before the first; and seconds of the last step."""
+    """Peak memory of a process that trains STEPS steps, and seconds of the last one."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_train, args=(work, there), daemon=True)

@@ -8,7 +8,8 @@ from torch import nn
 
 from sentdist.learning.bank import Bank
 from sentdist.learning.encoder import SentenceEncoder
-from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights, Channels
+from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights
+from sentdist.learning.objectives.channels import Channels
 from sentdist.learning.objectives.entropy import EntropyInfoNCE
 from sentdist.learning.objectives.info_nce import InfoNCE
 from sentdist.learning.objectives.masked_lm import MaskedLM

@@ -11,7 +11,7 @@ from sentdist.errors import DataError
 from sentdist.evaluation.probes import probe_distribution, probe_regression
 from sentdist.learning.encode import encode
 from sentdist.learning.encoder import SentenceEncoder
-from sentdist.learning.objectives.auxiliary import Channels
+from sentdist.learning.objectives.channels import Channels
 from sentdist.plan.specs import Probes
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sentdist.learning.objectives.auxiliary import Channels, cross_entropy_of_tags, cross_entropy_of_words, entropy
+from sentdist.learning.objectives.channels import Channels, cross_entropy_of_tags, cross_entropy_of_words, entropy
 from sentdist.learning.targets import WordShares
 
 seeds = st.integers(0, 2**31)

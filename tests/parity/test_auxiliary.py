@@ -11,7 +11,8 @@ from torch import Tensor
 
 from sentdist.learning.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
-from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights, Channels
+from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights
+from sentdist.learning.objectives.channels import Channels
 from sentdist.learning.objectives.opponents import Opponents
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets

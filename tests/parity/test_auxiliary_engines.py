@@ -16,7 +16,7 @@ from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objectives import Auxiliary, InfoNCE, MaskedLM, WeightedSum
-from sentdist.learning.objectives.auxiliary import Channels
+from sentdist.learning.objectives.channels import Channels
 from sentdist.learning.objectives.masked_lm import Vocabulary
 from sentdist.learning.objectives.opponents import Opponents
 from sentdist.learning.objectives.projected import Projected

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from sentdist.errors import RecipeError
-from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights, Channels
+from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights
+from sentdist.learning.objectives.channels import Channels
 from sentdist.learning.objectives.info_nce import InfoNCE
 from sentdist.learning.objectives.opponents import Adversary, Opponents
 from sentdist.learning.objectives.projected import Projected

@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from sentdist.learning.batch import Batch
 from sentdist.learning.gather import average_gradients
-from sentdist.learning.objectives.auxiliary import Channels, cross_entropy_of_tags, cross_entropy_of_words, local_ids
+from sentdist.learning.objectives.channels import Channels, cross_entropy_of_tags, cross_entropy_of_words, local_ids
 from sentdist.learning.targets import Targets, as_tensors
 
 WIDEST = 640
