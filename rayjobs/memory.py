@@ -84,9 +84,8 @@ def _markdown(rows: list[Row], max_length: int) -> str:
         "|---|---|---|---|---|",
     ]
     for row in rows:
-        lines.append(
-            f"| {row['batch']} | {3 * row['batch']} | {row['micro_batch'] or 'all'} | {row['peak_gib']} | {row['seconds_a_step']} |"
-        )
+        sizes = f"{row.batch_size} | {3 * row.batch_size} | {row.micro_batch or 'all'}"
+        lines.append(f"| {sizes} | {row.peak_gib} | {row.seconds_a_step} |")
     return "\n".join([*lines, ""])
 
 
