@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ def loses_a_node_and_runs_short(store: ArtifactStore) -> None:
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="sd-ray-", dir="/tmp")
+    # Cluster notes its address in the folder that Ray uses by default, whatever temp_dir says, and expects it to be there.
+    os.environ["RAY_TMPDIR"] = folder
+    Path(folder, "ray").mkdir()
     quick = {
         "health_check_initial_delay_ms": 0,
         "health_check_period_ms": 500,
