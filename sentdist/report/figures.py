@@ -150,11 +150,18 @@ def learning_curves(
             quiet(one)
             one.margins(x=0.01)
         figure.align_ylabels(axes)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=min(3, len(labels)))
+        handles, names = axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside upper left", ncols=_columns_of_legend(names, width_in=figure.get_figwidth()))
         caption = "Training loss" + (" and dev score" if has_dev else "") + " against the step; band: ± 1 standard deviation over seeds."
         caption += f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
         header = ["quantity", "label", "step", "mean", "sd", "seeds"]
         return save(figure, name=name, caption=caption, header=header, records=[[_text(v) for v in record] for record in records])
+
+
+def _columns_of_legend(names: Sequence[str], *, width_in: float) -> int:
+    """As many columns, up to three, as the longest name leaves room for: a letter of the legend's 8.5 points takes 0.075 inches, a handle 0.6."""
+    needed = 0.6 + 0.075 * max(map(len, names), default=0)
+    return max(1, min(3, len(names), int(width_in / needed)))
 
 
 def forest_plot(
