@@ -149,6 +149,11 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
     )
 
 
+def _view(scores: dict[str, Json]) -> dict[str, Json]:
+    """How the embeddings were read; records from before there were views have none."""
+    return _dict(scores.get("view") or {})
+
+
 def _source_of(corpus: dict[str, Json]) -> str:
     """The source of a corpus; the first one where it has several parts."""
     if "relations" in corpus:
@@ -175,7 +180,7 @@ def _terms(objective: dict[str, Json]) -> list[dict[str, Json]]:
 
 
 def _auxiliary(objective: dict[str, Json], scores: dict[str, Json]) -> AuxiliaryFacts | None:
-    channels = _dict(scores["view"])["channels"]
+    channels = _view(scores).get("channels")
     part: Literal["whole", "pos", "bow"] = "whole" if channels is None else "pos" if _list(channels)[0] == 0 else "bow"
     terms = {str(term["name"]): term for term in _terms(objective)}
     if set(terms) == {"info_nce"}:
@@ -204,7 +209,7 @@ def _relational(objective: dict[str, Json], corpus: dict[str, Json], scores: dic
     return RelationalFacts(
         relations=tuple(str(_dict(relation)["name"]) for relation in _list(corpus["relations"])),
         is_modelled=objective["name"] == "rse",
-        is_scored=_dict(scores["view"])["relations"] is not None,
+        is_scored=_view(scores).get("relations") is not None,
         hard_negatives=bool(objective["hard_negatives"]),
         temperature=float(str(objective["temperature"])),
     )

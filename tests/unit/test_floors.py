@@ -105,6 +105,5 @@ def test_keyword_search_has_nothing_to_say_of_pairs(tmp_path: Path, tiny_encoder
 
 def test_channels_that_the_embeddings_lack_are_refused(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     values = tiny_values(tiny_encoder_dir, methods={"half": {"view": {"channels": [16, 99]}}}, baseline="half")
-    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
     with pytest.raises(RecipeError, match="0 to 32"):
-        run_local(plan, context)
+        tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
