@@ -37,18 +37,16 @@ def load_heads(stage: Train, context: Context, learner: Learner) -> None:
         return
     assert learner.heads is not None, "an objective that keeps its head has one"
     path = None if stage.start is None else folder_of(stage.start, context) / HEADS_FILE
-    found = "a checkpoint without heads" if path is None or not path.exists() else None
-    if path is not None and found is None:
-        weights = load_file(path)
-        expected = {name: tuple(tensor.shape) for name, tensor in learner.heads.state_dict().items()}
-        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-        if shapes == expected:
-            learner.heads.load_state_dict(weights)
-            return
-        found = f"heads of shapes {shapes}"
-    raise EncoderError(
-        where=f"{stage.label}: keep_head",
-        found=found or "nothing",
-        expected="the head of an earlier stage with the same objective and features",
-        remedy="Leave keep_head out, then training starts with a new head.",
-    )
+    weights = load_file(path) if path is not None and path.exists() else {}
+    if _shapes(weights) != _shapes(learner.heads.state_dict()):
+        raise EncoderError(
+            where=f"{stage.label}: keep_head",
+            found=f"heads of shapes {_shapes(weights)}" if weights else "a checkpoint without heads",
+            expected="the head of an earlier stage with the same objective and features",
+            remedy="Leave keep_head out, then training starts with a new head.",
+        )
+    learner.heads.load_state_dict(weights)
+
+
+def _shapes(weights: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in weights.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from torch import nn
 
@@ -80,7 +81,7 @@ def make_objective(objective: plan.Objective, given: Ingredients) -> Objective:
             )
         case plan.Sum():
             return WeightedSum([(term.weight, _term(term, given)) for term in objective.terms])
-    raise NotImplementedError(objective.name)
+    assert_never(objective)
 
 
 def _regression(objective: plan.Regression, given: Ingredients) -> Regression:
