@@ -1,0 +1,131 @@
+"""Commands that look ahead and build: plan, run, sweep."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sentdist.cli.opening import IN_A_JOB, store_root
+from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
+from sentdist.cli.printing import empty_table, open_console
+
+if TYPE_CHECKING:
+    from sentdist.plan.unroll import Plan
+    from sentdist.stages.context import Context
+    from sentdist.store.store import ArtifactStore
+
+
+def plan(
+    recipe: RecipeFile,
+    overrides: Overrides = None,
+    store: StoreRoot = None,
+    data: DataRoot = None,
+    trials: Annotated[bool, typer.Option("--trials", help="Also list every trial.")] = False,
+) -> None:
+    """Show what a recipe comes to: what is in the store, what will be built, how much work that is."""
+    from sentdist.store.forecast import forecast
+
+    unrolled, context = _unrolled(recipe, overrides, store, data)
+    ahead = forecast(unrolled, context.store)
+    console = open_console()
+    table = empty_table(
+        f"{unrolled.recipe.name}: {len(unrolled.trials)} trials", "stage", "mentioned", "distinct", "in the store", "to build", "sentences"
+    )
+    for kind in ahead.kinds:
+        cells = (kind.mentions, kind.distinct, kind.finished, kind.missing, kind.sentences)
+        table.add_row(kind.kind, *(f"{cell:,}" if cell else "–" for cell in cells))
+    console.print(table)
+    mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
+    console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing spares {ahead.saved}.")
+    console.print(ahead.work_left, highlight=False)
+    if trials:
+        for trial in unrolled.trials:
+            mark = "in the store" if trial.key in ahead.finished else "to build"
+            console.print(f"{trial.scores.place}  {trial.name}  ({mark})", markup=False, highlight=False, soft_wrap=True)
+
+
+def run(
+    recipe: RecipeFile,
+    overrides: Overrides = None,
+    store: StoreRoot = None,
+    data: DataRoot = None,
+    local: Annotated[bool, typer.Option("--local", help="In this process, without Ray: for debugging.")] = False,
+) -> None:
+    """Build what a recipe needs without its grid (as `--set sweep={}`): on a Ray cluster, or with --local in this process."""
+    overrides = [*(overrides or []), "sweep={}"]
+    if not local:
+        _on_cluster("run", recipe, overrides, store, data)
+        return
+    unrolled, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
+    context.store.check_writable()
+
+    from sentdist.execution.local_lines import local_listener
+    from sentdist.stages.local import run_local
+    from sentdist.store.sweep import save_sweep, sweep_record
+
+    save_sweep(context.store, sweep_record(unrolled))
+    run_local(unrolled, context, listen=local_listener(typer.echo))
+    _print_scores(unrolled.recipe.name, context.store)
+
+
+def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None) -> None:
+    """Run all trials of a recipe on a Ray cluster, write the report, register the best encoder in MLflow."""
+    _on_cluster("sweep", recipe, overrides, store, data)
+
+
+def _unrolled(recipe: Path, overrides: list[str] | None, store: str | None, data: Path | None) -> tuple[Plan, Context]:
+    from sentdist.stages.planned import planned
+
+    return planned(recipe, overrides=overrides or [], store=store_root(store), data=data)
+
+
+def _on_cluster(command: str, recipe: Path, overrides: list[str] | None, store: str | None, data: Path | None) -> None:
+    """Drive a recipe from this process: as a job of the cluster, or from a machine that sees the same files as its nodes."""
+    plan, context = _unrolled(recipe, overrides, store, data)  # before Ray is loaded: a mistake is told at once
+
+    from sentdist.execution.run import run_recipe
+
+    if IN_A_JOB not in os.environ:
+        options = "".join(f" --set '{override}'" for override in overrides or [] if override != "sweep={}")
+        typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
+    tracking = os.environ.get("MLFLOW_TRACKING_URI")
+    summary = run_recipe(recipe, overrides=overrides or [], store=store_root(store), data=data, tracking=tracking, speak=typer.echo)
+    _print_scores(plan.recipe.name, context.store)
+    if command == "sweep" and len(summary.failures) < summary.num_trials:
+        _publish_report(plan.recipe.name, context.store, tracking)
+    if summary.failures:
+        raise typer.Exit(1)
+
+
+def _print_scores(name: str, store: ArtifactStore) -> None:
+    from sentdist.report.brief import brief_table
+    from sentdist.store.sweep import load_sweep
+
+    sweep = load_sweep(store, name)
+    brief = brief_table(sweep, sweep.records(store))
+    table = empty_table(f"{name}: main score × 100, mean ± standard deviation", *brief.columns)
+    for row in brief.rows:
+        table.add_row(*row)
+    open_console().print(table)
+
+
+def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:
+    """Write the report beside the artifacts, tell the tracker of it and of the best encoder."""
+    from sentdist.report.sweep_report import report_sweep
+    from sentdist.store.sweep import load_sweep
+    from sentdist.tracking.mlflow_tracker import make_tracker
+
+    with tempfile.TemporaryDirectory() as scratch:
+        report_sweep(store, name).write(Path(scratch))
+        typer.echo(f"Report: {store.write_folder(Path(scratch), f'reports/{name}')}/report.html")
+        tracker, sweep = make_tracker(tracking, store), load_sweep(store, name)
+        tracker.log_report(sweep, Path(scratch))
+        model = tracker.register_best(sweep)
+    if model:
+        typer.echo(f"Best encoder, registered: {model}")
+    for warning in tracker.warnings:
+        typer.echo(f"MLflow: {warning}", err=True)

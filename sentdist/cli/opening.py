@@ -1,0 +1,34 @@
+"""Where artifacts are kept: the store, and the encoders in it, as a command line names them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.cli.options import DEFAULT_STORE
+
+if TYPE_CHECKING:
+    from sentdist.store.store import ArtifactStore
+
+IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit` starts
+
+
+def store_root(store: str | None) -> str:
+    """Where artifacts are kept if nobody said; a job's working directory is a copy that Ray throws away, so there it is the home folder."""
+    default = Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE)
+    return store or str(default.absolute())
+
+
+def open_store(store: str | None) -> ArtifactStore:
+    """The store that `--store` names, or the default one."""
+    from sentdist.store.store import ArtifactStore
+
+    root = store_root(store)
+    return ArtifactStore(root if "://" in root else str(Path(root).absolute()))
+
+
+def encoder_folder(encoder: str, store: ArtifactStore) -> str:
+    """A key of a train artifact becomes its folder; all else is a checkpoint as it stands."""
+    is_key = len(encoder) >= 6 and all(letter in "0123456789abcdef" for letter in encoder) and not Path(encoder).exists()
+    return str(store.folder(store.find(encoder))) if is_key or encoder.startswith("train/") else encoder

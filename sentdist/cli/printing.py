@@ -1,0 +1,32 @@
+"""How answers look: the console, tables, numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def open_console(*, stderr: bool = False) -> Console:
+    """Where a command writes, in the width of the terminal."""
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def empty_table(title: str | None, *columns: str) -> Table:
+    """An empty table; its first column stands left, the others right."""
+    from rich import box
+    from rich.table import Table
+
+    empty = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", min_width=len(title or "") + 2)
+    for number, column in enumerate(columns):
+        empty.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
+    return empty
+
+
+def two_decimals(value: object) -> str:
+    """Two decimals, or a dash for what is not defined."""
+    return f"{value:.2f}" if isinstance(value, int | float) else "–"

@@ -1,0 +1,66 @@
+"""Commands that tell what was built and found: report, explain, track."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sentdist.cli.opening import open_store, store_root
+from sentdist.cli.options import StoreRoot
+from sentdist.cli.printing import empty_table, open_console
+
+
+def report(
+    sweep: Annotated[str, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False)],
+    store: StoreRoot = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,
+) -> None:
+    """Write the tables and figures of a sweep as Markdown and HTML."""
+    from sentdist.report.sweep_report import report_sweep
+
+    made = report_sweep(open_store(store), sweep)
+    folder = out or Path(".sentdist") / "reports" / sweep
+    page = made.write(folder)
+    typer.echo(made.markdown)
+    typer.echo(f"Written: {page} and {folder / 'report.md'}")
+
+
+def explain(
+    first: Annotated[str, typer.Argument(help="The beginning of a key, or a place.", show_default=False)],
+    second: Annotated[str, typer.Argument(show_default=False)],
+    store: StoreRoot = None,
+) -> None:
+    """Show the fields in which two stages differ."""
+    opened = open_store(store)
+    one, other = opened.find(first), opened.find(second)
+    differences = opened.explain(one, other)
+    if not differences:
+        typer.echo(f"{one.record.place} and {other.record.place} are one stage.")
+        return
+    table = empty_table(None, "field", one.record.place, other.record.place)
+    for difference in differences:
+        table.add_row(difference.field, str(difference.first), str(difference.second))
+    open_console().print(table)
+
+
+def track(
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Write what the store knows into MLflow; runs that are there stay as they are.")
+    ] = False,
+    sweep: Annotated[str | None, typer.Argument(help="Only this sweep.")] = None,
+    store: StoreRoot = None,
+    uri: Annotated[
+        str, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="Address of the MLflow server.")
+    ] = "http://127.0.0.1:5001",
+) -> None:
+    """Bring MLflow up to date from the records in the store."""
+    if not rebuild:
+        typer.echo("Nothing done: `sentdist track --rebuild` writes the store's records into MLflow.")
+        raise typer.Exit(1)
+    from sentdist.tracking.rebuild import rebuild as rebuild_runs
+
+    for found in rebuild_runs(open_store(store), uri, sweep):
+        typer.echo(f"{found.name}: {found.num_scored} of {found.num_trials} trials have scores; {found.num_runs} runs are up to date")
+    typer.echo(f"MLflow at {uri} shows what is in {store_root(store)}.")
