@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import banks, building, health, reporting, scoring, stored
+from sentdist.cli import banks, building, health, reporting, scoring, stored, using
 from sentdist.cli.printing import open_console
 from sentdist.errors import SentdistError
 
@@ -32,6 +32,7 @@ COMMANDS = (
     building.run,
     building.sweep,
     scoring.evaluate,
+    using.encode,
     reporting.report,
     reporting.explain,
     reporting.track,

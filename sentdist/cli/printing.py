@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,3 +32,16 @@ def empty_table(title: str | None, *columns: str) -> Table:
 def two_decimals(value: object) -> str:
     """Two decimals, or a dash for what is not defined."""
     return f"{value:.2f}" if isinstance(value, int | float) else "–"
+
+
+@contextmanager
+def sentence_progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr with sentences per second while the context is open, on a terminal only; gives a function that takes how many are done."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    speed = TextColumn("{task.fields[speed]:,.0f} sentences/s")
+    console = open_console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total, speed=0.0)
+        yield lambda done: progress.update(task, completed=done, speed=done / (progress.tasks[0].elapsed or 1e-9))

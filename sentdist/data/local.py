@@ -90,11 +90,13 @@ def check_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> Non
     """Raise DataError unless all wanted columns are among those found."""
     absent = [column for column in wanted if column not in found]
     if absent:
+        near = difflib.get_close_matches(absent[0], found, n=1)
+        hint = f'Did you mean "{near[0]}"? ' if near else ""
         raise DataError(
             where=name,
             found=f"columns {', '.join(found)}",
             expected=f"columns {', '.join(dict.fromkeys(wanted))}",
-            remedy=f"Name the columns that hold the sentences, or rename them in the file ({', '.join(absent)} missing).",
+            remedy=f"{hint}Name the columns that hold the sentences, or rename them in the file ({', '.join(absent)} missing).",
         )
 
 

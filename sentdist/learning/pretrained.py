@@ -115,11 +115,21 @@ def _download(name: str, revision: str | None) -> Path:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a checkpoint folder."""
+    """Load the tokenizer of a checkpoint folder; EncoderError where it has none, or one without words."""
     try:
-        return AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _unreadable(folder, "tokenizer", error) from error
+    if set(tokenizer.get_vocab()) <= set(
+        tokenizer.all_special_tokens
+    ):  # transformers 5 makes one out of nothing, to which all words are unknown
+        raise EncoderError(
+            where=f"encoder {folder}",
+            found="no tokenizer (a vocabulary of special tokens only)",
+            expected="tokenizer.json, or the vocabulary files of its tokenizer",
+            remedy="Put the tokenizer files that belong to the model beside its weights.",
+        )
+    return tokenizer
 
 
 def load_model(

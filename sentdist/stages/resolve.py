@@ -73,7 +73,7 @@ class FileResolver:
             return Pin(name=checkpoint, revision=_packaged_revision(checkpoint, where), width=_packaged_width(checkpoint))
         folder = Path(checkpoint).expanduser()
         if folder.exists() or checkpoint.startswith((".", "/", "~")):
-            digest = _folder_digest(folder, where)
+            digest = folder_digest(folder, where)
             self.folders[digest] = str(folder.absolute())
             return Pin(name=folder.absolute().name, revision=digest, width=_width(folder / "config.json"))
         if revision is None:
@@ -112,7 +112,8 @@ def _width(configuration: Path) -> int | None:
     return width if isinstance(width, int) else None
 
 
-def _folder_digest(folder: Path, where: str) -> str:
+def folder_digest(folder: Path, where: str) -> str:
+    """What pins an encoder given by path: its configuration and weights. EncoderError where there are none."""
     weights = [path for path in sorted(folder.glob("*")) if path.suffix in (".safetensors", ".bin")] if folder.is_dir() else []
     if not (folder / "config.json").is_file() or not weights:
         found = "no such folder" if not folder.is_dir() else "no config.json" if weights else "no weights (*.safetensors)"

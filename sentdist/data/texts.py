@@ -1,0 +1,223 @@
+"""Sentences in a file of any size or on standard input, read batch by batch: memory holds one batch."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+from sentdist.data.local import SUFFIXES, check_columns
+from sentdist.errors import DataError
+
+STDIN = "-"
+PLAIN = ("", ".txt")  # one sentence a line; without a suffix, as a shell's <(command) is
+SENTENCE = "sentence"  # what the only column of a plain file is called here
+
+Batch = dict[str, list[str]]
+
+
+def looks_like_a_file(argument: str) -> bool:
+    """Whether an argument that may be a sentence names a file: standard input, or one word with a suffix that is read here."""
+    return argument == STDIN or (len(argument.split()) == 1 and Path(argument).suffix in (*SUFFIXES, ".txt"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts:
+    """Sentences that were found and not yet read.
+
+    path: None is standard input. columns: where the sentences stand. id_column: where their ids stand, if asked for. num_rows: as far as
+    it is known without reading.
+    """
+
+    path: Path | None
+    columns: tuple[str, ...]
+    id_column: str | None = None
+    num_rows: int | None = None
+
+    @property
+    def name(self) -> str:
+        return "standard input" if self.path is None else str(self.path)
+
+    def batches(self, num_rows: int) -> Iterator[Batch]:
+        """Batches of `num_rows` rows, the last one shorter: for each column its texts, ids as text.
+
+        Raises:
+            DataError: no rows at all, a sentence that is missing, not a text or blank, with its row; a file that cannot be read.
+        """
+        wanted = (*self.columns, *([self.id_column] if self.id_column else []))
+        done = 0
+        with _readable(self.name):
+            for batch in self._records(wanted, num_rows):
+                for column in self.columns:
+                    self._check(batch[column], column, done)
+                yield {column: [str(value) for value in batch[column]] for column in wanted}
+                done += len(batch[wanted[0]])
+        if not done:
+            raise _empty(self.name)
+
+    def _records(self, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
+        if self.path is not None and self.path.suffix == ".parquet":
+            yield from _parquet_batches(self.path, wanted, num_rows)
+            return
+        with _opened(self.path) as file:
+            rows = _rows(file, self.path, wanted)
+            while chunk := list(islice(rows, num_rows)):
+                yield {column: list(values) for column, values in zip(wanted, zip(*chunk, strict=True), strict=True)}
+
+    def _check(self, sentences: Sequence[object], column: str, done: int) -> None:
+        for number, sentence in enumerate(sentences, start=done + 1):
+            if not isinstance(sentence, str) or not sentence.strip():
+                raise DataError(
+                    where=f"{self.name}: row {number}, {column}",
+                    found=repr(sentence),
+                    expected="a sentence with at least one visible character",
+                    remedy="Drop or fill such rows: leaving them out silently would shift all rows behind them.",
+                )
+
+
+def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:
+    """Find the sentences of a file: plain text with one a line, Parquet, CSV, TSV or JSON lines with `columns`; "-" is plain standard input.
+
+    columns: may be left out where the file has exactly `num_columns`.
+
+    Raises:
+        DataError: a missing or empty file (with near names), a suffix that is not read here, columns that it does not have.
+    """
+    if name == STDIN:
+        _check_plain("standard input", columns, num_columns, id_column)
+        return Texts(path=None, columns=(SENTENCE,))
+    path = Path(name).expanduser()
+    if not path.exists() or path.is_dir():
+        raise _missing(path)
+    if path.is_file() and path.stat().st_size == 0:
+        raise _empty(name)
+    if path.suffix in PLAIN:
+        _check_plain(name, columns, num_columns, id_column)
+        return Texts(path=path, columns=(SENTENCE,))
+    if path.suffix not in SUFFIXES:
+        raise DataError(
+            where=name, found=f"suffix {path.suffix}", expected=f"one of .txt, {', '.join(SUFFIXES)}", remedy="Convert or rename the file."
+        )
+    with _readable(name):
+        known, num_rows = _shape(path)
+    chosen = tuple(columns) or (known if len(known) == num_columns else ())
+    if len(chosen) != num_columns:
+        raise DataError(
+            where=name,
+            found=f"columns {', '.join(known)}" if not columns else f"{len(columns)} names of columns: {', '.join(columns)}",
+            expected=f"to be told which {num_columns} hold{'s' if num_columns == 1 else ''} the sentences",
+            remedy="Name with --column." if num_columns == 1 else "Name each with --column.",
+        )
+    check_columns(name, known, [*chosen, *([id_column] if id_column else [])])
+    return Texts(path=path, columns=chosen, id_column=id_column, num_rows=num_rows)
+
+
+def _shape(path: Path) -> tuple[tuple[str, ...], int | None]:
+    """Columns, and rows where the file says so at its beginning."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as table:
+            if not table.metadata.num_rows:
+                raise _empty(str(path))
+            return tuple(table.schema_arrow.names), table.metadata.num_rows
+    with _opened(path) as file:
+        if path.suffix == ".jsonl":
+            return tuple(_json_row(file.readline(), 1, str(path))), None
+        return tuple(next(_csv_reader(file, path))), None
+
+
+def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    if path is None or path.suffix in PLAIN:
+        yield from ((line.rstrip("\r\n"),) for line in file)
+    elif path.suffix == ".jsonl":
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                row = _json_row(line, number, str(path))
+                yield tuple(row.get(column) for column in wanted)
+    else:
+        reader = _csv_reader(file, path)
+        header = next(reader)
+        places = [header.index(column) for column in wanted]
+        yield from (tuple(row[place] if place < len(row) else None for place in places) for row in reader if row)
+
+
+def _csv_reader(file: IO[str], path: Path) -> Iterator[list[str]]:
+    """CSV with quotes, TSV without: in tab-separated files a quotation mark is a letter like any other."""
+    if path.suffix == ".tsv":
+        return csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+    return csv.reader(file)
+
+
+def _json_row(line: str, number: int, name: str) -> dict[str, object]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise DataError(where=f"{name}: line {number}", found=line.strip()[:60], expected="a JSON object", remedy="Mend that line.")
+    return row
+
+
+def _parquet_batches(path: Path, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as table:
+        for batch in table.iter_batches(batch_size=num_rows, columns=list(dict.fromkeys(wanted))):
+            yield {column: batch.column(column).to_pylist() for column in wanted}
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[IO[str]]:
+    if path is None:
+        yield sys.stdin
+        return
+    with path.open(encoding="utf-8-sig", newline="" if path.suffix in (".csv", ".tsv") else None) as file:
+        yield file
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, csv.Error, StopIteration) as error:  # pyarrow's errors and broken UTF-8 are ValueErrors
+        raise DataError(
+            where=name,
+            found=f"a file that cannot be read ({str(error).strip().partition(chr(10))[0] or type(error).__name__})",
+            expected="UTF-8 text, or a table of the kind that its suffix says",
+            remedy="Write it again.",
+        ) from error
+
+
+def _check_plain(name: str, columns: Sequence[str], num_columns: int, id_column: str | None) -> None:
+    if columns or id_column or num_columns > 1:
+        asked = ", ".join([*columns, *([id_column] if id_column else [])]) or f"{num_columns} columns"
+        raise DataError(
+            where=name,
+            found=f"plain text, and {asked} asked for",
+            expected="a table with named columns (.parquet, .csv, .tsv, .jsonl)",
+            remedy="Leave the names of columns out, or give such a file.",
+        )
+
+
+def _missing(path: Path) -> DataError:
+    folder = path.parent
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return DataError(
+        where=str(path),
+        found="a folder" if path.is_dir() else "no such file",
+        expected="a file of sentences: .txt with one a line, .parquet, .csv, .tsv or .jsonl",
+        remedy=f'Did you mean "{folder / near[0]}"?' if near and not path.is_dir() else "Check the path.",
+    )
+
+
+def _empty(name: str) -> DataError:
+    return DataError(where=name, found="no rows", expected="at least one sentence", remedy="Check what wrote it.")

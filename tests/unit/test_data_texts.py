@@ -1,0 +1,119 @@
+"""Sentences read in batches from every kind of file, and mistakes in them named with their row."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sentdist.data.texts import looks_like_a_file, open_texts
+from sentdist.errors import DataError
+
+SENTENCES = ["A man plays.", 'He said "no", twice.', "ein Haus\tim Grünen", "two", "three"]
+
+
+def _written(folder: Path, suffix: str, sentences: list[str]) -> Path:
+    path = folder / f"corpus{suffix}"
+    table = pa.table({"id": [10 + number for number in range(len(sentences))], "sentence": sentences})
+    match suffix:
+        case ".txt":
+            path.write_text("\n".join(sentences) + "\n")
+        case ".parquet":
+            pq.write_table(table, path, row_group_size=2)
+        case ".csv":
+            pyarrow.csv.write_csv(table, path)
+        case ".tsv":
+            path.write_text("id\tsentence\n" + "".join(f"{10 + number}\t{text}\n" for number, text in enumerate(sentences)))
+        case ".jsonl":
+            path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist()) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".parquet", ".csv", ".tsv", ".jsonl"])
+@pytest.mark.parametrize("num_rows", [1, 2, 100])
+def test_every_kind_of_file_gives_its_sentences_in_order(suffix: str, num_rows: int, tmp_path: Path) -> None:
+    sentences = [sentence.replace("\t", " ") for sentence in SENTENCES]
+    plain = suffix == ".txt"
+    texts = open_texts(str(_written(tmp_path, suffix, sentences)), columns=[] if plain else ["sentence"], id_column=None if plain else "id")
+    batches = list(texts.batches(num_rows))
+    assert [len(batch["sentence"]) for batch in batches[:-1]] == [num_rows] * (len(batches) - 1)
+    assert [sentence for batch in batches for sentence in batch["sentence"]] == sentences
+    if not plain:
+        assert [one for batch in batches for one in batch["id"]] == ["10", "11", "12", "13", "14"]
+    assert texts.num_rows == (5 if suffix == ".parquet" else None)
+
+
+_SENTENCE = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\ufeff\x00"), min_size=1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(sentences=st.lists(_SENTENCE.filter(lambda text: bool(text.strip())), min_size=1, max_size=8))
+def test_what_was_written_is_read(sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("texts")
+    for suffix in (".txt", ".csv", ".jsonl", ".parquet"):
+        texts = open_texts(str(_written(folder, suffix, sentences)), columns=[] if suffix == ".txt" else ["sentence"])
+        assert [one for batch in texts.batches(3) for one in batch["sentence"]] == sentences
+
+
+def test_a_line_of_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\r\nthree"))
+    assert [batch["sentence"] for batch in open_texts("-").batches(2)] == [["one", "two"], ["three"]]
+
+
+def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text\none\n")
+    (tmp_path / "b.csv").write_text("first,second\none,two\n")
+    assert open_texts(str(tmp_path / "a.csv")).columns == ("text",)
+    assert open_texts(str(tmp_path / "b.csv"), num_columns=2).columns == ("first", "second")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "words"),
+    [
+        ("corpus.csv", None, [], "Did you mean"),
+        ("a.xlsx", "x", [], "suffix .xlsx"),
+        ("a.txt", "", [], "no rows"),
+        ("a.csv", "sentence\n", ["sentence"], "no rows"),
+        ("a.csv", "sentence,id\none,1\n", ["sentense"], 'Did you mean "sentence"'),
+        ("a.csv", "one,two\n1,2\n", [], "which 1 holds the sentences"),
+        ("a.csv", "id,sentence\n1,one\n2,\n", ["sentence"], "row 2, sentence: found ''"),
+        ("a.csv", "id,sentence\n1,one\n2\n", ["sentence"], "row 2, sentence: found None"),
+        ("a.txt", "one\n \ntwo\n", [], "row 2, sentence: found ' '"),
+        ("a.jsonl", '{"sentence": "one"}\n{"sentence": 3}\n', ["sentence"], "row 2, sentence: found 3"),
+        ("a.jsonl", '{"sentence": "one"}\n{"sen\n', ["sentence"], 'line 2: found {"sen; expected a JSON object'),
+        ("a.txt", "one\n", ["sentence"], "plain text, and sentence asked for"),
+        ("a.parquet", "no parquet", ["sentence"], "a file that cannot be read"),
+        ("a.txt", b"\xff\xfe\xfa", [], "a file that cannot be read"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(name: str, content: str | bytes | None, columns: list[str], words: str, tmp_path: Path) -> None:
+    (tmp_path / "corpora.csv").write_text("sentence\none\n")
+    if content is not None:
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(DataError) as raised:
+        list(open_texts(str(tmp_path / name), columns=columns).batches(10))
+    assert words in str(raised.value)
+
+
+def test_nothing_on_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    with pytest.raises(DataError, match="standard input: found no rows"):
+        list(open_texts("-").batches(2))
+
+
+def test_a_sentence_is_told_from_a_file() -> None:
+    assert [looks_like_a_file(one) for one in ("-", "pairs.csv", "./a/b.parquet", "A man plays.", "I wrote notes.txt", "word")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]

@@ -1,0 +1,95 @@
+"""Embeddings in files: what is written is read, and what is not whole is not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from sentdist.errors import DataError
+from sentdist.plan.stage import Json
+from sentdist.stages.embedding_file import check_made_by, check_output, embedding_writer, open_embeddings
+
+FACTS: dict[str, Json] = {"encoder": "sha256:1", "pooling": "mean", "max_length": 40}
+
+
+def _write(path: Path, embeddings_SD: np.ndarray, *, dtype: str = "float32", ids: list[str] | None = None) -> None:
+    with embedding_writer(path, width=embeddings_SD.shape[1], dtype=dtype, facts=FACTS, with_ids=ids is not None) as writer:
+        for first in range(0, len(embeddings_SD), 3):
+            writer.write(embeddings_SD[first : first + 3], None if ids is None else ids[first : first + 3])
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 1000])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_an_array_is_read_as_it_was_written(num_rows: int, dtype: str, tmp_path: Path) -> None:
+    embeddings = np.random.default_rng(0).normal(size=(num_rows, 5)).astype(np.float32)
+    _write(tmp_path / "a.npy", embeddings, dtype=dtype)
+    found = open_embeddings(tmp_path / "a.npy")
+    assert isinstance(found, np.memmap)
+    assert not found.flags.writeable
+    np.testing.assert_array_equal(found, embeddings.astype(dtype))
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), embeddings.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_table_holds_ids_embeddings_and_facts(dtype: str, tmp_path: Path) -> None:
+    embeddings = np.random.default_rng(0).normal(size=(7, 4)).astype(dtype)
+    _write(tmp_path / "a.parquet", embeddings, dtype=dtype, ids=[f"d{number}" for number in range(7)])
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert table["id"].to_pylist() == [f"d{number}" for number in range(7)]
+    np.testing.assert_array_equal(np.array(table["embedding"].to_pylist(), dtype=dtype), embeddings)
+    assert json.loads((table.schema.metadata or {})[b"sentdist"]) == FACTS
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.parquet"])
+def test_a_writer_that_fails_leaves_nothing_and_touches_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("what was there")
+    with pytest.raises(KeyboardInterrupt), embedding_writer(tmp_path / name, width=2, dtype="float32", facts={}, with_ids=False) as writer:
+        writer.write(np.ones((2, 2), dtype=np.float32), None)
+        raise KeyboardInterrupt
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "what was there"
+
+
+def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="embedding 4: found numbers above 65504"):
+        _write(tmp_path / "a.npy", np.array([[1.0]] * 4 + [[1e6]]), dtype="float16")
+    assert not list(tmp_path.iterdir())
+
+
+def test_embeddings_of_another_encoder_are_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "a.npy", np.ones((2, 3), dtype=np.float32))
+    found = open_embeddings(tmp_path / "a.npy")
+    check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"precision": "bf16"})
+    with pytest.raises(DataError, match="embeddings of width 3; expected width 4"):
+        check_made_by(tmp_path / "a.npy", found, width=4, facts=FACTS)
+    with pytest.raises(DataError, match="embeddings made with pooling mean; expected pooling cls"):
+        check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"pooling": "cls"})
+    (tmp_path / "a.npy.json").unlink()  # somebody else's embeddings: nothing is known but their width
+    check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"pooling": "cls"})
+
+
+def test_files_that_hold_no_embeddings_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        open_embeddings(tmp_path / "a.npy")
+    (tmp_path / "a.npy").write_text("no array")
+    with pytest.raises(DataError, match="array of floats"):
+        open_embeddings(tmp_path / "a.npy")
+    np.save(tmp_path / "b.npy", np.arange(6).reshape(2, 3))
+    with pytest.raises(DataError, match="int64 of shape"):
+        open_embeddings(tmp_path / "b.npy")
+
+
+def test_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
+    (tmp_path / "a.npy").touch()
+    for path, words in (
+        (tmp_path / "a.npy", "there already"),
+        (tmp_path / "a.csv", "suffix"),
+        (tmp_path / "b" / "a.npy", "no such folder"),
+    ):
+        with pytest.raises(DataError, match=words):
+            check_output(path, overwrite=False)
+    check_output(tmp_path / "a.npy", overwrite=True)
