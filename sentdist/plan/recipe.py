@@ -131,7 +131,7 @@ class Recipe(Frozen):
         if self.evaluation.links is not None:
             _known_corpus("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         if self.selection is not None:
-            _known("selection.task", self.selection.task, tuple(TASKS))
+            _known("selection.task", self.selection.task, tuple(name for name, card in TASKS.items() if card.kind in ("sts", "retrieval")))
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
         return self

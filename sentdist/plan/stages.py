@@ -12,6 +12,7 @@ from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_targets
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Selection, Stopping, Task, Training, View
 from sentdist.plan.stage import Stage, slug
+from sentdist.plan.task_kinds import ClassificationTask
 
 
 class Tag(Stage):
@@ -87,7 +88,7 @@ class Evaluate(Stage):
     revision: ClassVar[int] = 1
 
     encoder: EncoderSpec | Train | LexicalSpec
-    tasks: tuple[Task | LinkTask, ...]
+    tasks: tuple[ScoredTask, ...]
     max_length: Annotated[int, Field(ge=3)] | None = None  # None: what the encoder can take
     precision: Precision = "fp32"
     view: View = View()

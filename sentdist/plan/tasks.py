@@ -5,18 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Kind = Literal["sts", "retrieval", "classification"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCard:
     """What is known of a task before its data is seen. `citation` is a key of `sentdist.report.citations`."""
 
-    kind: Literal["sts", "retrieval"]
+    kind: Kind
     source: str
-    split: str | None
+    split: str | None  # that is scored; None: all rows
     metric: str
     licence: str
     citation: str
-    num_items: int | None = None  # pairs or queries, where the published set has a known size
+    num_items: int | None = None  # pairs, queries or texts, where the published set has a known size
+    columns: tuple[str, ...] = ("text",)  # of a classification: a text, or the two sentences of a pair
+    label: str = "label"
+    dev: str | None = None  # of a classification: the split that chooses the penalty, where there is one
 
 
 TASKS: dict[str, TaskCard] = {
@@ -53,6 +58,41 @@ TASKS: dict[str, TaskCard] = {
     "stackfaq": TaskCard(
         kind="retrieval", source="retrieval/stackfaq", split=None, metric="map", licence="unstated", citation="stackfaq", num_items=1249
     ),
+    "mr": TaskCard(
+        kind="classification", source="transfer/mr", split=None, metric="accuracy", licence="unstated", citation="mr", num_items=10662
+    ),
+    "cr": TaskCard(
+        kind="classification", source="transfer/cr", split=None, metric="accuracy", licence="unstated", citation="cr", num_items=3775
+    ),
+    "subj": TaskCard(
+        kind="classification", source="transfer/subj", split=None, metric="accuracy", licence="unstated", citation="subj", num_items=10000
+    ),
+    "mpqa": TaskCard(
+        kind="classification", source="transfer/mpqa", split=None, metric="accuracy", licence="unstated", citation="mpqa", num_items=10606
+    ),
+    "sst2": TaskCard(
+        kind="classification",
+        source="transfer/sst2",
+        split="test",
+        metric="accuracy",
+        licence="unstated",
+        citation="sst2",
+        num_items=70042,
+        dev="dev",
+    ),
+    "trec": TaskCard(
+        kind="classification", source="transfer/trec", split="test", metric="accuracy", licence="unstated", citation="trec", num_items=5952
+    ),
+    "mrpc": TaskCard(
+        kind="classification",
+        source="transfer/mrpc",
+        split="test",
+        metric="accuracy",
+        licence="Microsoft Research, non-commercial",
+        citation="mrpc",
+        num_items=5801,
+        columns=("text", "text2"),
+    ),
     "scenes-sts": TaskCard(kind="sts", source="embedded/sts", split="test", metric="spearman", licence="Apache-2.0", citation="sentdist"),
     "scenes-sts-dev": TaskCard(
         kind="sts", source="embedded/sts", split="dev", metric="spearman", licence="Apache-2.0", citation="sentdist"
@@ -63,5 +103,9 @@ TASKS: dict[str, TaskCard] = {
 TASK_GROUPS: dict[str, tuple[str, ...]] = {
     "sts": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"),
     "sts-pooled": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb-pooled", "sickr-pooled"),
+    "transfer": ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"),
     "scenes": ("scenes-sts", "scenes-faq"),
 }
+
+# What words alone can score, without an encoder (`lexical` of a method).
+LEXICAL_KINDS: dict[str, tuple[Kind, ...]] = {"word_overlap": ("sts", "retrieval"), "bm25": ("retrieval",)}

@@ -21,7 +21,8 @@ from sentdist.stages.context import Context
 from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
 from sentdist.stages.probing import probe_results
 from sentdist.stages.relations import Reading, saved_reading
-from sentdist.stages.scoring import LoadedTask, StsTask, TaskScore, load_task, viewed
+from sentdist.stages.scoring import StsTask, load_task, viewed
+from sentdist.stages.task_scores import LoadedTask, TaskScore
 from sentdist.store.store import Artifact
 
 ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)

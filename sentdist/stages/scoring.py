@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,43 +18,22 @@ from sentdist.evaluation.link_prediction import LinkPrediction
 from sentdist.evaluation.postprocess import postprocess
 from sentdist.evaluation.retrieval import RetrievalScore, rank_by, score_ranking, score_retrieval
 from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities, score_sts
+from sentdist.plan.chosen_tasks import ChosenTask
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task, View
+from sentdist.plan.task_kinds import ClassificationTask
+from sentdist.stages.label_tasks import load_classification
 from sentdist.stages.relations import LinksTask, Reading, link_measures, load_links
+from sentdist.stages.task_scores import LoadedTask, TaskScore
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskScore:
-    """What came out of one task. main: × 100, None where it is not defined. measures: all, by name. items: one row a pair or query."""
-
-    task: str
-    main: float | None
-    measures: dict[str, float | None]
-    items: pa.Table
-
-
-class LoadedTask(Protocol):
-    """A task with its data in memory."""
-
-    @property
-    def sentences(self) -> Sequence[str]:
-        """All sentences to embed, repetitions included."""
-        ...
-
-    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
-        """Scores from the embeddings of `sentences`, in their order. reading: the encoder's relations, where it has some."""
-        ...
-
-    def score_words(self, kind: Lexical) -> TaskScore:
-        """Scores from words alone, without an encoder."""
-        ...
-
-
-def load_task(task: Task | LinkTask, data_root: str | None) -> LoadedTask:
-    """Read a task's data; DataError as `read_pairs`, `read_retrieval` and `held_out_relations` say."""
+def load_task(task: ChosenTask | LinkTask, data_root: str | None) -> LoadedTask:
+    """Read a task's data; DataError as its reader says."""
     root = None if data_root is None else Path(data_root)
     if isinstance(task, LinkTask):
         return RankedLinks(links=load_links(task, root))
+    if isinstance(task, ClassificationTask):
+        return load_classification(task, root)
     if task.kind == "sts":
         pairs = read_pairs(task.source, split=task.split, data_root=root)
         return StsTask(task=task, pairs=pairs, sentences=(*pairs.sentence1, *pairs.sentence2))

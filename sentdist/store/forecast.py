@@ -115,15 +115,17 @@ def _sentences(stage: Stage, plan: Plan) -> int:
         case Embed() | Tag():
             return plan.rows[stage.corpus.key] * stage.corpus.num_columns
         case Evaluate():
-            return sum(2 * _items(task) for task in stage.tasks)
+            return sum(_encoded(task) for task in stage.tasks)
     return 0
 
 
-def _items(task: Task | LinkTask) -> int:
-    """Pairs, queries or triples of a task."""
+def _encoded(task: ScoredTask) -> int:
+    """Sentences that a task encodes, repetitions included: two of a pair, query or triple, all of a labelled row."""
     if isinstance(task, LinkTask):
-        return task.held_out * len(task.relations)
-    return TASKS[task.name].num_items or UNKNOWN_PAIRS
+        return 2 * task.held_out * len(task.relations)
+    known = TASKS.get(task.name)
+    items = UNKNOWN_PAIRS if known is None or known.num_items is None else known.num_items
+    return items * (len(task.columns) if isinstance(task, ClassificationTask) else 2)
 
 
 def _speed(store: ArtifactStore, kind: str) -> float | None:

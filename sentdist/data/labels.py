@@ -1,0 +1,87 @@
+"""Texts, or pairs of texts, with a label each, checked row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentdist.data.local import check_columns
+from sentdist.data.sources import read_source
+from sentdist.errors import DataError
+
+EMPTY = "."  # what SentEval encodes where a text has no words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """R labelled rows. texts: one tuple of R texts for each text column, runs of spaces made one, EMPTY for a text without words.
+
+    labels: as text. splits: of each row, "" where the source has none. num_empty: texts that stood empty.
+    """
+
+    texts: tuple[tuple[str, ...], ...]
+    labels: tuple[str, ...]
+    splits: tuple[str, ...]
+    num_empty: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.labels)
+
+    def rows_of(self, split: str) -> list[int]:
+        """The rows of a split, in the order of the file."""
+        return [row for row, name in enumerate(self.splits) if name == split]
+
+
+def read_labelled(
+    name: str,
+    *,
+    columns: Sequence[str] = ("text",),
+    label: str = "label",
+    splits: Sequence[str] | None = None,
+    data_root: Path | None = None,
+    hub_revision: str | None = None,
+) -> Labelled:
+    """Return the rows of a source, or those of some splits in the order of the file.
+
+    Raises:
+        DataError: absent columns, a row without a label, a text that is no text, none of the rows asked for.
+    """
+    table = read_source(name, data_root=data_root, hub_revision=hub_revision)
+    check_columns(name, table.column_names, [*columns, label, *(["split"] if splits is not None else [])])
+    parts = [str(part) for part in table["split"].to_pylist()] if "split" in table.column_names else [""] * table.num_rows
+    kept = [row for row, part in enumerate(parts) if splits is None or part in splits]
+    if not kept:
+        raise DataError(
+            where=name,
+            found=f"no rows in {', '.join(splits or ())}",
+            expected="rows of these splits",
+            remedy="Name splits that the file has.",
+        )
+    values = table[label].to_pylist()
+    for row in kept:
+        if values[row] is None or values[row] == "":
+            raise DataError(
+                where=name, found=f"no {label} in row {row}", expected="a label in every row", remedy="Complete or drop the row."
+            )
+    texts = [
+        [_words(name, row, column, value) for row, value in zip(kept, _taken(table[column].to_pylist(), kept), strict=True)]
+        for column in columns
+    ]
+    return Labelled(
+        texts=tuple(tuple(text or EMPTY for text in column) for column in texts),
+        labels=tuple(str(values[row]) for row in kept),
+        splits=tuple(parts[row] for row in kept),
+        num_empty=sum(not text for column in texts for text in column),
+    )
+
+
+def _taken(values: list[object], rows: list[int]) -> list[object]:
+    return [values[row] for row in rows]
+
+
+def _words(name: str, row: int, column: str, value: object) -> str:
+    if value is not None and not isinstance(value, str):
+        raise DataError(where=name, found=f"{column} {value!r} in row {row}", expected="a text", remedy="Name the column that holds texts.")
+    return " ".join((value or "").split())

@@ -1,0 +1,192 @@
+"""How well a linear classifier reads labels out of frozen embeddings: SentEval's transfer protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
+
+from sentdist.errors import DataError
+from sentdist.evaluation.metrics import checked_embeddings
+
+# λ of the penalty λ/2 ‖w‖² beside the mean cross-entropy (nats): the grid of SentEval's torch classifier (Conneau & Kiela 2018, arXiv 1803.05449).
+PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
+FOLDS_SEED = 1111  # SentEval's
+MAX_ITERATIONS = 1000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassificationScore:
+    """What became of the T rows that were tested, in ascending order.
+
+    accuracy: × 100, over all tested rows (SentEval averages rounded accuracies of folds, which differs by less than 0.01). f1: × 100, of the later of two
+    labels in sorted order; None where there are more than two. penalties: λ chosen in each fold, one where the splits are fixed.
+    """
+
+    accuracy: float
+    f1: float | None
+    rows: NDArray[np.int64]  # (T,)
+    gold: NDArray[np.str_]  # (T,)
+    predicted: NDArray[np.str_]  # (T,)
+    penalties: tuple[float, ...]
+
+    def items(self) -> dict[str, NDArray[np.int64] | NDArray[np.str_] | NDArray[np.float64]]:
+        """The columns to keep per tested row; `accuracy` is 100 where the label was found and 0 elsewhere, so that its mean is the score."""
+        correct = np.where(self.gold == self.predicted, 100.0, 0.0)
+        return {"row": self.rows, "label": self.gold, "predicted": self.predicted, "accuracy": correct}
+
+
+def pair_features(first_PD: ArrayLike, second_PD: ArrayLike) -> NDArray[np.float32]:
+    """(P, 2D) features |u − v| and u ∗ v of P pairs, which do not ask which sentence is the first."""
+    first, second = np.asarray(first_PD, dtype=np.float32), np.asarray(second_PD, dtype=np.float32)
+    return np.hstack([np.abs(first - second), first * second])
+
+
+def cross_validated(
+    features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, where: str = "classification"
+) -> ClassificationScore:
+    """Test every row once, in stratified folds; λ is chosen within each training part by folds of its own (SentEval's for MR, CR, SUBJ, MPQA).
+
+    Raises:
+        DataError: embeddings that are not finite, fewer than two labels, a label with too few rows for the folds.
+    """
+    features, gold = _checked(features_SD, labels, where)
+    _check_folds(gold, num_folds, nested=True, where=where)
+    predicted, penalties = np.empty_like(gold), []
+    for train, test in _folds(features, gold, num_folds):
+        penalty = _best_penalty(features[train], gold[train], num_folds)
+        predicted[test] = _fitted(features[train], gold[train], penalty).predict(features[test])
+        penalties.append(penalty)
+    return _scored(gold, predicted, np.arange(len(gold)), penalties)
+
+
+def split_classified(
+    features_SD: ArrayLike,
+    labels: Sequence[str],
+    *,
+    train: ArrayLike,
+    test: ArrayLike,
+    dev: ArrayLike | None = None,
+    num_folds: int = 10,
+    where: str = "classification",
+) -> ClassificationScore:
+    """Fit on the rows `train`, test on the rows `test`; λ is chosen on `dev` (SentEval's for SST2), or by folds within train (TREC, MRPC).
+
+    Raises:
+        DataError: as `cross_validated`; no row in one of the parts; a tested label that training rows do not have.
+    """
+    features, gold = _checked(features_SD, labels, where)
+    parts = {name: np.asarray(rows, dtype=np.int64) for name, rows in (("train", train), ("test", test), ("dev", dev)) if rows is not None}
+    for name, rows in parts.items():
+        if not len(rows):
+            raise DataError(where=where, found=f"no rows in {name}", expected="rows to fit and to test", remedy="Name other splits.")
+    unseen = sorted(set(gold[parts["test"]]) - set(gold[parts["train"]]))
+    if unseen:
+        raise DataError(
+            where=where, found=f"test rows labelled {unseen[0]!r}", expected="labels that training rows have", remedy="Correct the splits."
+        )
+    fit, held = parts["train"], parts["test"]
+    if dev is None:
+        _check_folds(gold[fit], num_folds, nested=False, where=where)
+        penalty = _best_penalty(features[fit], gold[fit], num_folds)
+        model = _fitted(features[fit], gold[fit], penalty)
+    else:
+        path = list(_path(features[fit], gold[fit]))
+        penalty, model = _first_best(path, [float(np.mean(one.predict(features[parts["dev"]]) == gold[parts["dev"]])) for _, one in path])
+    return _scored(gold[held], model.predict(features[held]), held, [penalty])
+
+
+def _best_penalty(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], num_folds: int) -> float:
+    """The penalty of the best mean accuracy over folds; the weakest of equals, as SentEval takes it."""
+    accuracies = np.zeros(len(PENALTIES))
+    for train, test in _folds(features_SD, gold_S, num_folds):
+        for place, (_, model) in enumerate(_path(features_SD[train], gold_S[train])):
+            accuracies[place] += np.mean(model.predict(features_SD[test]) == gold_S[test]) / num_folds
+    return PENALTIES[int(np.argmax(np.round(100 * accuracies[::-1], 2)))]
+
+
+def _path(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_]) -> Iterator[tuple[float, LogisticRegression]]:
+    """A model for each penalty from the strongest to the weakest, each begun where the last one ended: half the iterations."""
+    start: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None
+    for penalty in reversed(PENALTIES):
+        model = _model(len(gold_S), penalty, warm_start=True)
+        if start is not None:
+            model.coef_, model.intercept_ = start[0].copy(), start[1].copy()
+        model.fit(features_SD, gold_S)
+        start = (model.coef_, model.intercept_)
+        yield penalty, model
+
+
+def _first_best(path: list[tuple[float, LogisticRegression]], accuracies: list[float]) -> tuple[float, LogisticRegression]:
+    """Weakest first, as `_best_penalty`."""
+    backwards = accuracies[::-1]
+    return path[::-1][int(np.argmax(np.round(100 * np.asarray(backwards), 2)))]
+
+
+def _fitted(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], penalty: float) -> LogisticRegression:
+    return _model(len(gold_S), penalty).fit(features_SD, gold_S)
+
+
+def _model(num_rows: int, penalty: float, *, warm_start: bool = False) -> LogisticRegression:
+    """Mean cross-entropy + λ/2 ‖w‖² in scikit-learn's terms; minimized to the end, so without the early stopping, seeds and epochs of SentEval's Adam."""
+    return LogisticRegression(C=1.0 / (num_rows * penalty), max_iter=MAX_ITERATIONS, warm_start=warm_start)
+
+
+def _folds(
+    features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], num_folds: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    return StratifiedKFold(n_splits=num_folds, shuffle=True, random_state=FOLDS_SEED).split(features_SD, gold_S)
+
+
+def _scored(
+    gold_T: NDArray[np.str_], predicted_T: NDArray[np.str_], rows_T: NDArray[np.int64], penalties: list[float]
+) -> ClassificationScore:
+    names = np.unique(gold_T)
+    order = np.argsort(rows_T, kind="stable")
+    return ClassificationScore(
+        accuracy=100.0 * float(np.mean(gold_T == predicted_T)),
+        f1=100.0 * float(f1_score(gold_T, predicted_T, pos_label=names[-1])) if len(names) == 2 else None,
+        rows=rows_T[order],
+        gold=gold_T[order],
+        predicted=predicted_T[order],
+        penalties=tuple(penalties),
+    )
+
+
+def _checked(features_SD: ArrayLike, labels: Sequence[str], where: str) -> tuple[NDArray[np.float32], NDArray[np.str_]]:
+    features = checked_embeddings(features_SD, where=where).astype(np.float32)
+    gold = np.asarray(labels, dtype=np.str_)
+    if len(gold) != len(features):
+        raise DataError(
+            where=where,
+            found=f"{len(features)} embeddings and {len(gold)} labels",
+            expected="one label a row",
+            remedy="Complete the labels.",
+        )
+    if len(np.unique(gold)) < 2:
+        raise DataError(
+            where=where, found=f"one label, {str(gold[0])!r}", expected="at least two", remedy="A classifier needs something to tell apart."
+        )
+    return features, gold
+
+
+def _check_folds(gold_S: NDArray[np.str_], num_folds: int, *, nested: bool, where: str) -> None:
+    """Every label must stand in every fold, and with nested folds in every fold of every training part."""
+    if num_folds < 2:
+        raise DataError(where=f"{where}: num_folds", found=str(num_folds), expected="at least 2", remedy="10 is SentEval's number.")
+    names, counts = np.unique(gold_S, return_counts=True)
+    rarest = int(np.argmin(counts))
+    most = int(counts[rarest])
+    left = most - -(-most // num_folds) if nested else most
+    if left < num_folds:
+        raise DataError(
+            where=where,
+            found=f"{most} of {len(gold_S)} rows labelled {str(names[rarest])!r}",
+            expected=f"{num_folds + (2 if nested else 0)} rows of each label or more, for {num_folds} folds",
+            remedy="Drop or join rare labels, give more rows, or give fixed splits train, dev and test.",
+        )

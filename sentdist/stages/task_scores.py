@@ -1,0 +1,51 @@
+"""What a task asks of an encoder, and what it says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sentdist.errors import RecipeError
+from sentdist.evaluation.lexical import Lexical
+from sentdist.stages.relations import Reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskScore:
+    """What came out of one task. main: × 100, None where it is not defined. measures: all, by name. items: one row a pair or query."""
+
+    task: str
+    main: float | None
+    measures: dict[str, float | None]
+    items: pa.Table
+
+
+class LoadedTask(Protocol):
+    """A task with its data in memory."""
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        """All sentences to embed, repetitions included."""
+        ...
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        """Scores from the embeddings of `sentences`, in their order. reading: the encoder's relations, where it has some."""
+        ...
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        """Scores from words alone, without an encoder."""
+        ...
+
+
+def no_word_score(task: str, kind: Lexical) -> RecipeError:
+    """The error for a task that words alone cannot score; the plan refuses it before any work."""
+    return RecipeError(
+        where=f"task {task}",
+        found=f"the floor {kind}",
+        expected="an encoder: the task is scored on its embeddings",
+        remedy="Leave the floor out.",
+    )

@@ -1,0 +1,115 @@
+"""The transfer protocol: what a linear classifier reads out of embeddings, and what it refuses to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+
+from sentdist.errors import DataError
+from sentdist.evaluation.classification import PENALTIES, cross_validated, pair_features, split_classified
+
+
+def _planted(num_rows: int = 240, width: int = 6, noise: float = 0.6, seed: int = 0) -> tuple[np.ndarray, list[str]]:
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 2, num_rows)
+    features = draw.normal(size=(num_rows, width)) * noise
+    features[:, 0] += 2.0 * labels - 1.0
+    return features.astype(np.float32), [str(label) for label in labels]
+
+
+def test_separable_labels_are_all_found_and_shuffled_ones_by_chance() -> None:
+    features, labels = _planted(noise=0.1)
+    assert cross_validated(features, labels, num_folds=4).accuracy == 100.0
+    shuffled = [labels[row] for row in np.random.default_rng(1).permutation(len(labels))]
+    assert 35.0 < cross_validated(features, shuffled, num_folds=4).accuracy < 65.0
+
+
+def test_nested_folds_equal_the_obvious_loops() -> None:
+    """Value for value, with models fitted one by one from zero and to a tighter end."""
+    features, labels = _planted(num_rows=160, noise=0.9)
+    gold, num_folds = np.asarray(labels), 4
+    predicted = np.empty_like(gold)
+    chosen = []
+    for train, test in StratifiedKFold(num_folds, shuffle=True, random_state=1111).split(features, gold):
+        means = []
+        for penalty in PENALTIES:
+            scores = []
+            for inner, held in StratifiedKFold(num_folds, shuffle=True, random_state=1111).split(features[train], gold[train]):
+                rows = train[inner]
+                model = LogisticRegression(C=1 / (len(rows) * penalty), tol=1e-8, max_iter=5000).fit(features[rows].astype(float), gold[rows])
+                scores.append(model.score(features[train[held]].astype(float), gold[train[held]]))
+            means.append(round(100 * float(np.mean(scores)), 2))
+        chosen.append(PENALTIES[int(np.argmax(means))])
+        model = LogisticRegression(C=1 / (len(train) * chosen[-1]), tol=1e-8, max_iter=5000).fit(features[train].astype(float), gold[train])
+        predicted[test] = model.predict(features[test].astype(float))
+    found = cross_validated(features, labels, num_folds=num_folds)
+    assert found.penalties == tuple(chosen)
+    np.testing.assert_array_equal(found.predicted, predicted)
+    assert found.accuracy == pytest.approx(100 * np.mean(predicted == gold)) == pytest.approx(found.items()["accuracy"].mean())
+
+
+def test_fixed_splits_choose_on_dev_and_never_look_at_test() -> None:
+    features, labels = _planted(num_rows=300, noise=0.9)
+    train, dev, test = range(0, 150), range(150, 200), range(200, 300)
+    found = split_classified(features, labels, train=list(train), dev=list(dev), test=list(test))
+    fits = [LogisticRegression(C=1 / (150 * penalty), tol=1e-8, max_iter=5000).fit(features[:150], labels[:150]) for penalty in PENALTIES]
+    best = fits[int(np.argmax([round(100 * fit.score(features[150:200], labels[150:200]), 2) for fit in fits]))]
+    np.testing.assert_array_equal(found.predicted, best.predict(features[200:]))
+    spoiled = [*labels[:200], *("0" if label == "1" else "1" for label in labels[200:])]
+    again = split_classified(features, spoiled, train=list(train), dev=list(dev), test=list(test))
+    np.testing.assert_array_equal(again.predicted, found.predicted)
+    assert again.accuracy == pytest.approx(100.0 - found.accuracy)
+
+
+def test_folds_within_train_serve_where_there_is_no_dev() -> None:
+    features, labels = _planted(num_rows=300, noise=0.4)
+    found = split_classified(features, labels, train=list(range(200)), test=list(range(200, 300)), num_folds=5)
+    assert found.accuracy > 90.0 and found.penalties[0] in PENALTIES
+    np.testing.assert_array_equal(found.rows, np.arange(200, 300))
+
+
+def test_f1_is_of_the_later_of_two_labels_and_absent_for_three() -> None:
+    features, labels = _planted(noise=0.1)
+    assert cross_validated(features, labels, num_folds=3).f1 == 100.0
+    three = [*labels[:200], *["2"] * 40]
+    assert cross_validated(features, three, num_folds=3).f1 is None
+
+
+def test_pair_features_do_not_ask_which_sentence_is_first() -> None:
+    draw = np.random.default_rng(0)
+    first, second = draw.normal(size=(5, 3)), draw.normal(size=(5, 3))
+    np.testing.assert_allclose(pair_features(first, second), np.hstack([np.abs(first - second), first * second]), rtol=1e-6)
+    np.testing.assert_array_equal(pair_features(first, second), pair_features(second, first))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda features, labels: (np.where(features == features[3, 2], np.nan, features), labels), "1 of 40 embeddings with NaN"),
+        (lambda features, labels: (features[:7], labels[:7]), r"rows labelled '\d'; expected 12 rows of each label or more, for 10 folds"),
+        (lambda features, labels: (features, ["rare", *labels[1:]]), "1 of 40 rows labelled 'rare'"),
+        (lambda features, labels: (features, ["0"] * 40), "one label, '0'"),
+        (lambda features, labels: (features, labels[:-1]), "40 embeddings and 39 labels"),
+    ],
+)
+def test_bad_input_is_named(spoil, message: str) -> None:  # type: ignore[no-untyped-def]
+    features, labels = spoil(*_planted(num_rows=40))
+    with pytest.raises(DataError, match=message):
+        cross_validated(features, labels)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        ([], [1, 2], "no rows in train"),
+        (list(range(38)), [], "no rows in test"),
+        ([*range(10)], [39], "test rows labelled 'new'"),
+        ([0, 1, 2, 3], [20, 21], "for 10 folds"),
+    ],
+)
+def test_bad_splits_are_named(train: list[int], test: list[int], message: str) -> None:
+    features, labels = _planted(num_rows=40)
+    with pytest.raises(DataError, match=message):
+        split_classified(features, [*labels[:-1], "new"], train=train, test=test)
