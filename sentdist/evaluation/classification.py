@@ -88,7 +88,10 @@ def split_classified(
     unseen = sorted(set(gold[parts["test"]]) - set(gold[parts["train"]]))
     if unseen:
         raise DataError(
-            where=where, found=f"test rows labelled {unseen[0]!r}", expected="labels that training rows have", remedy="Correct the splits."
+            where=where,
+            found=f"test rows labelled {str(unseen[0])!r}",
+            expected="labels that training rows have",
+            remedy="Correct the splits.",
         )
     fit, held = parts["train"], parts["test"]
     if dev is None:

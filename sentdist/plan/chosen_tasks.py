@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sentdist.errors import RecipeError
-from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import ClassificationTask
+from sentdist.plan.task_kinds import ChosenTask, ClassificationTask, ScoredTask
 from sentdist.plan.tasks import LEXICAL_KINDS, TASK_GROUPS, TASKS
-
-ChosenTask = Task | ClassificationTask
 
 
 def task_names(given: Sequence[str]) -> tuple[str, ...]:
@@ -54,7 +51,7 @@ def pair_or_retrieval_task(
     )  # fmt: skip
 
 
-def check_lexical(lexical: str | None, tasks: Sequence[ChosenTask | LinkTask], *, where: str) -> None:
+def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: str) -> None:
     """Raise RecipeError where words alone cannot score a task."""
     if lexical is None:
         return

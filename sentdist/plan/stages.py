@@ -7,12 +7,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from sentdist.plan.corpora import CORPORA, AnyCorpus
-from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_targets
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Selection, Stopping, Task, Training, View
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Selection, Stopping, Training, View
 from sentdist.plan.stage import Stage, slug
-from sentdist.plan.task_kinds import ClassificationTask
+from sentdist.plan.task_kinds import ScoredTask
 
 
 class Tag(Stage):

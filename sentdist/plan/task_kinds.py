@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sentdist.plan.corpora.relations import LinkTask
+from sentdist.plan.specs import Task
 from sentdist.plan.stage import Frozen
 
 
@@ -21,3 +23,7 @@ class ClassificationTask(Frozen):
     split: str | None = None  # that is tested, after training on `train`; None: all rows, in nested folds
     dev: str | None = None  # the split that chooses the penalty; None: folds
     num_folds: Annotated[int, Field(ge=2)] = 10
+
+
+ChosenTask = Task | ClassificationTask  # those that have a name in the table
+ScoredTask = ChosenTask | LinkTask

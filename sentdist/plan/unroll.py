@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sentdist.errors import RecipeError
-from sentdist.plan.chosen_tasks import ChosenTask, check_lexical, pair_or_retrieval_task, pinned_task, task_names
+from sentdist.plan.chosen_tasks import check_lexical, pair_or_retrieval_task, pinned_task, task_names
 from sentdist.plan.corpora import AnyCorpus, CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
 from sentdist.plan.corpora.graded import graded_corpus
 from sentdist.plan.corpora.groups import grouped_corpus
@@ -23,6 +23,7 @@ from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Tag, Train
+from sentdist.plan.task_kinds import ChosenTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
 

@@ -18,16 +18,15 @@ from sentdist.evaluation.link_prediction import LinkPrediction
 from sentdist.evaluation.postprocess import postprocess
 from sentdist.evaluation.retrieval import RetrievalScore, rank_by, score_ranking, score_retrieval
 from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities, score_sts
-from sentdist.plan.chosen_tasks import ChosenTask
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task, View
-from sentdist.plan.task_kinds import ClassificationTask
+from sentdist.plan.task_kinds import ClassificationTask, ScoredTask
 from sentdist.stages.label_tasks import load_classification
 from sentdist.stages.relations import LinksTask, Reading, link_measures, load_links
 from sentdist.stages.task_scores import LoadedTask, TaskScore
 
 
-def load_task(task: ChosenTask | LinkTask, data_root: str | None) -> LoadedTask:
+def load_task(task: ScoredTask, data_root: str | None) -> LoadedTask:
     """Read a task's data; DataError as its reader says."""
     root = None if data_root is None else Path(data_root)
     if isinstance(task, LinkTask):

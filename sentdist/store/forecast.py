@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.relations import LinkTask
-from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
+from sentdist.plan.task_kinds import ClassificationTask, ScoredTask
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore

@@ -38,7 +38,9 @@ def test_nested_folds_equal_the_obvious_loops() -> None:
             scores = []
             for inner, held in StratifiedKFold(num_folds, shuffle=True, random_state=1111).split(features[train], gold[train]):
                 rows = train[inner]
-                model = LogisticRegression(C=1 / (len(rows) * penalty), tol=1e-8, max_iter=5000).fit(features[rows].astype(float), gold[rows])
+                model = LogisticRegression(C=1 / (len(rows) * penalty), tol=1e-8, max_iter=5000).fit(
+                    features[rows].astype(float), gold[rows]
+                )
                 scores.append(model.score(features[train[held]].astype(float), gold[train[held]]))
             means.append(round(100 * float(np.mean(scores)), 2))
         chosen.append(PENALTIES[int(np.argmax(means))])
@@ -52,7 +54,7 @@ def test_nested_folds_equal_the_obvious_loops() -> None:
 
 def test_fixed_splits_choose_on_dev_and_never_look_at_test() -> None:
     features, labels = _planted(num_rows=300, noise=0.9)
-    train, dev, test = range(0, 150), range(150, 200), range(200, 300)
+    train, dev, test = range(150), range(150, 200), range(200, 300)
     found = split_classified(features, labels, train=list(train), dev=list(dev), test=list(test))
     fits = [LogisticRegression(C=1 / (150 * penalty), tol=1e-8, max_iter=5000).fit(features[:150], labels[:150]) for penalty in PENALTIES]
     best = fits[int(np.argmax([round(100 * fit.score(features[150:200], labels[150:200]), 2) for fit in fits]))]

@@ -1,0 +1,36 @@
+"""A data root with small made tasks of every kind, and their scores by an encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentdist.plan.stages import Evaluate
+from sentdist.plan.unroll import evaluation_of
+from sentdist.stages.build import build_scores
+from sentdist.stages.context import Context
+from sentdist.stages.resolve import FileResolver
+from sentdist.store.store import Artifact, ArtifactStore
+
+
+def write_table(root: Path, name: str, rows: list[dict[str, object]]) -> None:
+    """`rows` as the source `name`."""
+    path = root / f"{name}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def stage_of(encoder: Path, tasks: tuple[str, ...], data: Path) -> tuple[Evaluate, FileResolver]:
+    """The evaluation of an encoder's folder."""
+    resolver = FileResolver(data_root=data)
+    stage = evaluation_of(str(encoder), revision=None, pooling="mean", tasks=tasks, max_length=None, resolver=resolver)
+    return stage, resolver
+
+
+def evaluated(encoder: Path, tasks: tuple[str, ...], *, data: Path, store: Path) -> tuple[Artifact, Context]:
+    """Scores of an encoder's folder on tasks below `data`."""
+    stage, resolver = stage_of(encoder, tasks, data)
+    context = Context(store=ArtifactStore(str(store)), data_root=str(data), folders=tuple(resolver.folders.items()))
+    return build_scores(stage, context), context
