@@ -33,6 +33,7 @@ COMMANDS = (
     building.sweep,
     scoring.evaluate,
     using.encode,
+    using.similarity,
     reporting.report,
     reporting.explain,
     reporting.track,

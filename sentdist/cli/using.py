@@ -1,4 +1,4 @@
-"""Commands that use an encoder: encode."""
+"""Commands that use an encoder: encode, similarity."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import typer
 
 from sentdist.cli.opening import encoder_folder, open_store
 from sentdist.cli.options import EncoderName, EncoderRevision, StoreRoot
-from sentdist.cli.printing import sentence_progress
+from sentdist.cli.printing import empty_table, open_console, sentence_progress
 from sentdist.errors import DataError
 
 if TYPE_CHECKING:
+    from sentdist.data.texts import Texts
     from sentdist.stages.encoders import EncoderUse
 
 Column = Annotated[str | None, typer.Option("--column", help="Where a table has its sentences; not needed if it has one column.")]
@@ -42,10 +43,11 @@ def encode(
 ) -> None:
     """Write the embeddings of a file of sentences, of any size: it is read, embedded and written in batches."""
     from sentdist.data.texts import open_texts
-    from sentdist.stages.embedding_file import DTYPES, check_output
+    from sentdist.stages.embedding_file import DTYPES, SUFFIXES
+    from sentdist.stages.whole_file import check_output
 
     _check_choice("--dtype", dtype, DTYPES)
-    check_output(out, overwrite=overwrite)
+    check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
     if id_column is not None and out.suffix != ".parquet":
         raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
     texts = open_texts(file, columns=_given(column), id_column=id_column)  # before torch is loaded: a mistake is told at once
@@ -60,6 +62,105 @@ def encode(
             advance(done)
     seconds = time.perf_counter() - started
     typer.echo(f"{out}: {done:,} embeddings of width {loaded.width}, {dtype}; {seconds:.1f} s, {done / seconds:,.0f} sentences/s")
+
+
+def similarity(
+    encoder: EncoderName,
+    first: Annotated[str, typer.Argument(metavar="A", help="A sentence, or a file of sentences (or of pairs).", show_default=False)],
+    second: Annotated[str | None, typer.Argument(metavar="[B]", help="Another one; no B: A has both columns.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", help="Where tables have their sentences; twice for a file of pairs, or for two files.")
+    ] = None,
+    relation: Annotated[
+        list[str] | None,
+        typer.Option("--relation", metavar="NAME[=WEIGHT]", help="Score by this relation of the encoder; may be repeated."),
+    ] = None,
+    directions: Annotated[
+        str, typer.Option("--directions", help="Of relations: max_both, the greater of both directions, or one, A as head.")
+    ] = "max_both",
+    out: Annotated[Path | None, typer.Option("--out", help="Write the pairs with their scores to OUT.csv or OUT.parquet.")] = None,
+    precision: Precision = "fp32",
+    max_length: MaxLength = None,
+    pooling: OwnPooling = None,
+    revision: EncoderRevision = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")] = False,
+    store: StoreRoot = None,
+) -> None:
+    """Say how alike two sentences are, or the pairs of a file or of two: one score a line, cosine or by relations."""
+    from sentdist.data.texts import looks_like_a_file
+    from sentdist.stages.whole_file import check_output
+
+    weights = _weights(relation or [])
+    _check_choice("--directions", directions, ("max_both", "one"))
+    if out is not None:
+        check_output(out, suffixes=(".csv", ".parquet"), overwrite=overwrite)
+    use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
+    if second is not None and not looks_like_a_file(first) and not looks_like_a_file(second):
+        if out is not None or column:
+            given = "--column" if column else "--out"
+            raise DataError(where=given, found="two sentences", expected="files of sentences", remedy=f"Leave {given} out.")
+        _print_pair(use, first, second, weights, directions)
+        return
+    files = _pair_files(first, second, column or [])
+
+    from sentdist.stages.pair_scores import pair_batches, pair_scorer, write_scores
+
+    scorer, done = pair_scorer(use.load(), weights, directions=directions), 0
+    if out is None:
+        for batch in pair_batches(*files):
+            typer.echo("\n".join(f"{score:.6f}" for score in scorer.scores(*batch)))
+        return
+    started = time.perf_counter()
+    with sentence_progress("scoring pairs", files[0].num_rows) as advance:
+        for done in write_scores(scorer, pair_batches(*files), out):
+            advance(done)
+    typer.echo(f"{out}: {done:,} pairs, {time.perf_counter() - started:.1f} s")
+
+
+def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, float], directions: str) -> None:
+    """One score, or, where nobody weighted the encoder's relations, the cosine and what each of them makes of the pair."""
+    from sentdist.stages.pair_scores import cosines_by_relation, pair_scorer
+
+    loaded = use.load()
+    score = float(pair_scorer(loaded, weights, directions=directions).scores([first], [second])[0])
+    by_relation = [] if weights else cosines_by_relation(loaded, first, second)
+    if not by_relation:
+        typer.echo(f"{score:.6f}")
+        return
+    table = empty_table(None, "relation", "A as head", "B as head")
+    table.add_row("none (cosine)", f"{score:.6f}", f"{score:.6f}")
+    for found in by_relation:
+        table.add_row(found.relation, f"{found.forward:.6f}", f"{found.backward:.6f}")
+    open_console().print(table)
+
+
+def _pair_files(first: str, second: str | None, columns: list[str]) -> tuple[Texts, Texts | None]:
+    from sentdist.data.texts import open_texts
+
+    if second is None:
+        return open_texts(first, columns=columns, num_columns=2), None
+    if len(columns) > 2:
+        raise DataError(where="--column", found=f"{len(columns)} names", expected="one for each file", remedy="Name two.")
+    return open_texts(first, columns=columns[:1]), open_texts(second, columns=columns[-1:])
+
+
+def _weights(relations: list[str]) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for given in relations:
+        name, _, weight = given.partition("=")
+        try:
+            value = float(weight or 1.0)
+        except ValueError:
+            value = -1.0
+        if not name or not 0 <= value < float("inf") or name in weights:
+            raise DataError(
+                where="--relation",
+                found=f"{given}{' twice' if name in weights else ''}",
+                expected="NAME or NAME=WEIGHT, a weight from 0 up, each name once",
+                remedy="For example --relation entailment --relation duplicate-question=0.5",
+            )
+        weights[name] = value
+    return weights
 
 
 def encoder_use(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,11 +27,12 @@ def relation_weights(
     """
     for name, weight in weights.items():
         if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
             raise DataError(
                 where=f"{where}: weights",
                 found=f'"{name}"',
                 expected=f"one of the encoder's relations: {', '.join(names) or 'it has none'}",
-                remedy="Correct the name, or train the encoder with that relation.",
+                remedy=f'Did you mean "{near[0]}"?' if near else "Correct the name, or train the encoder with that relation.",
             )
         if not 0 <= weight < math.inf:
             raise DataError(

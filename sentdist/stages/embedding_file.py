@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 
 from sentdist.errors import DataError
 from sentdist.plan.stage import Json
+from sentdist.stages.whole_file import whole_file
 
 DTYPES = ("float32", "float16")
+SUFFIXES = (".npy", ".parquet")
 FACTS = "sentdist"  # metadata key in Parquet; suffix of the file beside a .npy
 
 
@@ -30,14 +32,13 @@ class EmbeddingWriter(Protocol):
 def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Json], with_ids: bool) -> Iterator[EmbeddingWriter]:
     """Write OUT.npy, an (S, D) array, or OUT.parquet with a column `embedding`, and `id` if asked for.
 
-    All goes to OUT.part, which takes its name when the last row is there: what bears the name is whole. `facts` lie beside a .npy in
+    What bears the name is whole: see `whole_file`. `facts` lie beside a .npy in
     OUT.npy.json and inside a Parquet file.
 
     Raises:
         DataError: numbers that float16 cannot hold.
     """
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
+    with whole_file(path) as part:
         with part.open("wb") as file:
             writer: _NpyWriter | _ParquetWriter
             if path.suffix == ".npy":
@@ -50,30 +51,6 @@ def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Jso
             os.fsync(file.fileno())
         if path.suffix == ".npy":
             _facts_file(path).write_text(json.dumps(facts, indent=1) + "\n")
-        part.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            part.unlink()
-
-
-def check_output(path: Path, *, overwrite: bool) -> None:
-    """DataError for a suffix that is not written here, a folder that is not there, and a file that is."""
-    if path.suffix not in (".npy", ".parquet"):
-        raise DataError(where=str(path), found=f"suffix {path.suffix!r}", expected=".npy or .parquet", remedy="Name the file so.")
-    check_free(path, overwrite=overwrite)
-
-
-def check_free(path: Path, *, overwrite: bool) -> None:
-    """DataError where a file cannot be written, or already is."""
-    if not path.absolute().parent.is_dir():
-        raise DataError(where=str(path), found="no such folder", expected="a folder that is there", remedy="Make it.")
-    if path.is_dir() or (path.exists() and not overwrite):
-        raise DataError(
-            where=str(path),
-            found="a folder" if path.is_dir() else "a file that is there already",
-            expected="a new file",
-            remedy="Choose another name." if path.is_dir() else "Choose another name, or say --overwrite.",
-        )
 
 
 def open_embeddings(path: Path) -> np.ndarray:

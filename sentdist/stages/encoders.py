@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -47,14 +48,15 @@ class EncoderUse:
             )
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         apply_matmul_precision(device)
-        return LoadedEncoder(use=self, encoder=encoder.to(device).eval(), digest=folder_digest(folder, "encoder"))
+        return LoadedEncoder(use=self, folder=folder, encoder=encoder.to(device).eval(), digest=folder_digest(folder, "encoder"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedEncoder:
-    """An encoder in memory. digest: of its configuration and weights."""
+    """An encoder in memory. folder: where it lies. digest: of its configuration and weights."""
 
     use: EncoderUse
+    folder: Path
     encoder: SentenceEncoder
     digest: str
 

@@ -55,6 +55,10 @@ class Reading:
             first_SD, second_SD, self.relations.vectors, weights_K, directions=self.scoring.directions, where=where
         )
 
+    def check(self, *, where: str) -> None:
+        """DataError unless the encoder has the relations that are weighted."""
+        self._weights(where)
+
     def queries(self, queries_QD: np.ndarray, *, where: str) -> np.ndarray:
         """(Q, D) vectors whose cosines with documents rank as the queries' relational scores do; the queries themselves without a scoring."""
         if self.scoring is None:

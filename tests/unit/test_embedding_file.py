@@ -11,7 +11,8 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.plan.stage import Json
-from sentdist.stages.embedding_file import check_made_by, check_output, embedding_writer, open_embeddings
+from sentdist.stages.embedding_file import SUFFIXES, check_made_by, embedding_writer, open_embeddings
+from sentdist.stages.whole_file import check_output
 
 FACTS: dict[str, Json] = {"encoder": "sha256:1", "pooling": "mean", "max_length": 40}
 
@@ -91,5 +92,5 @@ def test_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
         (tmp_path / "b" / "a.npy", "no such folder"),
     ):
         with pytest.raises(DataError, match=words):
-            check_output(path, overwrite=False)
-    check_output(tmp_path / "a.npy", overwrite=True)
+            check_output(path, suffixes=SUFFIXES, overwrite=False)
+    check_output(tmp_path / "a.npy", suffixes=SUFFIXES, overwrite=True)
