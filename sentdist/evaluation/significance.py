@@ -1,26 +1,34 @@
-"""When a difference between two systems is more than chance: tests over training seeds, Williams' test over items, Holm over tasks."""
+"""When a difference between two systems is more than chance: tests over training seeds, Williams' test over items, Holm over tasks, words."""
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
 import scipy.stats
+from statsmodels.stats.power import TTestIndPower, TTestPower
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 from sentdist.errors import DataError
 
-TestName = Literal["welch", "one-sample", "bootstrap", "none"]
+TestName = Literal["welch", "one-sample", "bootstrap", "williams", "none"]
 TEST_NAMES: dict[TestName, str] = {
     "welch": "Welch's two-sided test over seeds",
     "one-sample": "one-sample two-sided t-test over seeds against the fixed checkpoint",
     "bootstrap": "paired bootstrap over test items",
+    "williams": "Williams' test over test items",
     "none": "no test",
 }
 # Seeds whose scores agree to this many points are one run under several names (a bug worth seeing, not a test worth making).
 COPIES_WITHIN = 1e-9
+ALPHA = 0.05
+POWER = 0.8  # the usual choice (Cohen 1988): four true differences of five are found
+MOST_SEEDS = 1000
 COPIES = "no spread over seeds: the runs are copies of each other"
 
 
@@ -39,7 +47,8 @@ class Summary:
 class Difference:
     """System minus baseline in points, with its interval and two-sided p; None, with the reason, where no test can be made.
 
-    `adjusted_p` is p after Holm's correction over the tasks of the family; None for a difference outside any family.
+    `adjusted_p` is p after Holm's correction over the tasks of the family; None for a difference outside any family. `effect` is the
+    difference in standard deviations over seeds, `num_seeds` the seeds of the side that has fewer; None where seeds were not tested.
     """
 
     difference: float
@@ -49,6 +58,16 @@ class Difference:
     adjusted_p: float | None
     test: TestName
     reason: str = ""
+    effect: float | None = None
+    num_seeds: int | None = None
+
+    @property
+    def seeds_needed(self) -> float | None:
+        """How many seeds a side would tell a difference of this size from chance (see `seeds_needed`)."""
+        if self.effect is None or self.test not in ("welch", "one-sample"):
+            return None
+        alpha = ALPHA * self.p / self.adjusted_p if self.p and self.adjusted_p else ALPHA  # Holm's share of it
+        return seeds_needed(self.effect, against_fixed=self.test == "one-sample", alpha=alpha)
 
     @property
     def decisive_p(self) -> float | None:
@@ -87,7 +106,12 @@ def compare_seeds(scores: Sequence[float], baseline: Sequence[float], *, level: 
     # statsmodels, because scipy warns when one of the two has no spread, which is no error here.
     both = CompareMeans(DescrStatsW(ours), DescrStatsW(theirs))
     low, high = both.tconfint_diff(alpha=1 - level, usevar="unequal")
-    return _tested(difference, low, high, both.ttest_ind(usevar="unequal")[1], "welch")
+    spread = float(np.sqrt((ours.var(ddof=1) + theirs.var(ddof=1)) / 2))
+    return replace(
+        _tested(difference, low, high, both.ttest_ind(usevar="unequal")[1], "welch"),
+        effect=difference / spread,
+        num_seeds=min(len(ours), len(theirs)),
+    )
 
 
 def compare_with_fixed(scores: Sequence[float], baseline: float, *, level: float = 0.95) -> Difference:
@@ -100,7 +124,29 @@ def compare_with_fixed(scores: Sequence[float], baseline: float, *, level: float
         return _untested(difference, COPIES)
     result = scipy.stats.ttest_1samp(ours, baseline)
     interval = result.confidence_interval(level)
-    return _tested(difference, interval.low - baseline, interval.high - baseline, result.pvalue, "one-sample")
+    return replace(
+        _tested(difference, interval.low - baseline, interval.high - baseline, result.pvalue, "one-sample"),
+        effect=difference / float(ours.std(ddof=1)),
+        num_seeds=len(ours),
+    )
+
+
+@cache
+def seeds_needed(effect: float, *, against_fixed: bool, power: float = POWER, alpha: float = ALPHA) -> float:
+    """Seeds a side with which a t-test finds a true difference of `effect` standard deviations with probability `power`; inf above 1000.
+
+    Two-sided, at level alpha, equal numbers of seeds on both sides (or on the one that has seeds). The effect is taken at its word: one
+    that was measured on three seeds is itself known badly, so the number is an order of magnitude.
+    """
+    solver = TTestPower() if against_fixed else TTestIndPower()
+
+    def reached(num_seeds: int) -> float:
+        return float(solver.power(abs(effect), num_seeds, alpha, alternative="two-sided"))
+
+    if effect == 0 or reached(MOST_SEEDS) < power:
+        return math.inf
+    # Power grows with the seeds. statsmodels' own root finder (0.15) gives up on effects above 8 or so.
+    return 2 + bisect.bisect_left(range(2, MOST_SEEDS), power, key=reached)
 
 
 def williams(gold_with_system: float, gold_with_baseline: float, system_with_baseline: float, *, num_items: int) -> WilliamsTest:
@@ -126,6 +172,16 @@ def williams(gold_with_system: float, gold_with_baseline: float, system_with_bas
     return WilliamsTest(t=t, degrees=n - 3, p=float(2 * scipy.stats.t.sf(abs(t), n - 3)))
 
 
+def compare_correlations(
+    gold_with_system: float, gold_with_baseline: float, system_with_baseline: float, *, num_items: int, level: float = 0.95
+) -> Difference:
+    """Williams' test as a difference × 100; its interval is the one that belongs to the test: difference ± t(n − 3) standard errors."""
+    found = williams(gold_with_system, gold_with_baseline, system_with_baseline, num_items=num_items)
+    difference = 100 * (gold_with_system - gold_with_baseline)
+    margin = 0.0 if found.t == 0 else abs(difference / found.t) * float(scipy.stats.t.ppf((1 + level) / 2, found.degrees))
+    return _tested(difference, difference - margin, difference + margin, found.p, "williams")
+
+
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Holm's step-down correction over a family of tasks (Holm 1979); tasks without a test stay None and do not count.
 
@@ -140,21 +196,61 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else next(remaining) for p in p_values]
 
 
-def in_words(found: Difference, *, system: str, baseline: str, num_family: int | None = None, level: float = 0.95) -> str:
-    """One sentence that a reader without statistics understands; `num_family` is the number of tasks that Holm's correction covers."""
-    direction = "more" if found.difference >= 0 else "less"
-    opening = f"{system} scores {abs(found.difference):.2f} points {direction} than {baseline}"
+def in_words(
+    found: Difference,
+    *,
+    system: str,
+    baseline: str,
+    over_items: Difference | None = None,
+    num_family: int | None = None,
+    exploratory: str = "",
+    level: float = 0.95,
+) -> str:
+    """What a comparison says to a reader without statistics.
+
+    over_items: the same comparison over test items, told beside the one over seeds; num_family: the number of tasks that Holm's correction
+    covers; exploratory: why this comparison is no evidence.
+    """
+    direction = "above" if found.difference >= 0 else "below"
+    told = f"{system} is {abs(found.difference):.2f} points {direction} {baseline}"
     if found.p is None or found.low is None or found.high is None:
-        return f"{opening}; whether that is more than chance is not known ({found.reason})."
-    p = f"p {_p_text(found.p)}"
-    if found.adjusted_p is not None:
-        p += f", {_p_text(found.adjusted_p)} after Holm's correction" + (f" over {num_family} tasks" if num_family else "")
-    decisive = found.decisive_p
-    assert decisive is not None
-    verdict = "more than chance explains" if decisive < 0.05 else "a hint, no more" if decisive < 0.1 else "no more than chance alone does"
-    reach = ", for these very runs; other seeds were not tried" if found.test == "bootstrap" else ""
-    interval = f"{100 * level:g} % interval {found.low:+.2f} to {found.high:+.2f}"
-    return f"{opening} ({interval}; {TEST_NAMES[found.test]}, {p}): {verdict}{reach}."
+        told += f"; whether that is more than chance is not defined ({found.reason})."
+    else:
+        interval = f"{100 * level:g} % interval {found.low:+.2f} to {found.high:+.2f}"
+        told += f" ({interval}; {TEST_NAMES[found.test]}, {_p_words(found, num_family)}): {_verdict(found)}."
+    if over_items is not None and over_items.low is not None and over_items.high is not None and over_items is not found:
+        told += (
+            f" On other test items these very runs would differ by {over_items.low:+.2f} to {over_items.high:+.2f}"
+            f" ({_p_words(over_items, None)}, paired bootstrap)."
+        )
+    return told + (f" Exploratory: {exploratory}." if exploratory else "")
+
+
+def _verdict(found: Difference) -> str:
+    """What the p that counts allows to say, and how many seeds would allow more."""
+    decisive_p = found.decisive_p
+    assert decisive_p is not None
+    if found.test in ("bootstrap", "williams"):
+        said = "more than other test items explain" if decisive_p < ALPHA else "no more than other test items may give"
+        return f"{said}, for these very runs; other seeds were not tried"
+    if decisive_p < ALPHA:
+        return "more than chance explains"
+    needed, num_seeds = found.seeds_needed, found.num_seeds
+    assert needed is not None and num_seeds is not None
+    said = f"with {num_seeds} seeds this cannot be told from chance"
+    needed = max(needed, num_seeds + 1)  # the solver takes both spreads for equal, Welch's test does not
+    many = f"more than {MOST_SEEDS}" if math.isinf(needed) else f"about {needed:.0f}"
+    return (
+        f"{said}; {many} seeds would be needed ({100 * POWER:.0f} % power at the {100 * ALPHA:.0f} % level, if it is as large as it looks)"
+    )
+
+
+def _p_words(found: Difference, num_family: int | None) -> str:
+    assert found.p is not None
+    if found.adjusted_p is None:
+        return f"p {_p_text(found.p)}"
+    over = f" over {num_family} tasks" if num_family else ""
+    return f"p {_p_text(found.p)}, {_p_text(found.adjusted_p)} after Holm's correction{over}"
 
 
 def _p_text(p: float) -> str:

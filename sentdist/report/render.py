@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import html
 import io
+import math
+from collections.abc import Iterator, Sequence
 
-from sentdist.evaluation.significance import TEST_NAMES, Difference
-from sentdist.report.comparisons import AVERAGE
-from sentdist.report.tables import Cell, Line, ResultTable
+from sentdist.evaluation.significance import MOST_SEEDS, TEST_NAMES, Difference
+from sentdist.report.comparisons import AVERAGE, Comparison
+from sentdist.report.tables import Cell, Interval, Line, ResultTable
 
-MISSING = "–"
+NOT_DEFINED = "not defined"
 
 
 def to_markdown(table: ResultTable) -> str:
@@ -18,44 +20,65 @@ def to_markdown(table: ResultTable) -> str:
     lines = [f"### {table.title}", "", "| | n | " + " | ".join(table.columns) + " |", "|:--|--:|" + "--:|" * len(table.columns)]
     for line in table.lines:
         cells = [_markdown_cell(line, line.cells[column]) for column in table.columns]
-        lines.append(f"| {_escape_markdown(line.label)} | {_seeds(line)} | " + " | ".join(cells) + " |")
+        lines.append(f"| {_escape_markdown(line.label)}{_doubt(line)} | {_seeds(line)} | " + " | ".join(cells) + " |")
     lines += ["", *(f"- {_escape_markdown(sentence)}" for sentence in table.sentences), ""]
     lines.append("<sub>" + " ".join(_escape_markdown(note) for note in table.notes) + "</sub>")
     return "\n".join(lines) + "\n"
 
 
 def to_html(table: ResultTable) -> str:
-    """A `<figure>` with a table; looks come from the page's style sheet. Hovering a cell shows its interval and tests."""
+    """A `<figure>` with a table and, folded away, every test against the baseline; looks come from the page's style sheet."""
     head = "".join(f'<th scope="col"{" class=avg" if column == AVERAGE else ""}>{html.escape(column)}</th>' for column in table.columns)
     body = []
     for line in table.lines:
         cells = "".join(_html_cell(line, column, line.cells[column]) for column in table.columns)
         kind = " class=baseline" if line.is_baseline else ""
-        body.append(f'<tr{kind}><th scope="row">{html.escape(line.label)}</th><td class="n">{_seeds(line)}</td>{cells}</tr>')
+        body.append(
+            f'<tr{kind}><th scope="row">{html.escape(line.label)}{_doubt_html(line)}</th><td class="n">{_seeds(line)}</td>{cells}</tr>'
+        )
     sentences = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in table.sentences)
     notes = " ".join(html.escape(note) for note in table.notes)
     return (
         f'<figure class="results"><figcaption>{html.escape(table.title)}</figcaption><div class="scroll"><table>'
         f'<thead><tr><th scope="col"></th><th scope="col" class="n">n</th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
         + (f'<ul class="said">{sentences}</ul>' if sentences else "")
+        + _tests_html(table)
         + f'<p class="notes">{notes}</p></figure>'
     )
 
 
 def to_csv(table: ResultTable) -> str:
-    """One line a system; for every column its mean, sd and 95 % interval over seeds."""
+    """One line a system; for every column its mean, sd, 95 % interval with what it is over, and how many test items training had seen."""
     params = sorted({name for line in table.lines for name in line.params})
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    parts = ("mean", "sd", "low", "high")
+    parts = ("mean", "sd", "low", "high", "interval over", "items seen")
     writer.writerow(
-        ["label", "method", *params, "num_seeds", "is_fixed", *(f"{column} {part}" for column in table.columns for part in parts)]
+        [
+            "label",
+            "method",
+            *params,
+            "num_seeds",
+            "is_fixed",
+            "exploratory",
+            *(f"{column} {part}" for column in table.columns for part in parts),
+        ]
     )
     for line in table.lines:
-        values: list[object] = [line.label, line.method, *(line.params.get(name, "") for name in params), line.num_seeds, line.is_fixed]
+        values: list[object] = [
+            line.label,
+            line.method,
+            *(line.params.get(name, "") for name in params),
+            line.num_seeds,
+            line.is_fixed,
+            line.exploratory,
+        ]
         for column in table.columns:
-            summary = line.cells[column].summary
-            values += [_number(getattr(summary, part)) if summary else "" for part in parts]
+            cell = line.cells[column]
+            summary, interval = cell.summary, cell.interval
+            values += ["" if summary is None else _number(summary.mean), "" if summary is None else _number(summary.sd)]
+            values += ["", "", ""] if interval is None else [_number(interval.low), _number(interval.high), interval.unit]
+            values += ["" if cell.seen is None else str(cell.seen.num_seen)]
         writer.writerow(values)
     return out.getvalue()
 
@@ -64,11 +87,15 @@ def comparisons_to_csv(table: ResultTable) -> str:
     """One line a test: every comparison, task and way of testing, with interval, p and p after Holm's correction."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["system", "against", "relation", "task", "unit", "test", "difference", "low", "high", "p", "p_holm", "reason"])
+    writer.writerow(
+        ["system", "against", "relation", "task", "unit", "test", "difference", "low", "high", "p", "p_holm", "seeds_needed", "reason"]
+    )
     for comparison in table.comparisons:
-        for unit, differences in (("seeds", comparison.over_seeds), ("items", comparison.over_items)):
+        for unit, differences in (("seeds", comparison.over_seeds), ("items", comparison.over_items), ("items", comparison.williams)):
             for task, found in differences.items():
-                numbers = [_number(value) for value in (found.difference, found.low, found.high, found.p, found.adjusted_p)]
+                numbers = [
+                    _number(value) for value in (found.difference, found.low, found.high, found.p, found.adjusted_p, found.seeds_needed)
+                ]
                 writer.writerow(
                     [comparison.system, comparison.other, comparison.relation, task, unit, TEST_NAMES[found.test], *numbers, found.reason]
                 )
@@ -91,29 +118,89 @@ def _by_p(found: Difference | None, strong: str, weak: str) -> str:
     return "" if p is None or p >= 0.1 else strong if p < 0.05 else weak
 
 
+def interval_text(interval: Interval | None) -> str:
+    """`[low, high]` over seeds, `⟨low, high⟩` over test items; nothing where there is none."""
+    if interval is None:
+        return ""
+    opening, closing = ("[", "]") if interval.unit == "seeds" else ("⟨", "⟩")
+    return f"{opening}{interval.low:.2f}, {interval.high:.2f}{closing}"
+
+
+def seen_text(cell: Cell) -> str:
+    """What a training saw of its test, in words for the cell itself."""
+    return "" if cell.seen is None else f"saw {cell.seen.num_seen:,} of {cell.seen.num_items:,}"
+
+
 def _markdown_cell(line: Line, cell: Cell) -> str:
     if cell.summary is None:
-        return MISSING
+        return NOT_DEFINED
     mean = f"{cell.summary.mean:.2f}"
     mean = {"best": f"**{mean}**", "tied": f"<ins>{mean}</ins>"}.get(cell.standing, mean)
     spread = f" ± {cell.summary.sd:.2f}" if cell.summary.sd is not None else ""
     marks = mark_against_baseline(cell.against_baseline).replace("*", "\\*") + mark_against_preceding(cell.against_preceding)
-    return f"{mean}{spread}{_short(line, cell)}" + (f" {marks}" if marks else "")
+    parts = [f"{mean}{spread}{_short(line, cell)}", marks, interval_text(cell.interval), f"**{seen_text(cell)}**" if cell.seen else ""]
+    return " ".join(part for part in parts if part)
 
 
 def _html_cell(line: Line, column: str, cell: Cell) -> str:
-    classes = " ".join(name for name in ("avg" if column == AVERAGE else "", cell.standing) if name)
+    classes = " ".join(name for name in ("avg" if column == AVERAGE else "", cell.standing, "seen" if cell.seen else "") if name)
     if cell.summary is None:
-        return f'<td class="{classes}">{MISSING}</td>'
+        return f'<td class="{classes}">{NOT_DEFINED}</td>'
     spread = f'<span class="sd">±{cell.summary.sd:.2f}</span>' if cell.summary.sd is not None else ""
+    interval = f'<span class="ci">{interval_text(cell.interval)}</span>' if cell.interval else ""
+    saw = f'<span class="saw">{seen_text(cell)}</span>' if cell.seen else ""
     baseline = mark_against_baseline(cell.against_baseline)
     preceding = mark_against_preceding(cell.against_preceding)
     marks = f'<sup class="{_tone(baseline)}">{baseline}</sup>' if baseline else ""
     marks += f'<span class="step {_tone(preceding)}">{preceding}</span>' if preceding else ""
     return (
         f'<td class="{classes}" title="{html.escape(_tooltip(cell))}"><span class="mean">{cell.summary.mean:.2f}</span>'
-        f'<span class="marks">{marks}</span>{spread}{_short(line, cell)}</td>'
+        f'<span class="marks">{marks}</span>{spread}{_short(line, cell)}{interval}{saw}</td>'
     )
+
+
+def _tests_html(table: ResultTable) -> str:
+    """Every test against the baseline, folded away."""
+    rows = [row for comparison in table.comparisons if comparison.relation == "baseline" for row in _tests(comparison, table.columns)]
+    if not rows:
+        return ""
+    head = "".join(f'<th scope="col">{name}</th>' for name in TEST_COLUMNS)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows)
+    summary = f"All tests against {html.escape(table.baseline or '')}: over seeds and over test items"
+    return (
+        f'<details class="tests"><summary>{summary}</summary><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div></details>"
+    )
+
+
+TEST_COLUMNS = ("system", "task", "over seeds", "seeds needed", "over test items: bootstrap", "Williams' test")
+
+
+def _tests(comparison: Comparison, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for column in columns:
+        seeds, items, williams = (found.get(column) for found in (comparison.over_seeds, comparison.over_items, comparison.williams))
+        if seeds is None and items is None:
+            continue
+        needed = None if seeds is None else seeds.seeds_needed
+        many = "" if needed is None else f"more than {MOST_SEEDS}" if math.isinf(needed) else f"{needed:.0f}"
+        yield comparison.system, column, _test_text(seeds), many, _test_text(items), _test_text(williams)
+
+
+def _test_text(found: Difference | None) -> str:
+    if found is None:
+        return ""
+    if found.low is None or found.high is None or found.p is None:
+        return f"{found.difference:+.2f}, not defined: {found.reason}"
+    holm = "" if found.adjusted_p is None else f", Holm {found.adjusted_p:.4f}"
+    return f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}] p {found.p:.4f}{holm}"
+
+
+def _doubt(line: Line) -> str:
+    return " (exploratory)" if line.exploratory else ""
+
+
+def _doubt_html(line: Line) -> str:
+    return f'<span class="doubt" title="{html.escape(line.exploratory)}">exploratory</span>' if line.exploratory else ""
 
 
 def _tone(mark: str) -> str:
@@ -123,8 +210,8 @@ def _tone(mark: str) -> str:
 def _tooltip(cell: Cell) -> str:
     assert cell.summary is not None
     parts = []
-    if cell.summary.low is not None and cell.summary.high is not None:
-        parts.append(f"95 % interval of the mean {cell.summary.low:.2f} to {cell.summary.high:.2f}")
+    if cell.interval is not None:
+        parts.append(f"95 % interval of the mean over {cell.interval.unit} {cell.interval.low:.2f} to {cell.interval.high:.2f}")
     for name, found in (("baseline", cell.against_baseline), ("row above", cell.against_preceding)):
         if found is None:
             continue

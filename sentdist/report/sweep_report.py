@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentdist.errors import StoreError
-from sentdist.evaluation.significance import Difference, in_words
+from sentdist.evaluation.significance import Difference
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.tasks import TASKS
 from sentdist.report import citations
@@ -24,6 +24,14 @@ from sentdist.report.probes import probe_drawings
 from sentdist.report.relations import LINK_HEADER, link_table, relation_drawings
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
+from sentdist.report.selection import (
+    SELECTION_HEADER,
+    SELECTION_NOTE,
+    SELECTION_TITLE,
+    chosen_cells,
+    selection_rows,
+    selection_sentence,
+)
 from sentdist.report.style import PALETTE, Drawing
 from sentdist.report.sweep_rows import RETRIEVAL_TITLES, CellFacts, SweepRows, shared_trainings, sweep_rows
 from sentdist.report.tables import ResultTable, SharedStages, build_table
@@ -79,14 +87,15 @@ def _tables(sweep: SweepRecord, found: SweepRows, shared: SharedStages | None) -
         rows = found.sts
         tasks = list(rows[0].scores)
         yield build_table(
-            rows, title="Semantic textual similarity", tasks=tasks, baseline=_present(baseline, rows), average=len(tasks) > 1, shared=shared
-        )
+            rows, title="Semantic textual similarity", tasks=tasks, baseline=_present(baseline, rows), average=len(tasks) > 1, shared=shared,
+            exploratory=found.exploratory,
+        )  # fmt: skip
     for number, (task, rows) in enumerate(found.retrieval.items()):
         columns = list(rows[0].scores)
         said = None if found.sts or number else shared
         yield build_table(
             rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), unit="share of queries or mean precision × 100",
-            average=False, shared=said,
+            average=False, shared=said, exploratory=found.exploratory,
         )  # fmt: skip
 
 
@@ -257,12 +266,7 @@ def _lead(sweep: SweepRecord, tables: list[ResultTable]) -> str:
 
 def _headline_sentence(sweep: SweepRecord, table: ResultTable) -> list[str]:
     """What the table says of the recipe's headline method against the baseline; of its first line where the recipe names none."""
-    column = table.columns[-1]
-    said = [
-        in_words(found, system=one.system, baseline=one.other)
-        for one in table.comparisons
-        if one.relation == "baseline" and table.line(one.system).method == sweep.recipe.get("headline") and (found := one.decisive(column))
-    ]
+    said = [told for system, told in table.verdicts.items() if table.line(system).method == sweep.recipe.get("headline")]
     return (said or list(table.sentences))[:1]
 
 
@@ -314,6 +318,9 @@ def _markdown(
     parts += [to_markdown(table) for table in tables]
     parts += [beside_to_markdown(beside) for beside in besides]
     parts += [f"![{drawing.caption}]({drawing.name}.svg)\n\n{drawing.caption}" for drawing in drawings]
+    if cells := chosen_cells(sweep, records, tables[0]):
+        said = selection_sentence(cells, column=tables[0].columns[-1])
+        parts += [f"## {SELECTION_TITLE}", SELECTION_NOTE, _markdown_table(list(SELECTION_HEADER), selection_rows(cells)), said]
     if geometry := _geometry_rows(sweep, records):
         parts += ["## Geometry", _markdown_table(GEOMETRY_HEADER, geometry)]
     if links := link_table(sweep, records):
@@ -338,6 +345,9 @@ def _page(
         sections.append(Section(title="Figures", body="".join(drawing_to_html(drawing) for drawing in drawings)))
     if besides:
         sections.append(Section(title="Beside the paper", body="".join(beside_to_html(beside) for beside in besides)))
+    if cells := chosen_cells(sweep, records, tables[0]):
+        said = paragraphs(SELECTION_NOTE, selection_sentence(cells, column=tables[0].columns[-1]))
+        sections.append(Section(title=SELECTION_TITLE, body=said + plain_table(SELECTION_HEADER, selection_rows(cells))))
     if geometry := _geometry_rows(sweep, records):
         sections.append(Section(title="Geometry", body=plain_table(GEOMETRY_HEADER, geometry)))
     if links := link_table(sweep, records):

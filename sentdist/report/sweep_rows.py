@@ -60,12 +60,14 @@ class SweepRows:
     curves: list[LearningCurve]
     tasks: list[str]
     unfinished: list[TrialRecord] = field(default_factory=list)
+    exploratory: dict[str, str] = field(default_factory=dict)  # label -> why it is no evidence
 
 
 def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:
     """Rows of every trial whose scores are in the store; the others are listed as unfinished."""
     found = SweepRows(sts=[], retrieval={}, facts={}, curves=[], tasks=[], unfinished=[t for t in sweep.trials if t.key not in records])
     finished = [trial for trial in sweep.trials if trial.key in records]
+    found.exploratory.update(_incomplete(sweep, records))
     groups: dict[tuple[str, int | None], list[TrialRecord]] = {}
     for trial in finished:
         groups.setdefault((trial.cell, trial.seed), []).append(trial)
@@ -81,6 +83,14 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
             found.retrieval.setdefault(task, []).append(_row(trials, seed, store, records, columns))
         found.curves.extend(_curves(label, seed, trials, store, records))
     return found
+
+
+def _incomplete(sweep: SweepRecord, records: dict[str, Record]) -> Iterator[tuple[str, str]]:
+    """Cells of which some trials have no scores: whoever compares them compares what was left over."""
+    for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
+        done = [trial.key in records for trial in sweep.trials if trial.cell == cell]
+        if not all(done):
+            yield cell, f"{cell} has scores of {sum(done)} of its {len(done)} trials; the others were stopped early, failed or still run"
 
 
 def shared_trainings(sweep: SweepRecord, records: dict[str, Record]) -> tuple[int, int, float]:

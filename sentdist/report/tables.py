@@ -5,27 +5,49 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from sentdist.errors import DataError
-from sentdist.evaluation.bootstrap import NUM_RESAMPLES, Resampled
+from sentdist.evaluation.bootstrap import NUM_RESAMPLES, percentile_interval
 from sentdist.evaluation.significance import Difference, Summary, in_words, summarize
-from sentdist.report.comparisons import AVERAGE, Comparison, compare, resample_tasks
+from sentdist.report.comparisons import AVERAGE, Comparison, compare
+from sentdist.report.items import ItemScores, item_scores
 from sentdist.report.rows import ResultRow, Scalar, SystemRows, group_rows
 
 
 @dataclass(frozen=True, kw_only=True)
+class Interval:
+    """Where a mean lies at 95 %: over other training runs (`seeds`), or, for systems of one run, over other test items (`items`)."""
+
+    low: float
+    high: float
+    unit: Literal["seeds", "items"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """How much of a test set the training of a system held: `num_seen` of its `num_items` pairs or queries."""
+
+    num_seen: int
+    num_items: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One score of a table. standing: `best` of its column, `tied` with the best (no test tells them apart at 5 %), or neither."""
+    """One score of a table; summary None: not defined. standing: `best` of its column, `tied` with the best (no test tells them apart at
+    5 %), or neither. seen: what of the test its training had seen; None where nothing was found, or nobody looked."""
 
     summary: Summary | None
+    interval: Interval | None
     against_baseline: Difference | None
     against_preceding: Difference | None
     standing: str = ""
+    seen: Seen | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One system of a table; `cells` has the tasks and, where asked for, the average."""
+    """One system of a table; `cells` has the tasks and, where asked for, the average. exploratory: why it is no evidence; "" if it is."""
 
     label: str
     method: str
@@ -33,6 +55,7 @@ class Line:
     num_seeds: int
     is_fixed: bool
     is_baseline: bool
+    exploratory: str
     cells: Mapping[str, Cell]
 
 
@@ -61,7 +84,8 @@ class SharedStages:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultTable:
-    """An aggregated table. `unit` names the score; `sentences` say in words what the marks show; `notes` explain the marks."""
+    """An aggregated table. `unit` names the score; `verdicts` say of each system in words how it compares with the baseline in the last
+    column, `remarks` what else there is to say; `notes` explain the marks."""
 
     title: str
     unit: str
@@ -69,8 +93,14 @@ class ResultTable:
     lines: tuple[Line, ...]
     baseline: str | None
     comparisons: tuple[Comparison, ...]
-    sentences: tuple[str, ...]
+    verdicts: Mapping[str, str]
+    remarks: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What stands beneath the table."""
+        return (*self.verdicts.values(), *self.remarks)
 
     def line(self, label: str) -> Line:
         """The line of one system."""
@@ -87,45 +117,66 @@ def build_table(
     average: bool = True,
     preceding: bool = True,
     shared: SharedStages | None = None,
+    exploratory: Mapping[str, str] | None = None,
+    seen: Mapping[tuple[str, str], Seen] | None = None,
     num_resamples: int = NUM_RESAMPLES,
 ) -> ResultTable:
     """Aggregate rows into a table.
 
-    `baseline` is the label of the row that stars refer to; `preceding` also tests each line against the one above it. Raises DataError
-    when the baseline is not among the rows, or a task is in none of them.
+    `baseline` is the label of the row that stars refer to; `preceding` also tests each line against the one above it. exploratory: label ->
+    why its rows are not all that were planned; fewer seeds than others have is found here. seen: (label, task) -> what the training saw of
+    the test. Raises DataError when the baseline is not among the rows, or a task is in none of them.
     """
     systems = group_rows(rows)
     _check(systems, tasks, baseline, title)
     columns = (*tasks, AVERAGE) if average else tuple(tasks)
-    resampled = resample_tasks(systems, tasks, num_resamples=num_resamples)
+    items = item_scores(systems, tasks, num_resamples=num_resamples)
+    doubts = _doubts(systems, exploratory or {})
     to_baseline = [
-        compare(system, other, relation="baseline", tasks=tasks, resampled=resampled)
+        compare(system, other, relation="baseline", tasks=tasks, items=items)
         for system in systems
         for other in systems
         if other.label == baseline != system.label
     ]
     to_preceding = [
-        compare(system, above, relation="preceding", tasks=tasks, resampled=resampled)
-        for above, system in itertools.pairwise(systems)
-        if preceding
+        compare(system, above, relation="preceding", tasks=tasks, items=items) for above, system in itertools.pairwise(systems) if preceding
     ]
     comparisons = (*to_baseline, *to_preceding)
     headline = AVERAGE if average else columns[-1]
-    sentences = [
-        in_words(found, system=comparison.system, baseline=comparison.other)
+    verdicts = {
+        comparison.system: in_words(
+            found,
+            system=comparison.system,
+            baseline=comparison.other,
+            over_items=comparison.over_items.get(headline),
+            exploratory="; ".join(doubt for label in (comparison.system, comparison.other) if (doubt := doubts.get(label))),
+        )
         for comparison in to_baseline
         if (found := comparison.decisive(headline))
-    ]
+    }
     return ResultTable(
         title=title,
         unit=unit,
         columns=columns,
-        lines=tuple(_lines(systems, columns, tasks, baseline, comparisons, resampled)),
+        lines=tuple(_lines(systems, columns, tasks, baseline, comparisons, items, doubts, seen or {})),
         baseline=baseline,
         comparisons=comparisons,
-        sentences=(*sentences, *([shared.sentence()] if shared else [])),
-        notes=tuple(_notes(systems, comparisons, tasks, unit=unit, baseline=baseline, average=average, num_resamples=num_resamples)),
+        verdicts=verdicts,
+        remarks=(shared.sentence(),) if shared else (),
+        notes=tuple(_notes(systems, comparisons, tasks, unit=unit, baseline=baseline, average=average, items=items, seen=seen or {})),
     )
+
+
+def _doubts(systems: Sequence[SystemRows], given: Mapping[str, str]) -> dict[str, str]:
+    """label -> why it is exploratory: what was given, or fewer seeds than others have."""
+    most = max((len(system.rows) for system in systems if not system.is_fixed), default=0)
+    doubts = {}
+    for system in systems:
+        few = f"{system.label} has {_seeds(len(system.rows))}, others have {most}"
+        is_short = not system.is_fixed and len(system.rows) < most
+        if reason := given.get(system.label, few if is_short else ""):
+            doubts[system.label] = reason
+    return doubts
 
 
 def _lines(
@@ -134,10 +185,12 @@ def _lines(
     tasks: Sequence[str],
     baseline: str | None,
     comparisons: Sequence[Comparison],
-    resampled: Mapping[tuple[str, str], Resampled],
+    items: ItemScores,
+    doubts: Mapping[str, str],
+    seen: Mapping[tuple[str, str], Seen],
 ) -> Iterator[Line]:
     found = {(comparison.relation, comparison.system): comparison for comparison in comparisons}
-    standings = {column: _standings(systems, column, tasks, resampled) for column in columns}
+    standings = {column: _standings(systems, column, tasks, items) for column in columns}
     for system in systems:
         against_baseline, against_preceding = found.get(("baseline", system.label)), found.get(("preceding", system.label))
         yield Line(
@@ -147,12 +200,15 @@ def _lines(
             num_seeds=len(system.rows),
             is_fixed=system.is_fixed,
             is_baseline=system.label == baseline,
+            exploratory=doubts.get(system.label, ""),
             cells={
                 column: Cell(
-                    summary=_summary(system, column, tasks),
+                    summary=(summary := _summary(system, column, tasks)),
+                    interval=_interval(system, summary, tasks if column == AVERAGE else (column,), items),
                     against_baseline=against_baseline.decisive(column) if against_baseline else None,
                     against_preceding=against_preceding.decisive(column) if against_preceding else None,
                     standing=standings[column].get(system.label, ""),
+                    seen=seen.get((system.label, column)),
                 )
                 for column in columns
             },
@@ -164,9 +220,19 @@ def _summary(system: SystemRows, column: str, tasks: Sequence[str]) -> Summary |
     return summarize(scores) if scores else None
 
 
-def _standings(
-    systems: Sequence[SystemRows], column: str, tasks: Sequence[str], resampled: Mapping[tuple[str, str], Resampled]
-) -> dict[str, str]:
+def _interval(system: SystemRows, summary: Summary | None, tasks: Sequence[str], items: ItemScores) -> Interval | None:
+    if summary is None:
+        return None
+    if summary.low is not None and summary.high is not None:
+        return Interval(low=summary.low, high=summary.high, unit="seeds")
+    resampled = items.resampled_score(system.label, tasks)
+    if resampled is None:
+        return None
+    low, high = percentile_interval(resampled)
+    return Interval(low=low, high=high, unit="items")
+
+
+def _standings(systems: Sequence[SystemRows], column: str, tasks: Sequence[str], items: ItemScores) -> dict[str, str]:
     """`best` and those whom no test tells from it, each at 5 % by itself; systems without any test are neither."""
     means = {system.label: summary.mean for system in systems if (summary := _summary(system, column, tasks))}
     if len(means) < 2:
@@ -175,7 +241,7 @@ def _standings(
     champion = next(system for system in systems if system.label == best)
     family = list(tasks) if column == AVERAGE else [column]
     rivals = [system for system in systems if system.label in means and system.label != best]
-    found = [compare(rival, champion, relation="best", tasks=family, resampled=resampled).decisive(column) for rival in rivals]
+    found = [compare(rival, champion, relation="best", tasks=family, items=items).decisive(column) for rival in rivals]
     tied = {rival.label: "tied" for rival, one in zip(rivals, found, strict=True) if one and one.p is not None and one.p >= 0.05}
     return {best: "best", **tied}
 
@@ -188,11 +254,16 @@ def _notes(
     unit: str,
     baseline: str | None,
     average: bool,
-    num_resamples: int,
+    items: ItemScores,
+    seen: Mapping[tuple[str, str], Seen],
 ) -> list[str]:
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
     spread = "" if seeds in ([], [1]) else f"; mean ± standard deviation over {_range(seeds)} seeds"
     notes = [f"{unit}{spread}."]
+    notes.append(
+        "[low, high]: 95 % interval of the mean over seeds (Student's t)"
+        + ("; ⟨low, high⟩: of one run over other test items (bootstrap)." if items.resampled else ".")
+    )
     if baseline is not None:
         notes.append(
             f"* p < 0.05, † p < 0.1 against {baseline}; ↓ before them: worse. Tests are two-sided, "
@@ -200,7 +271,7 @@ def _notes(
         )
     if any(comparison.relation == "preceding" for comparison in comparisons):
         notes.append("▲ (▼) better (worse) than the row above with p < 0.05; △ (▽) with p < 0.1.")
-    notes.append("Bold: best of its column; underlined: not told apart from the best (each pair at the 5 % level, uncorrected).")
+    notes.append("Bold: best of its column; underlined: not told apart from the best (tied: each pair at the 5 % level, uncorrected).")
     used = {found.test for comparison in comparisons for column in (*tasks, AVERAGE) if (found := comparison.decisive(column))}
     if "welch" in used:
         notes.append("Between trained systems: Welch's test, each seed one observation.")
@@ -217,7 +288,9 @@ def _notes(
             )
         )
     if "bootstrap" in used:
-        notes.append(f"Paired bootstrap: {num_resamples:,} resamples of the test items, ranks taken anew in each.")
+        notes.append(f"Paired bootstrap: {items.num_resamples:,} resamples of the test items, ranks taken anew in each.")
+    if seen:
+        notes.append("Saw: so many of the test's pairs or queries stood in the training, as written or but for case and punctuation.")
     incomplete = [] if not average else [system.label for system in systems if len(system.averages(tasks)) < len(system.rows)]
     if incomplete:
         notes.append(f"Some seed lacks a task, and is left out of the average: {', '.join(incomplete)}.")
@@ -239,6 +312,10 @@ def _check(systems: Sequence[SystemRows], tasks: Sequence[str], baseline: str | 
             where=f"table {title!r}: tasks", found=f"{unknown}, of which no row has a score", expected=f"some of {sorted(scored)}",
             remedy="Check the spelling, or evaluate this task.",
         )  # fmt: skip
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed{'' if number == 1 else 's'}"
 
 
 def _range(numbers: Sequence[int]) -> str:

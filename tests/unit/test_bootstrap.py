@@ -10,7 +10,7 @@ import scipy.stats
 
 from sentdist.errors import DataError
 from sentdist.evaluation import bootstrap
-from sentdist.evaluation.bootstrap import average_resampled, paired_difference, resample_mean, resample_spearman
+from sentdist.evaluation.bootstrap import average_resampled, paired_difference, percentile_interval, resample_mean, resample_spearman
 
 
 def _task(num_items: int, seed: int, *, noise: tuple[float, ...] = (1.5, 1.5), grid: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
@@ -65,6 +65,17 @@ def test_rate_of_false_alarms_and_coverage() -> None:
     assert 7 <= alarms <= 36
 
 
+def test_intervals_of_scores_cover() -> None:
+    """300 samples of 150 pairs of a population whose Spearman is known: the 95 % interval misses some 15 ± 3.8, a few more by its own error."""
+    truth = 100 * 6 / np.pi * np.arcsin(0.7 / 2)  # of a bivariate normal with correlation 0.7 (Pearson 1907)
+    missed = 0
+    for seed in range(300):
+        gold, values = np.random.default_rng(seed).multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], 150).T
+        low, high = percentile_interval(resample_spearman(values, gold, num_resamples=300, num_threads=1)[0])
+        missed += not low <= truth <= high
+    assert 4 <= missed <= 34
+
+
 def test_mean_bootstrap_agrees_with_the_standard_error() -> None:
     generator = np.random.default_rng(3)
     values = np.stack([generator.normal(52, 20, 800), generator.normal(50, 20, 800)])
@@ -87,12 +98,16 @@ def test_average_over_tasks_and_seeds() -> None:
 
 
 def test_seven_tasks_take_seconds() -> None:
-    """10,000 resamples of two systems on the seven sets; measured 4 s of one busy core, so 25 s means that the trick is lost."""
-    started = time.process_time()
-    for num_items in (3108, 1500, 3750, 3000, 1186, 1379, 4927):
-        systems, gold = _task(num_items, num_items)
-        paired_difference(*resample_spearman(systems, gold, num_resamples=1000))
-    assert time.process_time() - started < 2.5  # a tenth of the resamples, a tenth of the time
+    """10,000 resamples of two systems on the seven sets within 5 s of one core: a tenth of them, the best of three, within a tenth of it."""
+    tasks = [_task(num_items, num_items) for num_items in (3108, 1500, 3750, 3000, 1186, 1379, 4927)]
+
+    def seconds() -> float:
+        started = time.process_time()
+        for systems, gold in tasks:
+            paired_difference(*resample_spearman(systems, gold, num_resamples=1000, num_threads=1))
+        return time.process_time() - started
+
+    assert min(seconds() for _ in range(3)) < 0.5  # measured 0.36 on a core that others used too
 
 
 def test_bad_input_is_named() -> None:

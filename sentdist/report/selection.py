@@ -1,0 +1,113 @@
+"""What was chosen on dev and what it is worth on test: the two kept apart, with the optimism that choosing on test would have had."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sentdist.plan.stage import Json
+from sentdist.report.tables import ResultTable
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord, TrialRecord
+
+SELECTION_TITLE = "Chosen on dev, scored on test"
+SELECTION_HEADER = ("system", "chosen on", "dev score of what was chosen", "test", "test score of it", "dev − test", "headline test score")
+SELECTION_NOTE = (
+    "Weights are chosen by the dev score, never by a test score; means over finished trials. Dev and test differ in difficulty: compare the "
+    "gap between rows, not with 0."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """A cell whose trainings kept their best weights by dev. dev: mean best dev score × 100; test: mean score of these weights on the test
+    part of the same data, headline: that of the table's last column; None where there is none."""
+
+    label: str
+    dev_task: str
+    dev: float
+    test_task: str | None
+    test: float | None
+    headline: float | None
+
+    @property
+    def gap(self) -> float | None:
+        """Dev minus test on the two parts of one data set."""
+        return None if self.test is None else self.dev - self.test
+
+
+def chosen_cells(sweep: SweepRecord, records: Mapping[str, Record], table: ResultTable) -> list[Chosen]:
+    """The cells of a table that were selected on dev, in the order of the sweep."""
+    found = []
+    for line in table.lines:
+        trials = [trial for trial in sweep.trials if trial.cell == line.label and trial.key in records and trial.train in records]
+        picked = [one for trial in trials for one in _picked(trial, records)]
+        if not picked:
+            continue
+        tests = [(task, score) for _, _, task, score in picked if task is not None and score is not None]
+        summary = line.cells[table.columns[-1]].summary
+        found.append(
+            Chosen(
+                label=line.label,
+                dev_task=picked[0][0],
+                dev=statistics.mean(dev for _, dev, _, _ in picked),
+                test_task=tests[0][0] if tests else None,
+                test=statistics.mean(score for _, score in tests) if len(tests) == len(picked) else None,
+                headline=None if summary is None else summary.mean,
+            )
+        )
+    return found
+
+
+def selection_rows(cells: list[Chosen]) -> list[list[str]]:
+    """The rows under SELECTION_HEADER."""
+    return [
+        [
+            cell.label,
+            cell.dev_task,
+            f"{cell.dev:.2f}",
+            cell.test_task or "–",
+            *(_number(one) for one in (cell.test, cell.gap, cell.headline)),
+        ]
+        for cell in cells
+    ]
+
+
+def selection_sentence(cells: list[Chosen], *, column: str) -> str:
+    """What choosing among cells on dev gives, and by how much choosing them on test would have flattered; "" for fewer than two cells."""
+    rivals = [(cell, cell.headline) for cell in cells if cell.headline is not None]
+    if len(rivals) < 2 or len({cell.dev_task for cell, _ in rivals}) > 1:
+        return ""
+    honest, score = max(rivals, key=lambda rival: rival[0].dev)
+    flattered, best = max(rivals, key=lambda rival: rival[1])
+    said = f"Of {len(rivals)} systems, {honest.dev_task} alone chooses {honest.label}: its test score ({column}) is {score:.2f}."
+    if flattered is honest:
+        return f"{said} The test would have chosen the same."
+    return (
+        f"{said} Choosing on the test itself would have reported {flattered.label} with {best:.2f}: {best - score:.2f} points of optimism."
+    )
+
+
+def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[tuple[str, float, str | None, float | None]]:
+    """(dev task, dev score, test task of the same data, its score) of a trial whose training selected."""
+    train, scores = records[str(trial.train)], records[trial.key]
+    selection = _dict(train.stage["fields"]).get("selection")
+    dev = train.results.get("best_dev_score")
+    if not isinstance(selection, dict) or not isinstance(dev, int | float):
+        return
+    dev_task = _dict(selection["task"])
+    tasks = _dict(scores.stage["fields"])["tasks"]
+    assert isinstance(tasks, list)
+    twin = next((str(task["name"]) for task in tasks if isinstance(task, dict) and task.get("source") == dev_task["source"]), None)
+    score = None if twin is None else scores.results.get(twin)
+    yield str(dev_task["name"]), float(dev), twin, float(score) if isinstance(score, int | float) else None
+
+
+def _number(value: float | None) -> str:
+    return "not defined" if value is None else f"{value:.2f}"
+
+
+def _dict(value: Json) -> dict[str, Json]:
+    assert isinstance(value, dict)
+    return value

@@ -1,0 +1,74 @@
+"""A store filled with made-up results of a real plan: reports of any size without a training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentdist.evaluation.sts import score_similarities
+from sentdist.plan.specs import Task
+from sentdist.plan.stage import Json, Stage
+from sentdist.plan.stages import Evaluate, Train
+from sentdist.plan.unroll import Plan, Trial
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import save_sweep, sweep_record
+
+
+def fill_store(
+    store: ArtifactStore,
+    plan: Plan,
+    *,
+    noise: Callable[[Trial], float],
+    num_items: dict[str, int],
+    dev: Callable[[Trial], float] = lambda trial: 80.0,
+    skip: Callable[[Trial], bool] = lambda trial: False,
+    num_steps: int = 20,
+) -> None:
+    """Save the sweep and commit every stage of the trials that are not skipped.
+
+    noise: the standard deviation of a trial's similarities around gold scores from 0 to 5; num_items: pairs of each task.
+    """
+    save_sweep(store, sweep_record(plan))
+    trials = {trial.key: trial for trial in plan.trials}
+    own = {trial.scores.encoder.key: trial for trial in plan.trials if isinstance(trial.scores.encoder, Train)}
+    skipped = {trial.key for trial in plan.trials if skip(trial)}
+    for stage in plan.stages:
+        if stage.key in skipped or (stage.key in own and own[stage.key].key in skipped):
+            continue
+        with store.staged() as folder:
+            if isinstance(stage, Evaluate):
+                results = _scores(stage, folder, noise(trials[stage.key]), seed=list(trials).index(stage.key), num_items=num_items)
+            else:
+                results = _history(folder, num_steps) if isinstance(stage, Train) else {}
+                if stage.key in own:
+                    results["best_dev_score"] = dev(own[stage.key])
+            _commit(store, stage, folder, results)
+
+
+def _scores(stage: Evaluate, folder: Path, noise: float, *, seed: int, num_items: dict[str, int]) -> dict[str, Json]:
+    (folder / "items").mkdir()
+    results: dict[str, Json] = {}
+    for number, task in enumerate(stage.tasks):
+        assert isinstance(task, Task) and task.kind == "sts"
+        size = num_items[task.name]
+        gold = np.round(np.random.default_rng(number).uniform(0, 5, size) * 5) / 5
+        similarities = (gold + np.random.default_rng([number, seed]).normal(0, noise, size)) / 10
+        found = score_similarities(similarities, gold, ["all"] * size)
+        pq.write_table(pa.table(found.items()), folder / "items" / f"{task.name}.parquet")
+        results |= {task.name: found.spearman, f"{task.name}.spearman": found.spearman, f"{task.name}.pearson": found.pearson}
+    return results
+
+
+def _history(folder: Path, num_steps: int) -> dict[str, Json]:
+    lines = [json.dumps({"step": step, "loss": 3.0 / (1 + step), "lr": 1e-5}) for step in range(num_steps)]
+    (folder / "history.jsonl").write_text("\n".join(lines) + "\n")
+    return {"num_steps": num_steps, "stopped_early": False}
+
+
+def _commit(store: ArtifactStore, stage: Stage, folder: Path, results: dict[str, Json]) -> None:
+    store.commit(stage, folder, seconds=1.0, runtime={}, environment={"torch": "0"}, results=results)
