@@ -10,12 +10,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+LOG_WIDTH = 160
+
 
 def open_console(*, stderr: bool = False) -> Console:
-    """Where a command writes, in the width of the terminal."""
+    """Where a command writes: in the width of the terminal; in a log or a pipe, wide enough that no table is folded."""
     from rich.console import Console
 
-    return Console(stderr=stderr)
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=LOG_WIDTH)
 
 
 def empty_table(title: str | None, *columns: str) -> Table:

@@ -75,5 +75,4 @@ def test_equal_after_some_steps(micro_batch: int | None, kinds: tuple[str | int,
                 assert (found_weights[name] - weight).abs().max() < 2e-4, (kind, name)
         for found_part, part in zip(found_opposing, opposing, strict=True):
             assert (found_part - part).abs().max() < 2e-4, kind
-        tied = [found_weights[name] for name in ("encoder.model.embeddings.word_embeddings.weight", "heads.terms.2.head.decoder.weight")]
-        assert torch.equal(*tied), kind
+        assert "heads.terms.2.head.decoder.weight" not in found_weights, kind  # the encoder's matrix, which is compared above

@@ -112,3 +112,15 @@ def test_a_tokenizer_without_a_mask_is_refused(tiny_encoder_dir: Path) -> None:
 def test_a_fraction_out_of_range_is_refused(encoder: SentenceEncoder, fraction: float) -> None:
     with pytest.raises(RecipeError, match=r"masked_lm\.fraction"):
         MaskedLM(encoder, fraction=fraction)
+
+
+def test_a_state_holds_the_tied_matrix_once_and_loads_again(encoder: SentenceEncoder) -> None:
+    learner = Learner(encoder, MaskedLM(encoder))
+    state = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
+    assert "heads.head.decoder.bias" in state and "heads.head.decoder.weight" not in state
+    words = encoder.model.get_input_embeddings().weight
+    with torch.no_grad():
+        words.add_(1.0)
+    learner.load_state_dict(state)
+    torch.testing.assert_close(words, state["encoder.model.embeddings.word_embeddings.weight"])
+    assert isinstance(learner.heads, MaskedLM) and learner.heads.head.decoder.weight is words

@@ -79,10 +79,22 @@ class MaskedLMHead(nn.Module):
         self.decoder = nn.Linear(width, num_tokens, device="meta")  # the matrix is not made: it is the encoder's
         self.decoder.weight = words.weight
         self.decoder.bias = nn.Parameter(torch.zeros(num_tokens))
+        self.decoder.register_state_dict_post_hook(_without_matrix)
+        self.decoder.register_load_state_dict_pre_hook(_with_own_matrix)
 
     def forward(self, states_KD: Tensor) -> Tensor:
         logits_KV: Tensor = self.decoder(self.norm(self.activation(self.dense(states_KD))))
         return logits_KV
+
+
+def _without_matrix(decoder: nn.Module, state: dict[str, Tensor], prefix: str, local_metadata: object) -> None:
+    """Leave the tied matrix out of a state: the encoder's part has it, and a second copy is as large as all layers of a small encoder."""
+    del state[f"{prefix}weight"]
+
+
+def _with_own_matrix(decoder: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
+    """Let a state without the tied matrix be loaded: it keeps the encoder's."""
+    state.setdefault(f"{prefix}weight", cast(nn.Linear, decoder).weight.detach())
 
 
 def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:
