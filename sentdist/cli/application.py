@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import banks, building, health, reporting, scoring, stored, using
+from sentdist.cli import banks, building, health, leaking, reporting, scoring, stored, using
 from sentdist.cli.printing import open_console
 from sentdist.errors import SentdistError
 
@@ -31,6 +31,7 @@ COMMANDS = (
     building.plan,
     building.run,
     building.sweep,
+    leaking.leaks,
     scoring.evaluate,
     using.encode,
     using.similarity,

@@ -65,10 +65,12 @@ def run(
 
     from sentdist.execution.local_lines import local_listener
     from sentdist.stages.local import run_local
+    from sentdist.stages.overlaps import build_overlaps
     from sentdist.store.sweep import save_sweep, sweep_record
 
     save_sweep(context.store, sweep_record(unrolled))
     run_local(unrolled, context, listen=local_listener(typer.echo))
+    build_overlaps(unrolled, context)
     _print_scores(unrolled.recipe.name, context.store)
 
 

@@ -19,6 +19,7 @@ from sentdist.execution.submission import Submission
 from sentdist.plan.stage import Stage
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.stages.context import Context
+from sentdist.stages.overlaps import build_overlaps
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
 
@@ -81,6 +82,7 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
         if offered is not None:
             speak(_opening(plan, missing, offered, context.store.shown))
             outcomes = _carry_out(missing, context, tracker, offered, speak)
+    build_overlaps(plan, context)  # seconds, in this process: no stage waits for them
     summary = _summary(plan, context, is_there, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
         speak(line)

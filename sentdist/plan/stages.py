@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from sentdist.plan.corpora import CORPORA, AnyCorpus
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_targets
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Selection, Stopping, Training, View
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Selection, Stopping, Task, Training, View
 from sentdist.plan.stage import Stage, slug
 from sentdist.plan.task_kinds import ScoredTask
 
@@ -110,12 +110,28 @@ class Evaluate(Stage):
         return slug(f"{self.encoder.checkpoint}-{'untouched' if self.encoder.initialization == 'pretrained' else 'untrained'}")
 
 
+class Overlap(Stage):
+    """What a training corpus, or the dev set that chooses checkpoints, holds of test sets. No other stage needs it: reports do."""
+
+    kind: ClassVar[str] = "overlap"
+    revision: ClassVar[int] = 1
+
+    of: AnyCorpus | Task
+    tasks: tuple[ScoredTask, ...]
+    near: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8  # Jaccard similarity from which two texts are near-duplicates
+
+    @property
+    def label(self) -> str:
+        return slug(self.of.name if isinstance(self.of, Task) else self.of.label)
+
+
 STAGES: dict[str, type[Stage]] = {
     **{corpus.kind: corpus for corpus in CORPORA},
     "train": Train,
     "targets": Tag,
     "bank": Embed,
     "scores": Evaluate,
+    "overlap": Overlap,
 }
 
-__all__ = ["STAGES", "AnyCorpus", "Corpus", "Embed", "Evaluate", "Tag", "Train"]
+__all__ = ["STAGES", "AnyCorpus", "Corpus", "Embed", "Evaluate", "Overlap", "Tag", "Train"]

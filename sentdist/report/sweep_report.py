@@ -15,6 +15,7 @@ from sentdist.report import citations
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import forest_plot, heat_map, learning_curves, regulators_curve
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
+from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_LOOKED, SweepLeaks, sweep_leaks
 from sentdist.report.paper import PAPER_REGULATORS, PAPER_TABLES, Beside, beside_paper, beside_to_html, beside_to_markdown
 from sentdist.report.paper_auxiliary import auxiliary_besides
 from sentdist.report.paper_regression import regression_besides
@@ -33,7 +34,7 @@ from sentdist.report.selection import (
     selection_sentence,
 )
 from sentdist.report.style import PALETTE, Drawing
-from sentdist.report.sweep_rows import RETRIEVAL_TITLES, CellFacts, SweepRows, shared_trainings, sweep_rows
+from sentdist.report.sweep_rows import RETRIEVAL_TITLES, TASK_TITLES, CellFacts, SweepRows, shared_trainings, sweep_rows
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
 from sentdist.store.record import Record
@@ -69,33 +70,34 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
     found = sweep_rows(sweep, store, records)
     if not (found.sts or found.retrieval):
         raise StoreError(where=f"sweep {name}", found="no finished trial", expected="at least one", remedy="Run the sweep first.")
-    tables = list(_tables(sweep, found, _shared(sweep, records)))
+    leaks = sweep_leaks(sweep, store, records)
+    tables = list(_tables(sweep, found, _shared(sweep, records), leaks))
     besides = [beside for table in tables for beside in _besides(sweep, table, found.facts)]
     drawings = [*_drawings(found, tables, sweep), *relation_drawings(sweep, records), *probe_drawings(sweep, records)]
     used = citations.cite(_used(found, sweep))
     return Report(
         name=name,
-        markdown=_markdown(sweep, found, tables, besides, drawings, used, records),
-        html=_page(sweep, found, tables, besides, drawings, used, records),
+        markdown=_markdown(sweep, found, tables, besides, drawings, used, records, leaks),
+        html=_page(sweep, found, tables, besides, drawings, used, records, leaks),
         files=_files(tables, drawings, used),
     )
 
 
-def _tables(sweep: SweepRecord, found: SweepRows, shared: SharedStages | None) -> Iterator[ResultTable]:
+def _tables(sweep: SweepRecord, found: SweepRows, shared: SharedStages | None, leaks: SweepLeaks) -> Iterator[ResultTable]:
     baseline = next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
     if found.sts:
         rows = found.sts
         tasks = list(rows[0].scores)
         yield build_table(
             rows, title="Semantic textual similarity", tasks=tasks, baseline=_present(baseline, rows), average=len(tasks) > 1, shared=shared,
-            exploratory=found.exploratory,
+            exploratory=found.exploratory, seen=leaks.of_columns(tasks, {TASK_TITLES.get(task, task): task for task in found.tasks}),
         )  # fmt: skip
     for number, (task, rows) in enumerate(found.retrieval.items()):
         columns = list(rows[0].scores)
         said = None if found.sts or number else shared
         yield build_table(
             rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), unit="share of queries or mean precision × 100",
-            average=False, shared=said, exploratory=found.exploratory,
+            average=False, shared=said, exploratory=found.exploratory, seen=leaks.of_columns(columns, dict.fromkeys(columns, task)),
         )  # fmt: skip
 
 
@@ -312,7 +314,7 @@ GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "
 
 def _markdown(
     sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], besides: list[Beside], drawings: list[Drawing],
-    used: list[citations.Citation], records: dict[str, Record],
+    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks,
 ) -> str:  # fmt: skip
     parts = [f"# {sweep.name}", _lead(sweep, tables)]
     parts += [to_markdown(table) for table in tables]
@@ -321,6 +323,9 @@ def _markdown(
     if cells := chosen_cells(sweep, records, tables[0]):
         said = selection_sentence(cells, column=tables[0].columns[-1])
         parts += [f"## {SELECTION_TITLE}", SELECTION_NOTE, _markdown_table(list(SELECTION_HEADER), selection_rows(cells)), said]
+    if any(trial.train for trial in sweep.trials):
+        parts += [f"## {LEAKS_TITLE}", LEAKS_NOTE if leaks.is_known else NOT_LOOKED]
+        parts += [_markdown_table(list(LEAKS_HEADER), [list(row) for row in leaks.rows])] if leaks.rows else []
     if geometry := _geometry_rows(sweep, records):
         parts += ["## Geometry", _markdown_table(GEOMETRY_HEADER, geometry)]
     if links := link_table(sweep, records):
@@ -338,7 +343,7 @@ def _markdown_table(header: list[str], rows: list[list[str]]) -> str:
 
 def _page(
     sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], besides: list[Beside], drawings: list[Drawing],
-    used: list[citations.Citation], records: dict[str, Record],
+    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks,
 ) -> str:  # fmt: skip
     sections = [Section(title=table.title, body=to_html(table)) for table in tables]
     if drawings:
@@ -348,6 +353,9 @@ def _page(
     if cells := chosen_cells(sweep, records, tables[0]):
         said = paragraphs(SELECTION_NOTE, selection_sentence(cells, column=tables[0].columns[-1]))
         sections.append(Section(title=SELECTION_TITLE, body=said + plain_table(SELECTION_HEADER, selection_rows(cells))))
+    if any(trial.train for trial in sweep.trials):
+        said = paragraphs(LEAKS_NOTE if leaks.is_known else NOT_LOOKED)
+        sections.append(Section(title=LEAKS_TITLE, body=said + (plain_table(LEAKS_HEADER, leaks.rows) if leaks.rows else "")))
     if geometry := _geometry_rows(sweep, records):
         sections.append(Section(title="Geometry", body=plain_table(GEOMETRY_HEADER, geometry)))
     if links := link_table(sweep, records):

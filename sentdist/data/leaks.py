@@ -1,0 +1,223 @@
+"""Which items of test sets a training corpus holds: whole pairs and sentences; as written, folded, or nearly."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from typing import Literal
+
+import numpy as np
+from datasketch import MinHash, MinHashLSH
+
+from sentdist.data.overlap import fold_text
+
+Level = Literal["exact", "normalised", "near", "sentence"]
+SHINGLE = 4  # characters
+NUM_BANDS, ROWS_PER_BAND = 16, 5  # two texts at similarity 0.8 meet in some band with probability 0.998, at 0.5 with 0.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskTexts:
+    """What a task tests. sentences: of each item its own texts (two of a pair, a query's, a text's). pairs: (item, one, other) of the texts
+    whose relation is the answer: both of a pair, a query with each relevant document; none where the answer is a label."""
+
+    name: str
+    sentences: tuple[tuple[str, ...], ...]
+    pairs: tuple[tuple[int, str, str], ...]
+
+    @property
+    def num_items(self) -> int:
+        return len(self.sentences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenItem:
+    """One test item of which training holds something, at its strictest level.
+
+    exact: the pair stands in one training row, as written and in this order; normalised: but for case, punctuation, spacing and order; near:
+    both texts have a near-duplicate in one row. sentence: no such row, but all texts of the item occur in training, folded.
+    """
+
+    item: int
+    level: Level
+    one: str
+    other: str
+    train_one: str
+    train_other: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaks:
+    """What training holds of one task."""
+
+    task: str
+    num_items: int
+    seen: tuple[SeenItem, ...]
+
+    def count(self, *levels: Level) -> int:
+        """How many items are seen at one of these levels."""
+        return sum(one.level in levels for one in self.seen)
+
+
+class LeakFinder:
+    """Looks for the items of some tasks in one training corpus after another.
+
+    near: Jaccard similarity of the sets of four characters of folded texts from which two are near-duplicates; candidates come from MinHash
+    (Broder 1997) and are verified.
+    """
+
+    def __init__(self, tasks: Sequence[TaskTexts], *, near: float = 0.8) -> None:
+        self._tasks = tasks
+        self._known = _Texts.of([text for task in tasks for text in _texts(task)])
+        self._near = _Near(self._known.folded, near)
+
+    def find(self, blocks: Iterable[Sequence[str]], ids_CR: np.ndarray) -> list[Leaks]:
+        """What a corpus holds of each task. blocks: its sentences in the order of their ids; ids_CR: (C, R) ids of its rows."""
+        found = _match(blocks, self._known, self._near, num_sentences=int(ids_CR.max(initial=-1)) + 1)
+        rows = _Rows()
+        for first, second in combinations(range(len(ids_CR)), 2):
+            rows.add(ids_CR[first], ids_CR[second], found)
+        return [_leaks_of(task, self._known, rows, found) for task in self._tasks]
+
+
+@dataclass(kw_only=True)
+class _Texts:
+    """All texts of the tasks: ids as written, and ids after folding (texts without a word have none)."""
+
+    written: dict[str, int]
+    folded: dict[str, int]
+    fold_of: list[int]  # id as written -> id after folding, -1 for none
+
+    @staticmethod
+    def of(texts: Iterable[str]) -> _Texts:
+        known = _Texts(written={}, folded={}, fold_of=[])
+        for text in texts:
+            if text not in known.written:
+                known.written[text] = len(known.written)
+                folded = fold_text(text)
+                known.fold_of.append(known.folded.setdefault(folded, len(known.folded)) if folded else -1)
+        return known
+
+    def fold(self, text: str) -> int:
+        return self.fold_of[self.written[text]]
+
+
+@dataclass(kw_only=True)
+class _Matches:
+    """What training sentences are in terms of test texts. is_known: (S,) is it, or is it near, a test text? written, folded: (S,) ids or -1.
+    near: sentence id -> folded ids, texts: sentence id -> the sentence; of those that are known."""
+
+    is_known: np.ndarray
+    written: np.ndarray
+    folded: np.ndarray
+    near: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
+
+
+class _Near:
+    """Test texts that resemble a sentence."""
+
+    def __init__(self, folded: dict[str, int], threshold: float) -> None:
+        self._threshold = threshold
+        self._shingles = {number: _shingles(text) for text, number in folded.items()}
+        self._index = MinHashLSH(num_perm=NUM_BANDS * ROWS_PER_BAND, params=(NUM_BANDS, ROWS_PER_BAND))
+        for number, sketch in zip(self._shingles, _sketches(self._shingles.values()), strict=True):
+            self._index.insert(number, sketch)
+
+    def of(self, sentences: Sequence[str]) -> Iterator[tuple[int, ...]]:
+        """For each folded sentence the ids of the test texts that are near it, itself included."""
+        sets = [_shingles(sentence) for sentence in sentences]
+        for own, sketch in zip(sets, _sketches(sets), strict=True):
+            hits = self._index.query(sketch)
+            yield tuple(sorted(int(hit) for hit in hits if _jaccard(own, self._shingles[int(hit)]) >= self._threshold))
+
+
+class _Rows:
+    """The pairs of test texts that stand in one training row; each level with the row's sentence ids."""
+
+    def __init__(self) -> None:
+        self.exact: dict[tuple[int, int], tuple[int, int]] = {}
+        self.normalised: dict[tuple[int, int], tuple[int, int]] = {}
+        self.near: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def add(self, first_R: np.ndarray, second_R: np.ndarray, found: _Matches) -> None:
+        """Take in the rows of two columns."""
+        for row in np.flatnonzero(found.is_known[first_R] & found.is_known[second_R]).tolist():
+            ids = int(first_R[row]), int(second_R[row])
+            written = int(found.written[ids[0]]), int(found.written[ids[1]])
+            folded = int(found.folded[ids[0]]), int(found.folded[ids[1]])
+            if min(written) >= 0:
+                self.exact.setdefault(written, ids)
+            if min(folded) >= 0:
+                self.normalised.setdefault(_in_order(*folded), ids)
+            for one, other in product(found.near[ids[0]], found.near[ids[1]]):
+                self.near.setdefault(_in_order(one, other), ids)
+
+
+def _match(blocks: Iterable[Sequence[str]], known: _Texts, near: _Near, *, num_sentences: int) -> _Matches:
+    found = _Matches(is_known=np.zeros(num_sentences, dtype=bool), written=np.full(num_sentences, -1), folded=np.full(num_sentences, -1))
+    start = 0
+    for block in blocks:
+        folded = [fold_text(sentence) for sentence in block]
+        for place, (sentence, text, alike) in enumerate(zip(block, folded, near.of(folded), strict=True), start=start):
+            if place >= num_sentences:  # sentences that stand in no row
+                break
+            found.written[place] = known.written.get(sentence, -1)
+            found.folded[place] = known.folded.get(text, -1)
+            if alike or found.written[place] >= 0:
+                found.is_known[place] = True
+                found.near[place] = alike
+                found.texts[place] = sentence
+        start += len(block)
+    return found
+
+
+def _leaks_of(task: TaskTexts, known: _Texts, rows: _Rows, found: _Matches) -> Leaks:
+    seen: dict[int, SeenItem] = {}
+    strictness: tuple[Level, ...] = ("exact", "normalised", "near")
+    for item, one, other in task.pairs:
+        folded = _in_order(known.fold(one), known.fold(other))
+        ids = rows.exact.get((known.written[one], known.written[other])), rows.normalised.get(folded), rows.near.get(folded)
+        level = next((place for place, hit in enumerate(ids) if hit is not None), None)
+        if level is None or (item in seen and strictness.index(seen[item].level) <= level):
+            continue
+        hit = ids[level]
+        assert hit is not None
+        seen[item] = SeenItem(
+            item=item, level=strictness[level], one=one, other=other, train_one=found.texts[hit[0]], train_other=found.texts[hit[1]]
+        )
+    in_training = set(np.unique(found.folded).tolist()) - {-1}
+    for item, texts in enumerate(task.sentences):
+        if item not in seen and all(known.fold(text) in in_training for text in texts):
+            other = texts[1] if len(texts) > 1 else ""
+            seen[item] = SeenItem(item=item, level="sentence", one=texts[0], other=other, train_one="", train_other="")
+    return Leaks(task=task.name, num_items=task.num_items, seen=tuple(seen[item] for item in sorted(seen)))
+
+
+def _texts(task: TaskTexts) -> Iterator[str]:
+    for texts in task.sentences:
+        yield from texts
+    for _, one, other in task.pairs:
+        yield from (one, other)
+
+
+def _in_order(one: int, other: int) -> tuple[int, int]:
+    return (one, other) if one <= other else (other, one)
+
+
+def _shingles(folded: str) -> frozenset[bytes]:
+    padded = f" {folded} "
+    return (
+        frozenset(padded[start : start + SHINGLE].encode() for start in range(max(1, len(padded) - SHINGLE + 1))) if folded else frozenset()
+    )
+
+
+def _sketches(sets: Iterable[frozenset[bytes]]) -> list[MinHash]:
+    # Its default, SHA-1, takes twice as long for the same sketches' worth: nobody attacks a set of four letters.
+    return MinHash.bulk(list(sets), num_perm=NUM_BANDS * ROWS_PER_BAND, seed=1, hashfunc=zlib.crc32)
+
+
+def _jaccard(one: frozenset[bytes], other: frozenset[bytes]) -> float:
+    return len(one & other) / len(one | other) if one and other else 0.0

@@ -1,0 +1,28 @@
+"""Which corpora meet which test sets in a plan: what has to be compared to know of leaks."""
+
+from __future__ import annotations
+
+from sentdist.plan.corpora import CORPORA
+from sentdist.plan.specs import Task
+from sentdist.plan.stage import topological
+from sentdist.plan.stages import Overlap, Train
+from sentdist.plan.unroll import Plan
+
+
+def overlaps_of(plan: Plan) -> tuple[Overlap, ...]:
+    """A stage for every corpus that some encoder was trained on, and every dev set that chose its weights, with the tasks it is scored on.
+
+    A training that goes on from another one, or learns from banks, has seen their corpora too.
+    """
+    found: dict[str, Overlap] = {}
+    for trial in plan.trials:
+        if not isinstance(trial.scores.encoder, Train):
+            continue
+        upstream = topological((trial.scores.encoder,))
+        sources = [stage for stage in upstream if isinstance(stage, CORPORA)]
+        chosen_by = dict.fromkeys(stage.selection.task for stage in upstream if isinstance(stage, Train) and stage.selection is not None)
+        dev_sets: list[Task] = [task for task in chosen_by if task not in trial.scores.tasks]
+        for source in (*sources, *dev_sets):
+            overlap = Overlap(of=source, tasks=trial.scores.tasks)
+            found.setdefault(overlap.key, overlap)
+    return tuple(found.values())

@@ -1,0 +1,100 @@
+"""Which systems of a sweep were trained on what they are tested on, from the overlaps that the store knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+
+from sentdist.plan.stage import Json
+from sentdist.report.tables import Seen
+from sentdist.store.record import Record
+from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.store.sweep import SweepRecord, TrialRecord
+
+LEAKS_TITLE = "Leaks"
+LEAKS_HEADER = ("training data", "task", "items", "exact", "folded", "near", "sentences")
+LEAKS_NOTE = (
+    "Items of a test set (pairs, queries with a relevant document) that stand in one row of the training data: exact as written; folded but for "
+    "case, punctuation and order; near with small differences, each counting those before it. Sentences: items all of whose sentences occur in it."
+)
+NOT_LOOKED = "Nobody looked whether training saw its tests: `sentdist leaks RECIPE` does."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepLeaks:
+    """seen: (cell, task) -> items that the cell's training saw, as written or folded; only where there are some. rows: under LEAKS_HEADER."""
+
+    seen: Mapping[tuple[str, str], Seen]
+    rows: tuple[tuple[str, ...], ...]
+    is_known: bool
+
+    def of_columns(self, columns: Sequence[str], task_of: Mapping[str, str]) -> dict[tuple[str, str], Seen]:
+        """The same by (cell, column) of a table; task_of: column -> task."""
+        cells = dict.fromkeys(cell for cell, _ in self.seen)
+        found = {(cell, column): self.seen.get((cell, task_of.get(column, ""))) for cell in cells for column in columns}
+        return {place: seen for place, seen in found.items() if seen is not None}
+
+
+def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record]) -> SweepLeaks:
+    """Put together what the overlaps in the store say of a sweep's finished trials."""
+    overlaps = list(store.artifacts("overlap"))
+    seen: dict[tuple[str, str], Seen] = {}
+    rows: dict[tuple[str, ...], None] = {}
+    is_known = True
+    for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
+        trials = [trial for trial in sweep.trials if trial.cell == cell and trial.key in records and trial.train is not None]
+        for trial in trials:
+            corpora = _corpora_of(trial, records)
+            fitting = [one for one in overlaps if _tasks_of(one.record) == _tasks_of(records[trial.key])]
+            found = [one for one in fitting if set(one.record.inputs) & corpora]
+            is_known = is_known and {key for one in found for key in one.record.inputs} >= corpora
+            seen |= {(cell, task): one for task, one in _seen(found, store).items()}
+            rows |= dict.fromkeys(row for one in found for row in leak_rows(one.record))
+    return SweepLeaks(seen=seen, rows=tuple(rows), is_known=is_known)
+
+
+def leak_rows(overlap: Record) -> Iterator[tuple[str, ...]]:
+    """The rows of one overlap under LEAKS_HEADER."""
+    name = overlap.label if overlap.inputs else f"{overlap.label} (chooses weights)"
+    for task, counts in _dict(overlap.results["tasks"]).items():
+        numbers = _dict(counts)
+        yield name, task, *(f"{numbers[part]:,}" for part in ("items", "exact", "normalised", "near", "sentences"))
+
+
+def _seen(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Seen]:
+    """task -> items that any of these corpora holds."""
+    items: dict[str, set[int]] = {}
+    sizes: dict[str, int] = {}
+    for overlap in overlaps:
+        sizes |= {task: int(str(_dict(counts)["items"])) for task, counts in _dict(overlap.record.results["tasks"]).items()}
+        table = pq.read_table(store.folder(overlap) / "items.parquet", columns=["task", "item", "level"])
+        for task, item, level in zip(*(table[name].to_pylist() for name in ("task", "item", "level")), strict=True):
+            if level in ("exact", "normalised"):
+                items.setdefault(task, set()).add(item)
+    return {task: Seen(num_seen=len(found), num_items=sizes[task]) for task, found in items.items()}
+
+
+def _corpora_of(trial: TrialRecord, records: Mapping[str, Record]) -> set[str]:
+    """Keys of all corpora that a trial's training, or one that it builds on, was trained on."""
+    found: set[str] = set()
+    waiting = [str(trial.train)]
+    while waiting:
+        record = records.get(waiting.pop())
+        if record is None:
+            continue
+        if record.kind in ("train", "bank", "targets"):
+            waiting += record.inputs
+        else:
+            found.add(record.key)
+    return found
+
+
+def _tasks_of(record: Record) -> Json:
+    return _dict(record.stage["fields"])["tasks"]
+
+
+def _dict(value: Json) -> dict[str, Json]:
+    assert isinstance(value, dict)
+    return value

@@ -1,0 +1,107 @@
+"""The body of an overlap stage: what a training corpus or a dev set holds of test sets, item by item."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentdist.data.corpus import Corpus as OpenedCorpus
+from sentdist.data.leaks import LeakFinder, Leaks, TaskTexts
+from sentdist.plan.leaks import overlaps_of
+from sentdist.plan.specs import Task
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Overlap
+from sentdist.plan.task_kinds import ScoredTask
+from sentdist.plan.unroll import Plan
+from sentdist.stages.commit import commit
+from sentdist.stages.context import Context
+from sentdist.stages.inputs import folder_of
+from sentdist.stages.label_tasks import LabelledTask
+from sentdist.stages.scoring import RankedLinks, RetrievalTask, StsTask, load_task
+from sentdist.store.store import Artifact
+
+ITEMS = "items.parquet"
+SCHEMA = pa.schema(
+    [("task", pa.string()), ("item", pa.int64()), *((name, pa.string()) for name in ("level", "one", "other", "train_one", "train_other"))]
+)
+
+
+def build_overlaps(plan: Plan, context: Context) -> list[Artifact]:
+    """The overlaps of those corpora of a plan that are in the store, built in this process; dev sets need no corpus."""
+    ready = [overlap for overlap in overlaps_of(plan) if all(context.store.has(needed) for needed in overlap.inputs)]
+    finders: dict[tuple[tuple[ScoredTask, ...], float], LeakFinder] = {}
+    return [_build(overlap, context, finders) for overlap in ready]
+
+
+def _build(stage: Overlap, context: Context, finders: dict[tuple[tuple[ScoredTask, ...], float], LeakFinder]) -> Artifact:
+    """Compare a corpus with its test sets, unless the store knows already; counts stand in the record, items beside it."""
+    existing = context.store.get(stage)
+    if existing is not None:
+        return existing
+    started = time.perf_counter()
+    finder = finders.get((stage.tasks, stage.near))
+    if finder is None:
+        texts = [task_texts(task, context.data_root) for task in stage.tasks]
+        finder = finders[stage.tasks, stage.near] = LeakFinder(texts, near=stage.near)
+    found = finder.find(*_training_text(stage, context))
+    with context.store.staged() as folder:
+        rows = [{"task": leaks.task, **vars(item)} for leaks in found for item in leaks.seen]
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / ITEMS, compression="zstd")
+        results: dict[str, Json] = {"tasks": {leaks.task: _counts(leaks) for leaks in found}}
+        return commit(stage, folder, context, started=started, results=results)
+
+
+def task_texts(task: ScoredTask, data_root: str | None) -> TaskTexts:
+    """The texts of a task whose relation or label is the answer."""
+    loaded = load_task(task, data_root)
+    if isinstance(loaded, StsTask):
+        both = tuple(zip(loaded.pairs.sentence1, loaded.pairs.sentence2, strict=True))
+        return _of_pairs(task.name, both)
+    if isinstance(loaded, RankedLinks):
+        triples = loaded.links.triples
+        return _of_pairs(task.name, tuple(zip(triples.heads, (triples.tails[place] for place in triples.tail), strict=True)))
+    if isinstance(loaded, RetrievalTask):
+        bank = loaded.bank
+        document = dict(zip(bank.document_ids, bank.documents, strict=True))
+        pairs = tuple(
+            (item, bank.queries[row], document[name])
+            for item, row in enumerate(loaded.rows)
+            for name, relevance in bank.qrels[bank.query_ids[row]].items()
+            if relevance > 0 and name in document
+        )
+        return TaskTexts(name=task.name, sentences=tuple((bank.queries[row],) for row in loaded.rows), pairs=pairs)
+    if isinstance(loaded, LabelledTask):
+        rows = loaded.rows
+        tested = range(rows.num_rows) if loaded.task.split is None else rows.rows_of(loaded.task.split)
+        texts = tuple(tuple(column[row] for column in rows.texts) for row in tested)
+        return TaskTexts(name=task.name, sentences=texts, pairs=tuple((item, *both) for item, both in enumerate(texts) if len(both) == 2))
+    return TaskTexts(name=task.name, sentences=tuple((text,) for text in dict.fromkeys(loaded.sentences)), pairs=())
+
+
+def _of_pairs(name: str, both: Sequence[tuple[str, str]]) -> TaskTexts:
+    return TaskTexts(name=name, sentences=tuple(both), pairs=tuple((item, one, other) for item, (one, other) in enumerate(both)))
+
+
+def _training_text(stage: Overlap, context: Context) -> tuple[Iterable[Sequence[str]], np.ndarray]:
+    """Sentences in the order of their ids, and the ids of the rows."""
+    if not isinstance(stage.of, Task):
+        corpus = OpenedCorpus.open(folder_of(stage.of, context))
+        return corpus.sentence_blocks(), np.asarray(corpus.ids)
+    ids: dict[str, int] = {}
+    pairs = task_texts(stage.of, context.data_root).pairs
+    rows = [(ids.setdefault(one, len(ids)), ids.setdefault(other, len(ids))) for _, one, other in pairs]
+    return [list(ids)], np.array(rows, dtype=np.int64).reshape(-1, 2).T
+
+
+def _counts(leaks: Leaks) -> Json:
+    return {
+        "items": leaks.num_items,
+        "exact": leaks.count("exact"),
+        "normalised": leaks.count("exact", "normalised"),
+        "near": leaks.count("exact", "normalised", "near"),
+        "sentences": leaks.count("exact", "normalised", "sentence"),
+    }
