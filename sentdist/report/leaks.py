@@ -51,7 +51,8 @@ def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, 
             found = [one for one in fitting if set(one.record.inputs) & corpora]
             is_known = is_known and {key for one in found for key in one.record.inputs} >= corpora
             seen |= {(cell, task): one for task, one in _seen(found, store).items()}
-            rows |= dict.fromkeys(row for one in found for row in leak_rows(one.record))
+            dev_sets = [one for one in fitting if _dict(one.record.stage["fields"])["of"] in _dev_sets_of(trial, records)]
+            rows |= dict.fromkeys(row for one in (*found, *dev_sets) for row in leak_rows(one.record))
     return SweepLeaks(seen=seen, rows=tuple(rows), is_known=is_known)
 
 
@@ -78,17 +79,28 @@ def _seen(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Seen]
 
 def _corpora_of(trial: TrialRecord, records: Mapping[str, Record]) -> set[str]:
     """Keys of all corpora that a trial's training, or one that it builds on, was trained on."""
-    found: set[str] = set()
+    return {record.key for record in _upstream(trial, records) if record.kind not in _BUILT_ON}
+
+
+def _dev_sets_of(trial: TrialRecord, records: Mapping[str, Record]) -> list[Json]:
+    """The tasks that chose the weights of these trainings."""
+    selections = [_dict(record.stage["fields"]).get("selection") for record in _upstream(trial, records) if record.kind == "train"]
+    return [selection["task"] for selection in selections if isinstance(selection, dict)]
+
+
+_BUILT_ON = ("train", "bank", "targets")
+
+
+def _upstream(trial: TrialRecord, records: Mapping[str, Record]) -> list[Record]:
+    """The training of a trial, all that it is built on, and their corpora."""
+    found: dict[str, Record] = {}
     waiting = [str(trial.train)]
     while waiting:
-        record = records.get(waiting.pop())
-        if record is None:
-            continue
-        if record.kind in ("train", "bank", "targets"):
-            waiting += record.inputs
-        else:
-            found.add(record.key)
-    return found
+        key = waiting.pop()
+        if key in records and key not in found:
+            found[key] = records[key]
+            waiting += records[key].inputs if records[key].kind in _BUILT_ON else ()
+    return list(found.values())
 
 
 def _tasks_of(record: Record) -> Json:
