@@ -116,7 +116,6 @@ def check_split(name: str, splits: Sequence[str], split: str | None) -> None:
 def read_file(name: str, path: Path, *, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a file as a table whose text columns are large_string; CSV and TSV columns are all text."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if path.stat().st_size == 0:
         raise _empty(name, path)
@@ -130,16 +129,21 @@ def read_file(name: str, path: Path, *, split: str | None = None, columns: Seque
             expected=f"{path.suffix[1:]} in {path}",
             remedy="Fetch or write it again.",
         ) from error
-    if wanted is not None:
-        check_columns(name, table.column_names, wanted)
-        table = table.select(wanted)
+    table = chosen(name, table, split=split, columns=columns)
+    if table.num_rows == 0:
+        raise _empty(name, path)
+    return table
+
+
+def chosen(name: str, table: pa.Table, *, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of a split and the columns that are asked for, text columns as large_string; DataError where the table lacks them."""
+    import pyarrow.compute as pc
+
+    check_columns(name, table.column_names, [*(columns or ()), *(["split"] if split is not None else [])])
     if split is not None:
-        check_columns(name, table.column_names, ["split"])
         table = table.filter(pc.equal(table["split"], split))
     if columns is not None:
         table = table.select(list(dict.fromkeys(columns)))
-    if table.num_rows == 0:
-        raise _empty(name, path)
     return with_large_strings(table)
 
 

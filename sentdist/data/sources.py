@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.data import embedded, hub, local, retrieval_files
+from sentdist.data import embedded, hub, local, released, retrieval_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,8 @@ def inspect_source(
     elif (parts := retrieval_files.find(name, data_root)) is not None:
         facts = _retrieval_facts(name, parts, split)
     else:
-        file = local.file_facts(name, local.locate(name, data_root))
+        release = released.find(name, data_root)
+        file = released.facts(name, release) if release else local.file_facts(name, local.locate(name, data_root))
         facts = _facts(name, file.digest, file.num_rows, file.columns, dict(file.splits), split)
     if columns is not None:
         local.check_columns(name, facts.columns, columns)
@@ -71,6 +72,8 @@ def read_source(
         return embedded.read(name, split=split, columns=columns)
     if name.startswith(hub.PREFIX):
         return hub.read(name, split=split, columns=columns, revision=hub_revision)
+    if (release := released.find(name, data_root)) is not None:
+        return local.chosen(name, released.read(name, release), split=split, columns=columns)
     path = local.locate(name, data_root)
     if split is not None:
         local.check_split(name, [known for known, _ in local.file_facts(name, path).splits], split)

@@ -33,7 +33,7 @@ class RetrievalScore:
     """The mean over queries of each measure × 100, and its value for every query (for paired tests).
 
     `acc@k`: share of queries with a relevant document among the first k. `map`, `mrr`: to `depth`. A document counts as relevant from
-    grade 1 on; `ndcg@10` uses the grades.
+    grade 1 on; `ndcg@10` uses the grades. is_constant: no query tells its first document from its last, so that the order is the corpus's own.
     """
 
     measures: dict[str, float]
@@ -41,6 +41,7 @@ class RetrievalScore:
     query_ids: tuple[str, ...]
     num_documents: int
     depth: int
+    is_constant: bool = False
 
     def items(self) -> dict[str, Sequence[str] | NDArray[np.float64]]:
         """The columns to keep per query: `query_id` and one column a measure."""
@@ -140,6 +141,7 @@ def score_ranking(
         query_ids=tuple(query_ids),
         num_documents=len(document_ids),
         depth=num_ranked,
+        is_constant=num_ranked > 1 and not np.ptp(ranking.cosines, axis=1).any(),
     )
 
 

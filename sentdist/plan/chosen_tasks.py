@@ -1,14 +1,40 @@
-"""How the names of tasks and groups become pinned tasks."""
+"""How the names of tasks, groups and a user's own files become pinned tasks."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
 
 from sentdist.errors import RecipeError
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import ChosenTask, ClassificationTask, ScoredTask
-from sentdist.plan.tasks import LEXICAL_KINDS, TASK_GROUPS, TASKS
+from sentdist.plan.task_kinds import ChosenTask, ClassificationTask, ClusteringTask, GeometryTask, ParaphraseTask, RerankingTask, ScoredTask
+from sentdist.plan.tasks import LEXICAL_KINDS, TASK_GROUPS, TASKS, Kind, TaskCard
+
+OWN_KINDS = tuple(kind for kind in get_args(Kind) if kind != "geometry")
+MAIN_MEASURE: dict[Kind, str] = {
+    "sts": "spearman", "retrieval": "map", "classification": "accuracy", "pairs": "ap", "reranking": "map", "clustering": "v_measure",
+    "geometry": "uniformity",
+}  # fmt: skip
+COLUMNS: dict[Kind, tuple[str, ...]] = {
+    "sts": ("sentence1", "sentence2", "score"), "classification": ("text",), "clustering": ("text",), "pairs": ("sentence1", "sentence2"),
+    "reranking": ("query",),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedTask:
+    """What a name stands for: a card of the table, or a user's own file. revision: the commit of a hub data set."""
+
+    name: str
+    card: TaskCard
+    revision: str | None = None
+
+    @property
+    def is_own(self) -> bool:
+        return self.name not in TASKS
 
 
 def task_names(given: Sequence[str]) -> tuple[str, ...]:
@@ -16,39 +42,79 @@ def task_names(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(task for name in given for task in TASK_GROUPS.get(name, (name,))))
 
 
-def pinned_task(name: str, resolver: Resolver) -> ChosenTask:
-    """The task of that name with its data pinned. Raises DataError for data that are not there or not of that shape."""
-    card = TASKS[name]
-    if card.kind == "classification":
-        splits = () if card.split is None else ("train", card.split, *([card.dev] if card.dev else []))
-        columns = (*card.columns, card.label)
-        pins = [
-            resolver.source(card.source, split=split, revision=None, columns=columns, where=f"task {name}") for split in splits or (None,)
-        ]
-        return ClassificationTask(
-            name=name,
-            source=pins[0].name,
-            revision=pins[0].revision,
-            columns=card.columns,
-            label=card.label,
-            split=card.split,
-            dev=card.dev,
+def is_task_name(given: str) -> bool:
+    """Whether a name is a task, a group, or KIND=SOURCE for a file of the user's own."""
+    return given in TASKS or given in TASK_GROUPS or given.partition("=")[0] in OWN_KINDS
+
+
+def named_task(given: str) -> NamedTask:
+    """A task of the table, or KIND=SOURCE[#COMMIT][@SPLIT]: a source as `corpus.source` names one. Raises RecipeError for anything else."""
+    if given in TASKS:
+        return NamedTask(name=given, card=TASKS[given])
+    kind, _, place = given.partition("=")
+    place, _, split = place.partition("@")
+    source, _, commit = place.partition("#")
+    known = next((known for known in OWN_KINDS if known == kind), None)
+    if known is None or not source:
+        raise RecipeError(
+            where="task",
+            found=given,
+            expected=f"KIND=SOURCE or KIND=SOURCE@SPLIT, KIND one of {', '.join(OWN_KINDS)}",
+            remedy="Correct it.",
         )
-    return pair_or_retrieval_task(name, resolver)
+    name = "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{source.removeprefix('hub:')}-{split}".lower()).strip("-")
+    card = TaskCard(kind=known, source=source, split=split or None, metric=MAIN_MEASURE[known], licence="the user's", citation="sentdist")
+    return NamedTask(name=name, card=card, revision=commit or None)
 
 
-def pair_or_retrieval_task(
+def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
+    """The task of that name with its data pinned. Raises DataError for data that are not there or not of that shape."""
+    named = named_task(given)
+    card = named.card
+    columns = card.columns or COLUMNS.get(card.kind, ())
+    splits: tuple[str | None, ...] = (card.split,)
+    if card.kind in ("sts", "retrieval", "geometry"):
+        wanted = COLUMNS["sts"] if card.kind == "geometry" or (named.is_own and card.kind == "sts") else ()
+    else:
+        documents = card.documents or ("document",)
+        wanted = (*columns, *(("query_id", "relevance", *documents) if card.kind == "reranking" else (card.label,)))
+    if card.kind == "classification" and card.split is not None:
+        splits = ("train", card.split, *([card.dev] if card.dev else []))
+    pins = [resolver.source(card.source, split=one, revision=named.revision, columns=wanted, where=f"task {given}") for one in splits]
+    known = {"name": named.name, "source": pins[0].name, "revision": pins[0].revision, "split": card.split}
+    match card.kind:
+        case "classification":
+            has_dev = card.dev is None and named.is_own and card.split is not None and "dev" in pins[0].splits
+            dev = "dev" if has_dev else card.dev
+            return ClassificationTask.model_validate(
+                known | {"columns": columns, "label": card.label, "dev": dev, "num_folds": card.num_folds}
+            )
+        case "pairs":
+            return ParaphraseTask.model_validate(known | {"columns": columns, "label": card.label})
+        case "reranking":
+            return RerankingTask.model_validate(known | {"query": columns, "document": documents})
+        case "clustering":
+            return ClusteringTask.model_validate(known | {"text": columns[0], "label": card.label})
+        case "geometry":
+            return GeometryTask.model_validate(known)
+    return Task.model_validate(known | {"kind": card.kind})
+
+
+def selectable_task(
     name: str, resolver: Resolver, *, document_field: str = "answer", fold: Fold | None = None, fold_role: str | None = None
 ) -> Task:
-    """A task of graded pairs or of retrieval, pinned; such a task can also choose checkpoints."""
-    card = TASKS[name]
-    pin = resolver.source(card.source, split=card.split, revision=None, columns=(), where=f"task {name}")
-    return Task.model_validate(
-        {
-            "name": name, "kind": card.kind, "source": pin.name, "revision": pin.revision, "split": card.split,
-            "document_field": document_field if card.kind == "retrieval" else "answer", "fold": fold, "fold_role": fold_role,
-        }
-    )  # fmt: skip
+    """A task of graded pairs or of retrieval, pinned, as a cross-validation sees it; such a task can also choose checkpoints."""
+    task = pinned_task(name, resolver)
+    assert isinstance(task, Task), "the recipe lets nothing else choose checkpoints"
+    field = document_field if task.kind == "retrieval" else "answer"
+    return Task.model_validate(task.model_dump() | {"document_field": field, "fold": fold, "fold_role": fold_role})
+
+
+def check_names(tasks: Sequence[ScoredTask], *, where: str) -> None:
+    """Raise RecipeError for two tasks of one name: scores are kept by name."""
+    for name, count in Counter(task.name for task in tasks).items():
+        if count > 1:
+            raise RecipeError(where=where, found=f"two tasks called {name}", expected="a name for each", remedy="Rename one of the files.")
 
 
 def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: str) -> None:
@@ -58,6 +124,6 @@ def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: st
     unfit = next((task for task in tasks if task.kind != "links" and task.kind not in LEXICAL_KINDS[lexical]), None)
     if unfit is not None:
         found = "bm25 for pairs of sentences" if lexical == "bm25" and unfit.kind == "sts" else f"{lexical} for {unfit.name} ({unfit.kind})"
-        expected = f"tasks of {', '.join(LEXICAL_KINDS[lexical])} only"
+        expected = f"{' and '.join(LEXICAL_KINDS[lexical])} tasks only"
         remedy = "Use word_overlap." if unfit.kind in LEXICAL_KINDS["word_overlap"] else "Score this task in a recipe of its own."
         raise RecipeError(where=f"{where}.lexical", found=found, expected=expected, remedy=remedy)

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from sentdist.errors import RecipeError
 from sentdist.plan import objectives
+from sentdist.plan.chosen_tasks import OWN_KINDS, is_task_name
 from sentdist.plan.corpora import CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
 from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.relations import LinksSection
@@ -127,7 +128,8 @@ class Recipe(Frozen):
         if self.headline is not None:
             _check_headline(self.headline, self.baseline, self.methods)
         for number, task in enumerate(self.evaluation.tasks):
-            _known(f"evaluation.tasks[{number}]", task, (*TASKS, *TASK_GROUPS))
+            if not is_task_name(task):
+                _known(f"evaluation.tasks[{number}]", task, (*TASKS, *TASK_GROUPS, *(f"{kind}=SOURCE" for kind in OWN_KINDS)))
         if self.evaluation.links is not None:
             _known_corpus("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         if self.selection is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["sts", "retrieval", "classification"]
+Kind = Literal["sts", "retrieval", "classification", "pairs", "reranking", "clustering", "geometry"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +19,11 @@ class TaskCard:
     licence: str
     citation: str
     num_items: int | None = None  # pairs, queries or texts, where the published set has a known size
-    columns: tuple[str, ...] = ("text",)  # of a classification: a text, or the two sentences of a pair
+    columns: tuple[str, ...] = ()  # of the texts, where they differ from a user's own file of the kind
+    documents: tuple[str, ...] = ()  # of the candidates, likewise
     label: str = "label"
     dev: str | None = None  # of a classification: the split that chooses the penalty, where there is one
+    num_folds: int = 10  # of a classification
 
 
 TASKS: dict[str, TaskCard] = {
@@ -93,6 +95,88 @@ TASKS: dict[str, TaskCard] = {
         num_items=5801,
         columns=("text", "text2"),
     ),
+    "str2022": TaskCard(
+        kind="sts", source="sts/str2022", split=None, metric="spearman", licence="CC BY 4.0", citation="str2022", num_items=5500
+    ),
+    "scifact": TaskCard(
+        kind="retrieval",
+        source="retrieval/scifact",
+        split="test",
+        metric="map",
+        licence="CC BY 4.0, ODC-By",
+        citation="scifact",
+        num_items=300,
+    ),
+    "cranfield": TaskCard(
+        kind="retrieval", source="retrieval/cranfield", split=None, metric="map", licence="unstated", citation="cranfield", num_items=225
+    ),
+    "qqp-pairs": TaskCard(
+        kind="pairs", source="pairs/qqp", split="test", metric="ap", licence="Quora, non-commercial", citation="qqp", num_items=10000
+    ),
+    "mrpc-pairs": TaskCard(
+        kind="pairs",
+        source="transfer/mrpc",
+        split="test",
+        metric="ap",
+        licence="Microsoft Research, non-commercial",
+        citation="mrpc",
+        num_items=1725,
+        columns=("text", "text2"),
+    ),
+    "twitter-url": TaskCard(
+        kind="pairs", source="pairs/Twitter_URL_Corpus_test.txt", split=None, metric="ap", licence="unstated", citation="twitter_url"
+    ),
+    "twitter-pit": TaskCard(kind="pairs", source="pairs/test.data", split=None, metric="ap", licence="CC BY-NC-SA 3.0", citation="pit2015"),
+    "semeval2016-cqa": TaskCard(
+        kind="reranking",
+        source="retrieval/semeval2016_cqa_question_similarity",
+        split="dev",
+        metric="map",
+        licence="unstated",
+        citation="semeval2016cqa",
+        num_items=500,
+        columns=("query_subject", "query_body"),
+        documents=("doc_subject", "doc_body"),
+    ),
+    "askubuntu": TaskCard(
+        kind="reranking", source="reranking/askubuntu", split="test", metric="map", licence="unstated", citation="askubuntu", num_items=4000
+    ),
+    "scidocs-cite": TaskCard(
+        kind="reranking", source="reranking/scidocs", split="cite", metric="map", licence="unstated", citation="scidocs", num_items=30000
+    ),
+    "scidocs-cocite": TaskCard(
+        kind="reranking", source="reranking/scidocs", split="cocite", metric="map", licence="unstated", citation="scidocs", num_items=30000
+    ),
+    "scidocs-coview": TaskCard(
+        kind="reranking", source="reranking/scidocs", split="coview", metric="map", licence="unstated", citation="scidocs", num_items=30000
+    ),
+    "scidocs-coread": TaskCard(
+        kind="reranking", source="reranking/scidocs", split="coread", metric="map", licence="unstated", citation="scidocs", num_items=30000
+    ),
+    "banking77": TaskCard(
+        kind="classification",
+        source="retrieval/banking77",
+        split="test",
+        metric="accuracy",
+        licence="CC BY 4.0",
+        citation="banking77",
+        label="label_name",
+        num_items=13083,
+        num_folds=3,
+    ),
+    "banking77-clusters": TaskCard(
+        kind="clustering",
+        source="retrieval/banking77",
+        split="test",
+        metric="v_measure",
+        licence="CC BY 4.0",
+        citation="banking77",
+        label="label_name",
+        num_items=3080,
+    ),
+    "geometry-stsb": TaskCard(
+        kind="geometry", source="sts/stsb", split="test", metric="uniformity", licence="CC BY-SA 4.0", citation="geometry", num_items=1379
+    ),
     "scenes-sts": TaskCard(kind="sts", source="embedded/sts", split="test", metric="spearman", licence="Apache-2.0", citation="sentdist"),
     "scenes-sts-dev": TaskCard(
         kind="sts", source="embedded/sts", split="dev", metric="spearman", licence="Apache-2.0", citation="sentdist"
@@ -104,8 +188,18 @@ TASK_GROUPS: dict[str, tuple[str, ...]] = {
     "sts": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"),
     "sts-pooled": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb-pooled", "sickr-pooled"),
     "transfer": ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"),
+    "retrieval": ("stackfaq", "scifact", "cranfield"),
+    "pairs": ("qqp-pairs", "mrpc-pairs"),
+    "twitter": ("twitter-url", "twitter-pit"),
+    "reranking": ("semeval2016-cqa",),
+    "scidocs": ("scidocs-cite", "scidocs-cocite", "scidocs-coview", "scidocs-coread"),
+    "intent": ("banking77", "banking77-clusters"),
+    "geometry": ("geometry-stsb",),
     "scenes": ("scenes-sts", "scenes-faq"),
 }
 
 # What words alone can score, without an encoder (`lexical` of a method).
-LEXICAL_KINDS: dict[str, tuple[Kind, ...]] = {"word_overlap": ("sts", "retrieval"), "bm25": ("retrieval",)}
+LEXICAL_KINDS: dict[str, tuple[Kind, ...]] = {
+    "word_overlap": ("sts", "retrieval", "pairs", "reranking"),
+    "bm25": ("retrieval", "reranking"),
+}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sentdist.errors import RecipeError
-from sentdist.plan.chosen_tasks import check_lexical, pair_or_retrieval_task, pinned_task, task_names
+from sentdist.plan.chosen_tasks import check_lexical, check_names, pinned_task, selectable_task, task_names
 from sentdist.plan.corpora import AnyCorpus, CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
 from sentdist.plan.corpora.graded import graded_corpus
 from sentdist.plan.corpora.groups import grouped_corpus
@@ -234,7 +234,7 @@ class _Builder:
                     where=f"{where}.without", found=name, expected=f"tasks of pairs: {', '.join(pairs)}", remedy="Correct it."
                 )
         names = [task for given in section.without for task in TASK_GROUPS.get(given, (given,))]
-        return tuple(self._scored(name, fold=None, role="test") for name in dict.fromkeys(names))
+        return tuple(self._selectable(name, fold=None, role="test") for name in dict.fromkeys(names))
 
     def training(self, method: Method) -> Training:
         return Training.model_validate(self.recipe.training.model_dump() | method.training)
@@ -282,6 +282,7 @@ class _Builder:
         width = self._pinned(self.recipe.methods[method.of or name])[1].width
         check_channels(method.view, probes, width=width, where=f"methods.{name}.view")
         found = tuple(self._task(task, fold=fold, role="test") for task in task_names(section.tasks))
+        check_names(found, where="evaluation.tasks")
         check_lexical(method.lexical, found, where=f"methods.{name}")
         return Evaluate(
             encoder=(LexicalSpec(name=method.lexical) if method.lexical else self.encoder(method)) if train is None else train,
@@ -340,17 +341,18 @@ class _Builder:
         check_view(section.view, relations, where="selection.view")
         is_own = section.view.relations is None and own.relations is not None
         view = View.model_validate(section.view.model_dump() | {"relations": _without_curve(own)}) if is_own else section.view
-        return Selection(task=self._scored(section.task, fold=fold, role="dev"), view=view, every_fraction=section.every_fraction)
+        return Selection(task=self._selectable(section.task, fold=fold, role="dev"), view=view, every_fraction=section.every_fraction)
 
     def _task(self, name: str, *, fold: int | None, role: str) -> ChosenTask:
-        return self._scored(name, fold=fold, role=role) if TASKS[name].kind in ("sts", "retrieval") else pinned_task(name, self.resolver)
+        is_selectable = name in TASKS and TASKS[name].kind in ("sts", "retrieval")
+        return self._selectable(name, fold=fold, role=role) if is_selectable else pinned_task(name, self.resolver)
 
-    def _scored(self, name: str, *, fold: int | None, role: str) -> Task:
+    def _selectable(self, name: str, *, fold: int | None, role: str) -> Task:
         """A task of pairs or of retrieval; in a cross-validation over the queries of the corpus, the part of a fold."""
         card = TASKS[name]
         corpus = self.recipe.corpus if isinstance(self.recipe.corpus, RowsSection) else None
         has_fold = fold is not None and card.kind == "retrieval" and corpus is not None and card.source == corpus.source
-        return pair_or_retrieval_task(
+        return selectable_task(
             name,
             self.resolver,
             document_field="answer" if corpus is None else corpus.document_field,

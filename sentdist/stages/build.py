@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 
-from sentdist.evaluation.geometry import measure_geometry
 from sentdist.learning.encode import encode
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision
@@ -18,6 +17,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate, Train
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
+from sentdist.stages.geometry_task import geometry_of
 from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
 from sentdist.stages.probing import probe_results
 from sentdist.stages.relations import Reading, saved_reading
@@ -82,7 +82,8 @@ def score_results(scores: list[TaskScore]) -> dict[str, Json]:
     """Flat results: the main score under the task's name, every measure under `task.measure`."""
     results: dict[str, Json] = {}
     for score in scores:
-        results[score.task] = score.main
+        if score.has_main:
+            results[score.task] = score.main
         results |= {f"{score.task}.{name}": value for name, value in score.measures.items()}
     return results
 
@@ -113,11 +114,7 @@ def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str,
     if not candidates:
         return {}
     chosen = next((task for task in candidates if task.task.name == "stsb"), candidates[0])
-    rows = [row[sentence] for sentence in dict.fromkeys(chosen.sentences)]
-    place = {number: position for position, number in enumerate(rows)}
-    pairs = zip(chosen.pairs.sentence1, chosen.pairs.sentence2, chosen.pairs.score, strict=True)
-    positive = [(place[row[one]], place[row[other]]) for one, other, score in pairs if score > ALIGNMENT_ABOVE]
-    found = measure_geometry(embeddings_SD[rows], positive_rows=positive or None)
+    found = geometry_of(chosen.pairs, _rows_of(chosen, embeddings_SD, row), positive_above=ALIGNMENT_ABOVE)
     return {
         "geometry.alignment": found.alignment,
         "geometry.uniformity": found.uniformity,

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from sentdist.data.labels import Labelled, read_labelled
 from sentdist.evaluation.classification import cross_validated, pair_features, split_classified
+from sentdist.evaluation.clustering import score_clusters
 from sentdist.evaluation.lexical import Lexical
-from sentdist.plan.task_kinds import ClassificationTask
+from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
 from sentdist.stages.relations import Reading
 from sentdist.stages.task_scores import TaskScore, no_word_score
 
@@ -48,6 +49,34 @@ class LabelledTask:
 
     def score_words(self, kind: Lexical) -> TaskScore:
         raise no_word_score(self.task.name, kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusteredTexts:
+    """Labelled texts; the main score is the V-measure of their clusters."""
+
+    task: ClusteringTask
+    rows: Labelled
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return self.rows.texts[0]
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        found = score_clusters(embeddings_SD, self.rows.labels, num_runs=self.task.num_runs, where=self.task.name)
+        items = pa.table({"label": list(self.rows.labels), "cluster": found.clusters})
+        return TaskScore(task=self.task.name, main=found.v_measure, measures={"v_measure": found.v_measure}, items=items)
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        raise no_word_score(self.task.name, kind)
+
+
+def load_clustering(task: ClusteringTask, root: Path | None) -> ClusteredTexts:
+    """Read the texts of a task; DataError as `read_labelled` says."""
+    splits = None if task.split is None else (task.split,)
+    hub_revision = task.revision if task.source.startswith("hub:") else None
+    rows = read_labelled(task.source, columns=(task.text,), label=task.label, splits=splits, data_root=root, hub_revision=hub_revision)
+    return ClusteredTexts(task=task, rows=rows)
 
 
 def load_classification(task: ClassificationTask, root: Path | None) -> LabelledTask:

@@ -32,7 +32,7 @@ class FileResolver:
                 facts = inspect_source(name, split=split, data_root=self.data_root, hub_revision=revision, columns=columns or None)
             except DataError as error:
                 raise DataError(where=f"{where}: {error.where}", found=error.found, expected=error.expected, remedy=error.remedy) from None
-            self._seen[asked] = Pin(name=name, revision=facts.revision, num_rows=facts.num_rows)
+            self._seen[asked] = Pin(name=name, revision=facts.revision, num_rows=facts.num_rows, splits=facts.splits)
         return self._seen[asked]
 
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin:

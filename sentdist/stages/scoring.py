@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,11 @@ from sentdist.evaluation.retrieval import RetrievalScore, rank_by, score_ranking
 from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities, score_sts
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task, View
-from sentdist.plan.task_kinds import ClassificationTask, ScoredTask
-from sentdist.stages.label_tasks import load_classification
+from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, GeometryTask, ParaphraseTask, RerankingTask, ScoredTask
+from sentdist.plan.tasks import TASKS
+from sentdist.stages.candidate_tasks import load_candidates, load_paraphrases
+from sentdist.stages.geometry_task import MeasuredCloud
+from sentdist.stages.label_tasks import load_classification, load_clustering
 from sentdist.stages.relations import LinksTask, Reading, link_measures, load_links
 from sentdist.stages.task_scores import LoadedTask, TaskScore
 
@@ -29,12 +33,21 @@ from sentdist.stages.task_scores import LoadedTask, TaskScore
 def load_task(task: ScoredTask, data_root: str | None) -> LoadedTask:
     """Read a task's data; DataError as its reader says."""
     root = None if data_root is None else Path(data_root)
-    if isinstance(task, LinkTask):
-        return RankedLinks(links=load_links(task, root))
-    if isinstance(task, ClassificationTask):
-        return load_classification(task, root)
+    match task:
+        case LinkTask():
+            return RankedLinks(links=load_links(task, root))
+        case ClassificationTask():
+            return load_classification(task, root)
+        case ClusteringTask():
+            return load_clustering(task, root)
+        case ParaphraseTask():
+            return load_paraphrases(task, root)
+        case RerankingTask():
+            return load_candidates(task, root)
+        case GeometryTask():
+            return MeasuredCloud(task=task, pairs=_read_pairs(task, root))
     if task.kind == "sts":
-        pairs = read_pairs(task.source, split=task.split, data_root=root)
+        pairs = _read_pairs(task, root)
         return StsTask(task=task, pairs=pairs, sentences=(*pairs.sentence1, *pairs.sentence2))
     bank = read_retrieval(task.source, split=task.split, data_root=root, document_field=task.document_field)
     kept = _rows_of_fold(task, bank)
@@ -112,8 +125,8 @@ class RetrievalTask:
 
     def _told(self, found: RetrievalScore) -> TaskScore:
         items = pa.table({name: list(values) for name, values in found.items().items()})
-        measures: dict[str, float | None] = dict(found.measures)
-        return TaskScore(task=self.task.name, main=found.measures["map"], measures=measures, items=items)
+        measures: dict[str, float | None] = {name: None if found.is_constant else value for name, value in found.measures.items()}
+        return TaskScore(task=self.task.name, main=measures["map"], measures=measures, items=items)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +166,13 @@ def viewed(embeddings_SD: np.ndarray, view: View, *, where: str) -> np.ndarray:
             )
         embeddings_SD = embeddings_SD[:, first:last]
     return postprocess(embeddings_SD, view.postprocess)
+
+
+def _read_pairs(task: Task | GeometryTask, root: Path | None) -> Pairs:
+    """Graded pairs; those of a user's own may be on any scale, for ranks do not ask."""
+    scale = (0.0, 5.0) if task.name in TASKS else (-math.inf, math.inf)
+    hub_revision = task.revision if task.source.startswith("hub:") else None
+    return read_pairs(task.source, split=task.split, data_root=root, hub_revision=hub_revision, score_range=scale)
 
 
 def _rows_of_fold(task: Task, bank: Retrieval) -> tuple[int, ...]:

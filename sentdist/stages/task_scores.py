@@ -16,12 +16,16 @@ from sentdist.stages.relations import Reading
 
 @dataclass(frozen=True, kw_only=True)
 class TaskScore:
-    """What came out of one task. main: × 100, None where it is not defined. measures: all, by name. items: one row a pair or query."""
+    """What came out of one task. main: × 100, None where it is not defined. measures: all, by name. items: one row a pair, query or text.
+
+    has_main: False where no measure alone says how good an encoder is.
+    """
 
     task: str
     main: float | None
     measures: dict[str, float | None]
     items: pa.Table
+    has_main: bool = True
 
 
 class LoadedTask(Protocol):

@@ -10,7 +10,7 @@ from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
-from sentdist.plan.task_kinds import ClassificationTask, ScoredTask
+from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, ScoredTask
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
@@ -125,7 +125,9 @@ def _encoded(task: ScoredTask) -> int:
         return 2 * task.held_out * len(task.relations)
     known = TASKS.get(task.name)
     items = UNKNOWN_PAIRS if known is None or known.num_items is None else known.num_items
-    return items * (len(task.columns) if isinstance(task, ClassificationTask) else 2)
+    if isinstance(task, ClassificationTask):
+        return items * len(task.columns)
+    return items if isinstance(task, ClusteringTask) else 2 * items
 
 
 def _speed(store: ArtifactStore, kind: str) -> float | None:

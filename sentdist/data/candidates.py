@@ -1,0 +1,86 @@
+"""Queries with a few candidates each, to be put in order, checked row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentdist.data.local import check_columns
+from sentdist.data.retrieval_files import DOCUMENT_ID, QUERY_ID
+from sentdist.data.sources import read_source
+from sentdist.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """R rows, a query and one of its candidates each, in the order of the file, which is the order that ties keep.
+
+    relevance: integers ≥ 0, 0 = not relevant. num_unanswerable: queries without a relevant candidate, whose rows are left out: no order is better than
+    another for them.
+    """
+
+    query_ids: tuple[str, ...]
+    queries: tuple[str, ...]
+    document_ids: tuple[str, ...]
+    documents: tuple[str, ...]
+    relevance: tuple[int, ...]
+    num_unanswerable: int = 0
+
+
+def read_candidates(
+    name: str,
+    *,
+    query: Sequence[str] = ("query",),
+    document: Sequence[str] = ("document",),
+    split: str | None = None,
+    data_root: Path | None = None,
+    hub_revision: str | None = None,
+) -> Candidates:
+    """Return the rows of a source with columns query_id, document_id, relevance and texts; `query` and `document` name columns that are joined by a space.
+
+    Raises:
+        DataError: absent columns, an empty text, a relevance that is no integer ≥ 0, a candidate twice, no query that can be answered.
+    """
+    table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
+    query_id, document_id = (next((one for one in known if one in table.column_names), known[0]) for known in (QUERY_ID, DOCUMENT_ID))
+    check_columns(name, table.column_names, [query_id, document_id, "relevance", *query, *document])
+    rows = table.select(list(dict.fromkeys([query_id, document_id, "relevance", *query, *document]))).to_pylist()
+    grades = [_grade(name, number, row["relevance"]) for number, row in enumerate(rows)]
+    keys = [(str(row[query_id]), str(row[document_id])) for row in rows]
+    if len(set(keys)) < len(keys):
+        again = next(key for number, key in enumerate(keys) if key in keys[:number])
+        raise _complaint(name, f"candidate {again[1]} of query {again[0]} twice", "each candidate once", "Remove the repetitions.")
+    answerable = {key[0] for key, grade in zip(keys, grades, strict=True) if grade > 0}
+    kept = [number for number, key in enumerate(keys) if key[0] in answerable]
+    if not kept:
+        raise _complaint(name, "no query with a relevant candidate", "at least one", "Check the column relevance.")
+    return Candidates(
+        query_ids=tuple(keys[number][0] for number in kept),
+        queries=tuple(_text(name, number, query, rows[number]) for number in kept),
+        document_ids=tuple(keys[number][1] for number in kept),
+        documents=tuple(_text(name, number, document, rows[number]) for number in kept),
+        relevance=tuple(grades[number] for number in kept),
+        num_unanswerable=len({key[0] for key in keys} - answerable),
+    )
+
+
+def _text(name: str, number: int, columns: Sequence[str], row: dict[str, object]) -> str:
+    text = " ".join(" ".join(str(row[column] or "").split()) for column in columns).strip()
+    if not text:
+        raise _complaint(name, f"no {' or '.join(columns)} in row {number}", "a text", "Complete or drop the row.")
+    return text
+
+
+def _grade(name: str, number: int, relevance: object) -> int:
+    try:
+        value = float(str(relevance))
+    except ValueError:
+        value = -1.0
+    if not value.is_integer() or value < 0:
+        raise _complaint(name, f"relevance {relevance} in row {number}", "an integer ≥ 0", "Correct the judgement.")
+    return int(value)
+
+
+def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:
+    return DataError(where=name, found=found, expected=expected, remedy=remedy)
