@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sentdist.plan.stage import Json
 from sentdist.plan.tasks import TASKS
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
@@ -24,6 +25,8 @@ def brief_table(sweep: SweepRecord, records: Mapping[str, Record]) -> BriefTable
     done = [(trial.cell, records[trial.key].results) for trial in sweep.trials if trial.key in records]
     tasks = [task for task in TASKS if any(task in results for _, results in done)]
     graded = [task for task in tasks if TASKS[task].kind == "sts"]
+    own = [name for _, results in done for name, value in results.items() if name not in TASKS and _is_own_score(name, value)]
+    tasks += dict.fromkeys(own)
     rows = []
     for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
         found = [results for name, results in done if name == cell]
@@ -34,6 +37,11 @@ def brief_table(sweep: SweepRecord, records: Mapping[str, Record]) -> BriefTable
         rows.append((cell, str(len(found)), *map(_spread, values)))
     average = ("average of sts",) if len(graded) > 1 else ()
     return BriefTable(columns=("system", "n", *tasks, *average), rows=tuple(rows))
+
+
+def _is_own_score(name: str, value: Json) -> bool:
+    """Whether a result is the main score of a task that is not in the table, such as `sts-my-pairs` or `links`."""
+    return "." not in name and isinstance(value, int | float | None)
 
 
 def _spread(values: list[float]) -> str:

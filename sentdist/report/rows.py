@@ -94,7 +94,10 @@ def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:
 
 
 def read_items(row: ResultRow, task: str) -> TaskItems | None:
-    """The items of one task; None where the row has none. For `bank:map`, or `map`, the column `map` of a retrieval file."""
+    """The items of one task; None where the row has none, or its score is no mean over items (average precision, V-measure).
+
+    For `bank:map`, or `map`, the column `map` of a retrieval file; for a task by its own name the column of its main measure.
+    """
     if row.items is None or task not in row.items:
         return None
     paths = row.items[task]
@@ -103,7 +106,11 @@ def read_items(row: ResultRow, task: str) -> TaskItems | None:
     if {"similarity", "score"} <= names:
         values, gold = (np.concatenate([table[name].to_numpy() for table in tables]) for name in ("similarity", "score"))
         return TaskItems(values=values, gold=gold)
+    if {"label", "similarity"} <= names or {"label", "cluster"} <= names:
+        return None
     column = task.rsplit(":", 1)[-1]
+    if ":" not in task:
+        column = next((main for main in ("accuracy", "map") if main in names and column not in names), column)
     if column not in names:
         raise DataError(
             where=f"report: items of {row.label!r}, task {task!r}",

@@ -34,7 +34,7 @@ from sentdist.report.selection import (
     selection_sentence,
 )
 from sentdist.report.style import PALETTE, Drawing
-from sentdist.report.sweep_rows import RETRIEVAL_TITLES, TASK_TITLES, CellFacts, SweepRows, shared_trainings, sweep_rows
+from sentdist.report.sweep_rows import KIND_TABLES, RETRIEVAL_TITLES, TASK_TITLES, CellFacts, SweepRows, shared_trainings, sweep_rows
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
 from sentdist.store.record import Record
@@ -68,7 +68,7 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
     sweep = load_sweep(store, name)
     records = sweep.records(store)
     found = sweep_rows(sweep, store, records)
-    if not (found.sts or found.retrieval):
+    if not (found.sts or found.retrieval or found.other):
         raise StoreError(where=f"sweep {name}", found="no finished trial", expected="at least one", remedy="Run the sweep first.")
     leaks = sweep_leaks(sweep, store, records)
     tables = list(_tables(sweep, found, _shared(sweep, records), leaks))
@@ -98,6 +98,13 @@ def _tables(sweep: SweepRecord, found: SweepRows, shared: SharedStages | None, l
         yield build_table(
             rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), unit="share of queries or mean precision × 100",
             average=False, shared=said, exploratory=found.exploratory, seen=leaks.of_columns(columns, dict.fromkeys(columns, task)),
+        )  # fmt: skip
+    for number, (kind, rows) in enumerate(found.other.items()):
+        columns, (title, unit) = list(rows[0].scores), KIND_TABLES[kind]
+        said = None if found.sts or found.retrieval or number else shared
+        yield build_table(
+            rows, title=title, tasks=columns, baseline=_present(baseline, rows), unit=unit, average=len(columns) > 1, shared=said,
+            exploratory=found.exploratory,
         )  # fmt: skip
 
 
@@ -163,7 +170,7 @@ def _drawings(found: SweepRows, tables: list[ResultTable], sweep: SweepRecord) -
     headline = tables[0]
     column = headline.columns[-1]
     unit = f"{column} ({headline.unit})" if column != AVERAGE else "average STS score (Spearman × 100)"
-    rows = found.sts or next(iter(found.retrieval.values()))
+    rows = found.sts or next(iter((found.retrieval or found.other).values()))
     value = {id(row): _headline(row, headline, column) for row in rows}
     yield from _regulators(rows, value, found.facts, unit, sweep)
     cells: dict[tuple[str, str], list[float]] = {}
@@ -234,7 +241,9 @@ def _headline(row: ResultRow, table: ResultTable, column: str) -> float | None:
 
 def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:
     used = {"simcse", "geometry", "infonce", "ray", *citations.TESTS}
-    used |= {TASKS[task].citation for task in found.tasks}
+    used |= {TASKS[task].citation for task in found.tasks if task in TASKS}
+    used |= {"senteval"} if "classification" in found.other else set()
+    used |= {"v_measure"} if "clustering" in found.other else set()
     for facts in found.facts.values():
         used |= {"rcl"} if facts.objective in ("rcl", "entropy") else set()
         used |= {"supmpn"} if facts.objective == "supmpn" else set()
@@ -302,7 +311,8 @@ def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[
     rows = []
     for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
         done = [records[trial.key].results for trial in sweep.trials if trial.cell == cell and trial.key in records]
-        names = ("geometry.alignment", "geometry.uniformity", "geometry.mean_cosine", "geometry.effective_rank")
+        task = "geometry" if any("geometry.uniformity" in results for results in done) else "geometry-stsb"
+        names = [f"{task}.{measure}" for measure in ("alignment", "uniformity", "mean_cosine", "effective_rank")]
         values = [[float(one) for results in done if isinstance(one := results.get(name), int | float)] for name in names]
         if all(values):
             rows.append([cell, *(f"{sum(value) / len(value):.3f}" for value in values)])

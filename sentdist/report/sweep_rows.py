@@ -28,6 +28,14 @@ TASK_TITLES = {
 }  # fmt: skip
 RETRIEVAL_TITLES = {"acc@1": "Acc@1", "acc@3": "Acc@3", "acc@5": "Acc@5", "map": "MAP", "mrr": "MRR", "ndcg@10": "nDCG@10"}
 
+# Kinds of task that have one table, a column a task: its title, its unit.
+KIND_TABLES = {
+    "classification": ("Labels from frozen embeddings", "accuracy × 100"),
+    "pairs": ("Paraphrases", "average precision × 100"),
+    "reranking": ("Re-ranking", "mean average precision × 100"),
+    "clustering": ("Clusters", "V-measure × 100"),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class CellFacts:
@@ -56,6 +64,7 @@ class SweepRows:
 
     sts: list[ResultRow]
     retrieval: dict[str, list[ResultRow]]  # task -> rows of its measures
+    other: dict[str, list[ResultRow]]  # kind of task -> rows of its tasks
     facts: dict[str, CellFacts]  # by label
     curves: list[LearningCurve]
     tasks: list[str]
@@ -65,7 +74,9 @@ class SweepRows:
 
 def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:
     """Rows of every trial whose scores are in the store; the others are listed as unfinished."""
-    found = SweepRows(sts=[], retrieval={}, facts={}, curves=[], tasks=[], unfinished=[t for t in sweep.trials if t.key not in records])
+    found = SweepRows(
+        sts=[], retrieval={}, other={}, facts={}, curves=[], tasks=[], unfinished=[t for t in sweep.trials if t.key not in records]
+    )
     finished = [trial for trial in sweep.trials if trial.key in records]
     found.exploratory.update(_incomplete(sweep, records))
     groups: dict[tuple[str, int | None], list[TrialRecord]] = {}
@@ -81,6 +92,9 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
         for task in kinds["retrieval"]:
             columns = {f"{task}:{measure}": (task, f"{task}.{measure}") for measure in RETRIEVAL_TITLES}
             found.retrieval.setdefault(task, []).append(_row(trials, seed, store, records, columns))
+        for kind in KIND_TABLES:
+            if kinds[kind]:
+                found.other.setdefault(kind, []).append(_row(trials, seed, store, records, {task: (task, task) for task in kinds[kind]}))
         found.curves.extend(_curves(label, seed, trials, store, records))
     return found
 
@@ -126,10 +140,10 @@ def _mean(values: list[Json]) -> float | None:
 
 
 def _tasks_by_kind(record: Record) -> dict[str, list[str]]:
-    kinds: dict[str, list[str]] = {"sts": [], "retrieval": []}
+    kinds: dict[str, list[str]] = {kind: [] for kind in ("sts", "retrieval", *KIND_TABLES)}
     for task in _list(_fields(record)["tasks"]):
         assert isinstance(task, dict)
-        if task["kind"] in kinds:  # held-out links have a table of their own
+        if task["kind"] in kinds:  # held-out links and geometry have tables of their own
             kinds[str(task["kind"])].append(str(task["name"]))
     return kinds
 
