@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import banks, building, health, leaking, reporting, scoring, stored, using
+from sentdist.cli import banks, building, health, leaking, reporting, scoring, searching, stored, using
 from sentdist.cli.printing import open_console
 from sentdist.errors import SentdistError
 
@@ -35,6 +35,7 @@ COMMANDS = (
     scoring.evaluate,
     using.encode,
     using.similarity,
+    searching.search,
     reporting.report,
     reporting.explain,
     reporting.track,

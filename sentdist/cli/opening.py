@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.cli.options import DEFAULT_STORE
+from sentdist.cli.options import DEFAULT_STORE, check_choice
 
 if TYPE_CHECKING:
+    from sentdist.stages.encoders import EncoderUse
     from sentdist.store.store import ArtifactStore
 
 IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit` starts
@@ -32,3 +33,24 @@ def encoder_folder(encoder: str, store: ArtifactStore) -> str:
     """A key of a train artifact becomes its folder; all else is a checkpoint as it stands."""
     is_key = len(encoder) >= 6 and all(letter in "0123456789abcdef" for letter in encoder) and not Path(encoder).exists()
     return str(store.folder(store.find(encoder))) if is_key or encoder.startswith("train/") else encoder
+
+
+def encoder_use(
+    encoder: str,
+    store: str | None,
+    *,
+    revision: str | None,
+    pooling: str | None,
+    max_length: int | None,
+    precision: str,
+    normalize: bool = False,
+) -> EncoderUse:
+    """The encoder that a command line names, not yet loaded."""
+    check_choice("--precision", precision, ("fp32", "bf16"))
+    checkpoint = encoder_folder(encoder, open_store(store))
+
+    from sentdist.stages.encoders import EncoderUse
+
+    return EncoderUse(
+        checkpoint=checkpoint, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize
+    )

@@ -1,11 +1,14 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options that several commands take, with what is checked of them at once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from sentdist.errors import DataError
 
 DEFAULT_STORE = ".sentdist/store"
 
@@ -22,3 +25,45 @@ EncoderName = Annotated[
     str, typer.Argument(help="A folder, a packaged name (minilm-l6), a hub id, or the key of a train artifact.", show_default=False)
 ]
 EncoderRevision = Annotated[str | None, typer.Option("--revision", help="Commit of a hub checkpoint.")]
+Column = Annotated[str | None, typer.Option("--column", help="Where a table has its sentences; not needed if it has one column.")]
+OwnPooling = Annotated[
+    str | None, typer.Option("--pooling", help="mean, cls, cls_mlp or first_last.  [default: what the encoder declares]")
+]
+MaxLength = Annotated[int | None, typer.Option("--max-length", min=3, help="Tokens; the encoder's own limit if left out.")]
+Relation = Annotated[
+    list[str] | None,
+    typer.Option("--relation", metavar="NAME[=WEIGHT]", help="Score by this relation of the encoder; may be repeated."),
+]
+Precision = Annotated[str, typer.Option("--precision", help="fp32, or bf16 for products in bfloat16.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")]
+
+
+def check_choice(where: str, found: str, choices: Iterable[str]) -> None:
+    """DataError unless an option has one of its values."""
+    if found not in choices:
+        raise DataError(where=where, found=found, expected=f"one of {', '.join(choices)}", remedy="Choose one of them.")
+
+
+def given_names(*columns: str | None) -> list[str]:
+    """The names that were given."""
+    return [column for column in columns if column is not None]
+
+
+def weights_of(relations: list[str]) -> dict[str, float]:
+    """Relations with their weights; DataError for what is not NAME or NAME=WEIGHT."""
+    weights: dict[str, float] = {}
+    for given in relations:
+        name, _, weight = given.partition("=")
+        try:
+            value = float(weight or 1.0)
+        except ValueError:
+            value = -1.0
+        if not name or not 0 <= value < float("inf") or name in weights:
+            raise DataError(
+                where="--relation",
+                found=f"{given}{' twice' if name in weights else ''}",
+                expected="NAME or NAME=WEIGHT, a weight from 0 up, each name once",
+                remedy="For example --relation entailment --relation duplicate-question=0.5",
+            )
+        weights[name] = value
+    return weights

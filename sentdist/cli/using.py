@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentdist.cli.opening import encoder_folder, open_store
-from sentdist.cli.options import EncoderName, EncoderRevision, StoreRoot
+from sentdist.cli.opening import encoder_use
+from sentdist.cli.options import (
+    Column,
+    EncoderName,
+    EncoderRevision,
+    MaxLength,
+    Overwrite,
+    OwnPooling,
+    Precision,
+    Relation,
+    StoreRoot,
+    check_choice,
+    given_names,
+    weights_of,
+)
 from sentdist.cli.printing import empty_table, open_console, sentence_progress
 from sentdist.errors import DataError
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
     from sentdist.stages.encoders import EncoderUse
-
-Column = Annotated[str | None, typer.Option("--column", help="Where a table has its sentences; not needed if it has one column.")]
-OwnPooling = Annotated[
-    str | None, typer.Option("--pooling", help="mean, cls, cls_mlp or first_last.  [default: what the encoder declares]")
-]
-MaxLength = Annotated[int | None, typer.Option("--max-length", min=3, help="Tokens; the encoder's own limit if left out.")]
-Precision = Annotated[str, typer.Option("--precision", help="fp32, or bf16 for products in bfloat16.")]
 
 
 def encode(
@@ -38,7 +43,7 @@ def encode(
     max_length: MaxLength = None,
     pooling: OwnPooling = None,
     revision: EncoderRevision = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")] = False,
+    overwrite: Overwrite = False,
     store: StoreRoot = None,
 ) -> None:
     """Write the embeddings of a file of sentences, of any size: it is read, embedded and written in batches."""
@@ -46,11 +51,11 @@ def encode(
     from sentdist.stages.embedding_file import DTYPES, SUFFIXES
     from sentdist.stages.whole_file import check_output
 
-    _check_choice("--dtype", dtype, DTYPES)
+    check_choice("--dtype", dtype, DTYPES)
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
     if id_column is not None and out.suffix != ".parquet":
         raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
-    texts = open_texts(file, columns=_given(column), id_column=id_column)  # before torch is loaded: a mistake is told at once
+    texts = open_texts(file, columns=given_names(column), id_column=id_column)  # before torch is loaded: a mistake is told at once
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize)
 
     from sentdist.stages.encoding import encode_file
@@ -71,10 +76,7 @@ def similarity(
     column: Annotated[
         list[str] | None, typer.Option("--column", help="Where tables have their sentences; twice for a file of pairs, or for two files.")
     ] = None,
-    relation: Annotated[
-        list[str] | None,
-        typer.Option("--relation", metavar="NAME[=WEIGHT]", help="Score by this relation of the encoder; may be repeated."),
-    ] = None,
+    relation: Relation = None,
     directions: Annotated[
         str, typer.Option("--directions", help="Of relations: max_both, the greater of both directions, or one, A as head.")
     ] = "max_both",
@@ -83,15 +85,15 @@ def similarity(
     max_length: MaxLength = None,
     pooling: OwnPooling = None,
     revision: EncoderRevision = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")] = False,
+    overwrite: Overwrite = False,
     store: StoreRoot = None,
 ) -> None:
     """Say how alike two sentences are, or the pairs of a file or of two: one score a line, cosine or by relations."""
     from sentdist.data.texts import looks_like_a_file
     from sentdist.stages.whole_file import check_output
 
-    weights = _weights(relation or [])
-    _check_choice("--directions", directions, ("max_both", "one"))
+    weights = weights_of(relation or [])
+    check_choice("--directions", directions, ("max_both", "one"))
     if out is not None:
         check_output(out, suffixes=(".csv", ".parquet"), overwrite=overwrite)
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
@@ -142,52 +144,3 @@ def _pair_files(first: str, second: str | None, columns: list[str]) -> tuple[Tex
     if len(columns) > 2:
         raise DataError(where="--column", found=f"{len(columns)} names", expected="one for each file", remedy="Name two.")
     return open_texts(first, columns=columns[:1]), open_texts(second, columns=columns[-1:])
-
-
-def _weights(relations: list[str]) -> dict[str, float]:
-    weights: dict[str, float] = {}
-    for given in relations:
-        name, _, weight = given.partition("=")
-        try:
-            value = float(weight or 1.0)
-        except ValueError:
-            value = -1.0
-        if not name or not 0 <= value < float("inf") or name in weights:
-            raise DataError(
-                where="--relation",
-                found=f"{given}{' twice' if name in weights else ''}",
-                expected="NAME or NAME=WEIGHT, a weight from 0 up, each name once",
-                remedy="For example --relation entailment --relation duplicate-question=0.5",
-            )
-        weights[name] = value
-    return weights
-
-
-def encoder_use(
-    encoder: str,
-    store: str | None,
-    *,
-    revision: str | None,
-    pooling: str | None,
-    max_length: int | None,
-    precision: str,
-    normalize: bool = False,
-) -> EncoderUse:
-    """The encoder that a command line names, not yet loaded."""
-    _check_choice("--precision", precision, ("fp32", "bf16"))
-    checkpoint = encoder_folder(encoder, open_store(store))
-
-    from sentdist.stages.encoders import EncoderUse
-
-    return EncoderUse(
-        checkpoint=checkpoint, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize
-    )
-
-
-def _given(*columns: str | None) -> list[str]:
-    return [column for column in columns if column is not None]
-
-
-def _check_choice(where: str, found: str, choices: Iterable[str]) -> None:
-    if found not in choices:
-        raise DataError(where=where, found=found, expected=f"one of {', '.join(choices)}", remedy="Choose one of them.")

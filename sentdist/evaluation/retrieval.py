@@ -1,4 +1,4 @@
-"""How well queries find their documents: exact cosine search, accuracy among the top k, MAP, MRR, nDCG and recall."""
+"""How well queries find their documents: accuracy among the top k, MAP, MRR, nDCG and recall."""
 
 from __future__ import annotations
 
@@ -12,20 +12,7 @@ from ir_measures import AP, RR, R, Success, nDCG
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
-from sentdist.evaluation.metrics import checked_embeddings, normalized
-
-ROWS_PER_TILE = 8192
-# Two documents whose cosines agree to this many decimals tie: float32 embeddings do not tell them apart.
-COSINE_DECIMALS = 6
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Ranking:
-    """The best K documents of Q queries: rows of the corpus and their cosines, best first; ties in the corpus's own order."""
-
-    documents: NDArray[np.int64]  # (Q, K)
-    cosines: NDArray[np.float64]  # (Q, K)
-    num_documents: int
+from sentdist.evaluation.nearest import Ranking, search
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,34 +33,6 @@ class RetrievalScore:
     def items(self) -> dict[str, Sequence[str] | NDArray[np.float64]]:
         """The columns to keep per query: `query_id` and one column a measure."""
         return {"query_id": self.query_ids, **self.per_query}
-
-
-def search(queries_QD: ArrayLike, documents: ArrayLike | Iterable[NDArray[np.float32]], *, depth: int) -> Ranking:
-    """Find the `depth` documents of highest cosine to each query, exactly.
-
-    `documents` is one (R, D) array or an iterable of (r, D) tiles, so a corpus need not fit one matrix: memory is O(Q · (depth + r)).
-    Computed in float64 and rounded to six decimals; documents that then tie keep the corpus's order, on every machine.
-    """
-    unit_QD = normalized(checked_embeddings(queries_QD, where="queries"))
-    rows_Qk = np.zeros((len(unit_QD), 0), dtype=np.int64)
-    cosines_Qk = np.zeros((len(unit_QD), 0))
-    first_row = 0
-    for tile in _tiles(documents):
-        unit_RD = normalized(checked_embeddings(tile, where=f"documents from row {first_row}"))
-        if unit_RD.shape[1] != unit_QD.shape[1]:
-            raise DataError(
-                where="documents",
-                found=f"width {unit_RD.shape[1]}",
-                expected=f"width {unit_QD.shape[1]}, as the queries have",
-                remedy="Encode queries and documents with the same encoder.",
-            )
-        cosines_QR = np.round(unit_QD @ unit_RD.T, COSINE_DECIMALS)
-        rows_QR = np.broadcast_to(np.arange(first_row, first_row + len(unit_RD)), cosines_QR.shape)
-        cosines_Qk, rows_Qk = _best(np.hstack([cosines_Qk, cosines_QR]), np.hstack([rows_Qk, rows_QR]), depth)
-        first_row += len(unit_RD)
-    if not first_row:
-        raise DataError(where="documents", found="none", expected="at least one", remedy="Check that the corpus was read.")
-    return Ranking(documents=rows_Qk, cosines=cosines_Qk, num_documents=first_row)
 
 
 def score_retrieval(
@@ -148,12 +107,6 @@ def score_ranking(
 def _measures(recall_at: Sequence[int]) -> dict[str, ir_measures.measures.Measure]:
     accuracy = {f"acc@{k}": Success @ k for k in (1, 3, 5)}
     return {**accuracy, "map": AP, "mrr": RR, "ndcg@10": nDCG @ 10, **{f"recall@{k}": R @ k for k in recall_at}}
-
-
-def _tiles(documents: ArrayLike | Iterable[NDArray[np.float32]]) -> Iterable[ArrayLike]:
-    if isinstance(documents, np.ndarray):
-        return (documents[start : start + ROWS_PER_TILE] for start in range(0, len(documents), ROWS_PER_TILE))
-    return documents  # type: ignore[return-value]
 
 
 def _best(cosines_QR: NDArray[np.float64], rows_QR: NDArray[np.int64], depth: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -55,7 +55,12 @@ class RelationCosines:
 
 
 def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str) -> PairScorer:
-    """A scorer by cosine where `weights` (relation to weight) is empty.
+    """A scorer by cosine where `weights` (relation to weight) is empty; else as `reading_of`."""
+    return PairScorer(loaded=loaded, reading=reading_of(loaded, weights, directions=directions))
+
+
+def reading_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str = "max_both") -> Reading | None:
+    """How an encoder's relations score with these weights; None without weights.
 
     directions: "max_both", the greater of both directions, or "one", the first sentence as head; as in a recipe's view.
 
@@ -63,7 +68,7 @@ def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float], *, directio
         EncoderError: relations asked of an encoder that has none. DataError: one that it has not, or no weight above 0.
     """
     if not weights:
-        return PairScorer(loaded=loaded, reading=None)
+        return None
     if not any(weights.values()):
         raise DataError(where="--relation", found="no weight above 0", expected="at least one", remedy="0 leaves a relation out.")
     scoring = RelationalScoring.model_validate({"weights": dict(weights), "directions": directions})
@@ -76,7 +81,7 @@ def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float], *, directio
             remedy="Leave --relation out.",
         )
     reading.check(where="--relation")
-    return PairScorer(loaded=loaded, reading=reading)
+    return reading
 
 
 def cosines_by_relation(loaded: LoadedEncoder, first: str, second: str) -> list[RelationCosines]:

@@ -24,15 +24,19 @@ class Cluster:
 
     def kill_train_worker(self) -> int:
         """Take the process of one Ray Train worker away, as a fault of the machine would; returns its id."""
+        return self.kill_actor("RayTrainWorker")
+
+    def kill_actor(self, name: str) -> int:
+        """Take the process of one actor of that class away; returns its id."""
         for process in Path("/proc").glob("[0-9]*"):
             try:
-                is_worker = (process / "cmdline").read_bytes().startswith(b"ray::RayTrainWorker")
+                is_worker = (process / "cmdline").read_bytes().startswith(f"ray::{name}".encode())
                 if is_worker and self._mark in (process / "environ").read_bytes():
                     os.kill(int(process.name), signal.SIGKILL)
                     return int(process.name)
             except OSError:  # it went away by itself meanwhile
                 continue
-        raise AssertionError("no Ray Train worker is running")
+        raise AssertionError(f"no {name} is running")
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation import retrieval
-from sentdist.evaluation.retrieval import score_retrieval, search
+from sentdist.evaluation import nearest
+from sentdist.evaluation.nearest import search
+from sentdist.evaluation.retrieval import score_retrieval
 
 
 def _corpus(
@@ -40,7 +41,7 @@ def test_tiles_change_nothing(rows_per_tile: int, monkeypatch: pytest.MonkeyPatc
     whole = search(queries, documents, depth=10)
     streamed = search(queries, (documents[start : start + rows_per_tile] for start in range(0, 40, rows_per_tile)), depth=10)
     np.testing.assert_array_equal(whole.documents, streamed.documents)
-    monkeypatch.setattr(retrieval, "ROWS_PER_TILE", rows_per_tile)
+    monkeypatch.setattr(nearest, "ROWS_PER_TILE", rows_per_tile)
     np.testing.assert_array_equal(whole.documents, search(queries, documents, depth=10).documents)
 
 

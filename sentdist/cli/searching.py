@@ -1,0 +1,126 @@
+"""The command that searches a corpus: search."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sentdist.cli.opening import encoder_use
+from sentdist.cli.options import (
+    Column,
+    EncoderName,
+    EncoderRevision,
+    MaxLength,
+    OwnPooling,
+    Precision,
+    Relation,
+    StoreRoot,
+    check_choice,
+    given_names,
+    weights_of,
+)
+from sentdist.cli.printing import empty_table, open_console, sentence_progress
+from sentdist.errors import DataError
+
+if TYPE_CHECKING:
+    from sentdist.data.texts import Texts
+    from sentdist.stages.searching import CorpusSearch
+
+
+def search(
+    encoder: EncoderName,
+    queries: Annotated[list[str] | None, typer.Argument(metavar="[QUERY]...", help="Sentences to search for.", show_default=False)] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option("--corpus", help="Sentences to search in, a file of any size, or - for standard input.", show_default=False),
+    ] = None,
+    embeddings: Annotated[
+        Path | None, typer.Option("--embeddings", help="Those of the corpus, as `sentdist encode` writes them (.npy).")
+    ] = None,
+    query_file: Annotated[str | None, typer.Option("--queries", help="A file of queries, or - for standard input.")] = None,
+    column: Column = None,
+    query_column: Annotated[str | None, typer.Option("--query-column", help="Where a table has its queries.")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column of the corpus with ids, to be shown.")] = None,
+    depth: Annotated[int, typer.Option("-k", "--top", min=1, help="How many to find for each query.")] = 10,
+    output: Annotated[str, typer.Option("--format", help="table, or jsonl: a line with all hits for each query.")] = "table",
+    relation: Relation = None,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Search on that many workers of the Ray cluster.")] = None,
+    gpus_per_worker: Annotated[float, typer.Option("--gpus-per-worker", min=0.0)] = 0.0,
+    precision: Precision = "fp32",
+    max_length: MaxLength = None,
+    pooling: OwnPooling = None,
+    revision: EncoderRevision = None,
+    store: StoreRoot = None,
+) -> None:
+    """Find the sentences nearest to queries: exactly, by cosine or by relations, in a corpus of any size."""
+    from sentdist.data.texts import STDIN, open_texts
+
+    weights = weights_of(relation or [])
+    check_choice("--format", output, ("table", "jsonl"))
+    if corpus is None and embeddings is None:
+        raise DataError(
+            where="sentdist search", found="no corpus", expected="--corpus, --embeddings or both", remedy="Name what to search."
+        )
+    if corpus is None and (column or id_column):
+        raise DataError(where="--column, --id", found="no --corpus", expected="a file that has columns", remedy="Name the corpus.")
+    if (query_file is None) == (not queries) or (query_file == corpus == STDIN):
+        raise DataError(
+            where="sentdist search", found="no queries" if not (queries or query_file) else "two things in one place",
+            expected="sentences as arguments, or --queries FILE; one of the files may be standard input", remedy="Name them in one way.",
+        )  # fmt: skip
+    texts = None if corpus is None else open_texts(corpus, columns=given_names(column), id_column=id_column)
+    asked = list(queries or []) or _all_sentences(open_texts(query_file or STDIN, columns=given_names(query_column)))
+    use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
+
+    from sentdist.stages.searching import Corpus, CorpusSearch, TileReader, embed_queries, search_here
+
+    mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
+    searched, reader = Corpus(texts=texts, embeddings=mapped), TileReader(use=use, embeddings=mapped)
+    loaded = use.load()
+    searched.check(loaded)
+    vectors = embed_queries(loaded, asked, weights)
+    found, started = CorpusSearch(vectors, depth=depth), time.perf_counter()
+    if workers is None:
+        steps = search_here(found, searched, reader.open(loaded))
+    else:
+        from sentdist.execution.search import search_over_workers
+        from sentdist.plan.runtime import Runtime
+
+        runtime = Runtime(engine="torch", workers=workers, gpus_per_worker=gpus_per_worker)
+        steps = search_over_workers(found, searched, reader, vectors.vectors, depth=depth, runtime=runtime)
+    with sentence_progress("searching", searched.num_rows) as advance:
+        for done in steps:
+            advance(done)
+    _print_hits(asked, found, output)
+    seconds, count = time.perf_counter() - started, found.nearest.num_documents
+    typer.echo(f"{count:,} sentences searched for {len(asked):,} queries in {seconds:.1f} s", err=True)
+    if count < depth:
+        typer.echo(f"The corpus has {count} sentences, fewer than {depth}: all of them are shown.", err=True)
+
+
+def _all_sentences(texts: Texts) -> list[str]:
+    return [sentence for batch in texts.batches(1000) for sentence in batch[texts.columns[0]]]
+
+
+def _print_hits(queries: list[str], found: CorpusSearch, output: str) -> None:
+    if output == "jsonl":
+        for number, query in enumerate(queries):
+            typer.echo(json.dumps({"query": query, "hits": found.hits(number)}, ensure_ascii=False))
+        return
+    from rich.markup import escape
+
+    console = open_console()
+    for number, query in enumerate(queries):
+        hits = found.hits(number)
+        known = [name for name in ("id", "text") if name in hits[0]]
+        table = empty_table(None, "rank", "score", "row", *known)
+        for column in table.columns[3:]:
+            column.justify = "left"
+        for hit in hits:
+            table.add_row(str(hit["rank"]), f"{hit['score']:.6f}", str(hit["row"]), *(escape(str(hit[name])) for name in known))
+        console.print(query, markup=False, highlight=False, style="bold", soft_wrap=True)
+        console.print(table)

@@ -1,0 +1,114 @@
+"""Exact search is exact: equal to sorting all rounded float64 cosines, however the corpus is cut, and in bounded memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sentdist.errors import DataError
+from sentdist.evaluation import nearest
+from sentdist.evaluation.nearest import NearestDocuments, search
+
+
+def _sorted(queries_QD: np.ndarray, documents_RD: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """All cosines in float64, rounded, by a stable sort."""
+    unit_QD, unit_RD = (x / np.linalg.norm(x.astype(float), axis=1, keepdims=True) for x in (queries_QD, documents_RD))
+    cosines_QR = np.round(np.array([[float(q @ r) for r in unit_RD] for q in unit_QD]), 6)
+    order = np.argsort(-cosines_QR, axis=1, kind="stable")[:, :depth]
+    return order, np.take_along_axis(cosines_QR, order, axis=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    num_documents=st.integers(1, 60),
+    num_distinct=st.integers(1, 60),
+    depth=st.integers(1, 70),
+    rows_per_tile=st.integers(1, 25),
+    noise=st.sampled_from([0.0, 1e-7, 1e-6, 1.0]),
+    dtype=st.sampled_from(["float64", "float32", "float16"]),
+)
+def test_search_equals_sorting_all_cosines(
+    seed: int, num_documents: int, num_distinct: int, depth: int, rows_per_tile: int, noise: float, dtype: str
+) -> None:
+    """Documents repeat, exactly or all but, so that ties and near ties stand at every border."""
+    draw = np.random.default_rng(seed)
+    distinct = draw.normal(size=(num_distinct, 5))
+    documents = distinct[draw.integers(0, num_distinct, num_documents)] + noise * draw.normal(size=(num_documents, 5))
+    queries, documents = draw.normal(size=(3, 5)).astype(dtype), (documents * 10.0 ** draw.integers(-2, 3)).astype(dtype)
+    ranking = search(queries, (documents[row : row + rows_per_tile] for row in range(0, num_documents, rows_per_tile)), depth=depth)
+    rows, cosines = _sorted(queries, documents, depth)
+    np.testing.assert_array_equal(ranking.documents, rows)
+    np.testing.assert_array_equal(ranking.cosines, cosines)
+
+
+def test_parts_of_a_corpus_merge_to_the_whole() -> None:
+    draw = np.random.default_rng(1)
+    queries, documents = draw.normal(size=(7, 8)), draw.normal(size=(5, 8))[draw.integers(0, 5, 300)]
+    whole = search(queries, documents, depth=9)
+    merged = NearestDocuments(queries, depth=9)
+    for first in (200, 0, 100):  # as they come from workers
+        part = NearestDocuments(queries, depth=9, first_row=first)
+        part.add(documents[first : first + 100])
+        merged.merge(part.hits, part.num_documents)
+    np.testing.assert_array_equal(merged.ranking().documents, whole.documents)
+    np.testing.assert_array_equal(merged.ranking().cosines, whole.cosines)
+    assert merged.rows == set(whole.documents.flatten().tolist())
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e15, 1e30])
+def test_lengths_that_float32_cannot_square_change_nothing(scale: float) -> None:
+    draw = np.random.default_rng(2)
+    queries, documents = draw.normal(size=(3, 6)), draw.normal(size=(50, 6))
+    documents[::7] *= scale
+    np.testing.assert_array_equal(search(queries, documents, depth=5).documents, _sorted(queries, documents, 5)[0])
+
+
+def test_many_queries_are_searched_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(3)
+    queries, documents = draw.normal(size=(40, 6)), draw.normal(size=(90, 6))
+    expected = search(queries, documents, depth=5)
+    monkeypatch.setattr(nearest, "QUERIES_PER_BLOCK", 7)
+    monkeypatch.setattr(nearest, "PAIRS_PER_BLOCK", 11)
+    np.testing.assert_array_equal(search(queries, documents, depth=5).documents, expected.documents)
+
+
+def test_memory_does_not_grow_with_the_corpus() -> None:
+    draw = np.random.default_rng(4)
+    queries, tile = draw.normal(size=(8, 32)).astype(np.float32), draw.normal(size=(2048, 32)).astype(np.float32)
+
+    def peak(num_tiles: int) -> int:
+        tracemalloc.start()
+        search(queries, (tile + number for number in range(num_tiles)), depth=10)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    assert peak(40) < 1.2 * peak(4)
+
+
+def test_all_documents_are_ranked_where_there_are_fewer_than_asked_for() -> None:
+    ranking = search(np.eye(3)[:1], np.eye(3), depth=50)
+    assert ranking.documents.tolist() == [[0, 1, 2]]
+    assert ranking.num_documents == 3
+
+
+@pytest.mark.parametrize(
+    ("documents", "words"),
+    [
+        (np.zeros((0, 3)), "shape"),
+        (np.ones((2, 4)), "width 4"),
+        (np.array([[1.0, 0, 0], [0, 0, 0]]), "length 0 in row 1"),
+        (np.array([[1.0, 0, 0], [np.nan, 0, 0]]), "NaN or infinity, first in row 1"),
+        (np.array([[1.0, 0, 0], [np.inf, 0, 0]], dtype=np.float16), "NaN or infinity, first in row 1"),
+    ],
+)
+def test_what_has_no_cosine_is_refused(documents: np.ndarray, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        search(np.eye(3), iter([documents]), depth=2)
+    with pytest.raises(DataError, match="at least 1 document"):
+        search(np.eye(3), np.eye(3), depth=0)
