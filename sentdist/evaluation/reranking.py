@@ -11,7 +11,7 @@ from ir_measures import AP, RR, nDCG
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
-from sentdist.evaluation.retrieval import COSINE_DECIMALS
+from sentdist.evaluation.nearest import COSINE_DECIMALS
 
 MEASURES = {"map": AP, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
 
