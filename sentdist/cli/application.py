@@ -36,6 +36,7 @@ COMMANDS = (
     using.encode,
     using.similarity,
     searching.search,
+    using.export,
     reporting.report,
     reporting.explain,
     reporting.track,

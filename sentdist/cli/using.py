@@ -1,4 +1,4 @@
-"""Commands that use an encoder: encode, similarity."""
+"""Commands that use an encoder: encode, similarity, export."""
 
 from __future__ import annotations
 
@@ -117,6 +117,32 @@ def similarity(
         for done in write_scores(scorer, pair_batches(*files), out):
             advance(done)
     typer.echo(f"{out}: {done:,} pairs, {time.perf_counter() - started:.1f} s")
+
+
+def export(
+    encoder: EncoderName,
+    to: Annotated[Path, typer.Option("--to", help="A new folder.", show_default=False)],
+    kind: Annotated[
+        str, typer.Option("--format", help="sentence-transformers, or onnx: a graph with pooling inside.")
+    ] = "sentence-transformers",
+    pooling: OwnPooling = None,
+    revision: EncoderRevision = None,
+    store: StoreRoot = None,
+) -> None:
+    """Write an encoder as a folder that sentence-transformers load, or as an ONNX graph with its tokenizer."""
+    check_choice("--format", kind, ("sentence-transformers", "onnx"))
+    use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")
+
+    from sentdist.stages.exporting import export_graph, export_sentence_transformers
+
+    if kind == "onnx":
+        difference = export_graph(use, to)
+        typer.echo(
+            f"{to}/model.onnx: input_ids and attention_mask in, sentence_embedding out; embeddings agree to {difference:.0e} of their largest number"
+        )
+    else:
+        export_sentence_transformers(use, to)
+        typer.echo(f'{to}: load it with SentenceTransformer("{to}")')
 
 
 def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, float], directions: str) -> None:

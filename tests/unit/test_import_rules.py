@@ -38,6 +38,8 @@ OWNED_BY: dict[str, set[str]] = {
     "torch": {"learning", "stages", "execution", "rayjobs"},
     "transformers": {"learning", "stages", "execution", "rayjobs"},
     "sentence_transformers": {"learning", "rayjobs"},
+    "onnx": {"learning"},
+    "onnxruntime": {"learning"},
     "datasets": {"data", "rayjobs"},  # rayjobs: the peer in the benchmark
     "pydantic": {"plan", "store"},
     "yaml": {"plan", "learning"},

@@ -1,0 +1,67 @@
+"""An exported ONNX graph gives the encoder's own embeddings, for sentences of any number and length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from sentdist.errors import EncoderError
+from sentdist.learning import onnx_export
+from sentdist.learning.card import EncoderCard
+from sentdist.learning.encode import encode
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.stages.encoders import EncoderUse
+from sentdist.stages.exporting import export_graph
+from tests.encoders import SENTENCES
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
+pytest.importorskip("onnxscript", reason="the extra [onnx] is not installed")
+
+# float32 sums in another order, of numbers around 1; 2 layers.
+CLOSE = {"atol": 1e-5, "rtol": 1e-4}
+
+
+def _embeddings(folder: Path, sentences: tuple[str, ...]) -> np.ndarray:
+    """As somebody would use the folder who knows nothing of this project."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokens = tokenizer(list(sentences), padding=True, truncation=True, return_tensors="np")
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    feed = {name: tokens[name].astype(np.int64) for name in ("input_ids", "attention_mask")}
+    return np.asarray(session.run(["sentence_embedding"], feed)[0])
+
+
+def _with_head(source: Path, folder: Path) -> Path:
+    """The encoder with a dense layer, as training with cls_mlp leaves it."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        encoder = SentenceEncoder.load(source, pooling="cls_mlp")
+    assert encoder.head is not None
+    torch.nn.init.normal_(encoder.head.dense.weight, std=0.2)
+    encoder.save(folder, card=EncoderCard(base_model="tiny", objective="none"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("family", "pooling"), [("bert", "mean"), ("bert", "first_last"), ("roberta", "cls"), ("bert", "cls_mlp"), ("mpnet", "mean")]
+)
+def test_the_graph_gives_the_encoder_s_embeddings(family: str, pooling: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder: Path = request.getfixturevalue("tiny_encoder_dir" if family == "bert" else f"tiny_{family}_dir")
+    if pooling == "cls_mlp":
+        folder = _with_head(folder, tmp_path / "with_head")
+    out = tmp_path / "graph"
+    assert export_graph(EncoderUse(checkpoint=str(folder), pooling=pooling), out) < 1e-4
+    encoder = SentenceEncoder.load(folder, pooling=pooling)
+    long = (" ".join(["a man sees the dog"] * 20), "the cat")  # truncated at the encoder's own limit
+    for sentences in (SENTENCES, SENTENCES[:1], long):
+        np.testing.assert_allclose(_embeddings(out, sentences), encode(encoder, sentences), **CLOSE)
+
+
+def test_a_graph_with_other_embeddings_is_refused(tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_export, "encode", lambda encoder, sentences: encode(encoder, sentences) + 0.01)
+    with pytest.raises(EncoderError, match="embeddings that differ by"):
+        export_graph(EncoderUse(checkpoint=str(tiny_encoder_dir)), tmp_path / "graph")
+    assert not list(tmp_path.iterdir())
