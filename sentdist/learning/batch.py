@@ -52,13 +52,16 @@ class TokenBatch:
         """Return the batch in page-locked host memory, from which copies to a GPU overlap with work."""
         return replace(self, token_ids=self.token_ids.pin_memory(), boundaries=self.boundaries.pin_memory())
 
-    def select(self, first: int, last: int) -> TokenBatch:
-        """Return sentences `first` up to, not including, `last` (a micro-batch); truncation is counted by the whole batch only."""
-        before = sum(self.lengths[:first])
-        lengths = self.lengths[first:last]
+    def take(self, rows: Sequence[int]) -> TokenBatch:
+        """Return the sentences of `rows`, in that order (a micro-batch); truncation is counted by the whole batch only."""
+        lengths_S = np.asarray(self.lengths, dtype=np.int64)
+        first_S = np.cumsum(lengths_S) - lengths_S
+        places = np.concatenate([np.arange(first_S[row], first_S[row] + lengths_S[row]) for row in rows])
+        lengths = tuple(self.lengths[row] for row in rows)
+        device = self.token_ids.device
         return TokenBatch(
-            token_ids=self.token_ids[before : before + sum(lengths)],
-            boundaries=self.boundaries[first : last + 1] - before,
+            token_ids=self.token_ids.index_select(0, torch.from_numpy(places).to(device)),
+            boundaries=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device),
             lengths=lengths,
         )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ LOGITS_AT_ONCE = 2**24  # 64 MiB in float32, and about three times that while a 
 
 
 def encode_in_micro_batches(encode: Callable[[TokenBatch], Tensor], tokens: TokenBatch, *, micro_batch: int | None) -> Tensor:
-    """(S, D) embeddings of all sentences, holding the activations of `micro_batch` sentences at a time.
+    """(S, D) embeddings of all sentences, holding the activations of at most `micro_batch` sentences at a time.
 
     What GradCache does (Gao et al. 2021, arXiv 2101.06983) without its second loop: each micro-batch keeps its embeddings and the random state
     only, and is encoded again, dropout and all, when the backward pass comes to it. So one loss and one backward pass serve every objective,
@@ -22,11 +24,41 @@ def encode_in_micro_batches(encode: Callable[[TokenBatch], Tensor], tokens: Toke
     gradient at once, which is what ZeRO stages 1 and 2 need: a loop of backward passes is silently wrong there.
     Costs a second forward pass. Value and gradient are those of encoding the same micro-batches and keeping their activations.
     """
-    if micro_batch is None or micro_batch >= tokens.num_sentences or not torch.is_grad_enabled():
+    if _is_one_pass(tokens, micro_batch):
         return encode(tokens)
-    borders = range(0, tokens.num_sentences, micro_batch)
-    parts = (tokens.select(first, min(first + micro_batch, tokens.num_sentences)) for first in borders)
-    return torch.cat([checkpoint(encode, part, use_reentrant=False) for part in parts])
+    rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch))
+    parts = [checkpoint(encode, tokens.take(rows), use_reentrant=False) for rows in rows_of]
+    place = torch.argsort(torch.tensor(list(chain.from_iterable(rows_of))))
+    embeddings_SD = torch.cat(parts)
+    return embeddings_SD.index_select(0, place.to(embeddings_SD.device))
+
+
+def sum_over_micro_batches(sums: Callable[[TokenBatch], Tensor], tokens: TokenBatch, *, micro_batch: int | None) -> Tensor:
+    """What `sums` gives for all sentences, where it adds up over sentences; activations as `encode_in_micro_batches` holds them."""
+    if _is_one_pass(tokens, micro_batch):
+        return sums(tokens)
+    rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch))
+    return torch.stack([checkpoint(sums, tokens.take(rows), use_reentrant=False) for rows in rows_of]).sum(dim=0)
+
+
+def micro_batches(lengths: Sequence[int], *, size: int) -> list[list[int]]:
+    """Deal the sentences out into as few micro-batches of at most `size` as there can be, with nearly equal numbers of tokens.
+
+    By falling length, forth and back. A run of a batch's sentences would not do: the columns of a batch differ (NLI's premises are twice as long
+    as its hypotheses), and the longest micro-batch is what memory has to hold.
+    """
+    count = -(-len(lengths) // size)
+    falling = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    dealt: list[list[int]] = [[] for _ in range(count)]
+    for turn, first in enumerate(range(0, len(falling), count)):
+        hands = dealt if turn % 2 == 0 else reversed(dealt)
+        for hand, row in zip(hands, falling[first : first + count], strict=False):
+            hand.append(row)
+    return dealt
+
+
+def _is_one_pass(tokens: TokenBatch, micro_batch: int | None) -> bool:
+    return micro_batch is None or micro_batch >= tokens.num_sentences or not torch.is_grad_enabled()
 
 
 def mean_over_blocks(loss: Callable[[int, int], Tensor], *, num_rows: int, num_columns: int, logits_at_once: int | None = None) -> Tensor:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from sentdist.execution.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.batch import TokenBatch
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.grad_cache import encode_in_micro_batches, mean_over_blocks
+from sentdist.learning.grad_cache import encode_in_micro_batches, mean_over_blocks, micro_batches
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objectives import InfoNCE
 from sentdist.learning.objectives.info_nce import info_nce
@@ -47,8 +51,19 @@ def test_recomputed_micro_batches_equal_kept_ones_with_dropout(tiny_encoder_dir:
 
 def kept(engine: Engine, tokens: TokenBatch) -> Tensor:
     """The micro-batches of five, with all their activations."""
-    count = tokens.num_sentences
-    return torch.cat([engine.encode(tokens.select(first, min(first + 5, count))) for first in range(0, count, 5)])
+    embeddings: dict[int, Tensor] = {}
+    for rows in micro_batches(tokens.lengths, size=5):
+        embeddings |= dict(zip(rows, engine.encode(tokens.take(rows)), strict=True))
+    return torch.stack([embeddings[row] for row in range(tokens.num_sentences)])
+
+
+@given(lengths=st.lists(st.integers(min_value=1, max_value=128), min_size=1, max_size=200), size=st.integers(min_value=1, max_value=64))
+def test_micro_batches_hold_each_sentence_once_and_nearly_equal_numbers_of_tokens(lengths: list[int], size: int) -> None:
+    dealt = micro_batches(lengths, size=size)
+    assert sorted(chain.from_iterable(dealt)) == list(range(len(lengths)))
+    assert len(dealt) == -(-len(lengths) // size) and all(0 < len(rows) <= size for rows in dealt)
+    tokens = [sum(lengths[row] for row in rows) for rows in dealt]
+    assert max(tokens) - min(tokens) <= 2 * max(lengths)
 
 
 def test_blocks_of_anchors_change_nothing() -> None:

@@ -16,6 +16,7 @@ from transformers import AutoModelForMaskedLM
 from sentdist.learning.batch import Batch, TokenBatch, collate
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.gather import average_gradients, local_rows
+from sentdist.learning.grad_cache import micro_batches
 from sentdist.learning.objectives.masked_lm import MaskedLM, Vocabulary, masked, mean_of_all_ranks
 from tests.parity.processes import run_in_processes
 
@@ -100,8 +101,8 @@ def test_recomputed_micro_batches_draw_the_same_masks(folder: Path) -> None:
         if recomputed:
             loss = objective(torch.empty(0), batch)
         else:
-            parts = [objective._sum_and_count(batch.tokens.select(first, min(first + 3, 8))) for first in (0, 3, 6)]
-            sums = torch.cat(parts).sum(dim=0)
+            parts = [objective._sum_and_count(batch.tokens.take(rows)) for rows in micro_batches(batch.tokens.lengths, size=3)]
+            sums = torch.stack(parts).sum(dim=0)
             loss = mean_of_all_ranks(sums[0], sums[1])
         loss.backward()
         results.append((loss.detach(), words.grad.clone()))
@@ -119,7 +120,7 @@ def share_of_rank(rank: int, world_size: int, folder: str) -> tuple[float, Tenso
     seen_T, chosen_T = masked(tokens.token_ids, vocabulary=Vocabulary.of(encoder), fraction=0.4)
     rows = local_rows(len(SENTENCES), rank=rank, world_size=world_size)
     before = sum(tokens.lengths[: rows.start])
-    part = tokens.select(rows.start, rows.stop)
+    part = tokens.take(rows)
     mine = slice(before, before + part.num_tokens)
     seen = TokenBatch(token_ids=seen_T[mine], boundaries=part.boundaries, lengths=part.lengths)
     loss = mean_of_all_ranks(objective.loss_of(seen, chosen_T[mine], part.token_ids), chosen_T[mine].sum())

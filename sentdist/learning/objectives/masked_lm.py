@@ -15,7 +15,7 @@ from sentdist.errors import EncoderError, RecipeError
 from sentdist.learning.batch import Batch, TokenBatch
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.gather import gather_rows, rank_and_world_size
-from sentdist.learning.grad_cache import encode_in_micro_batches
+from sentdist.learning.grad_cache import sum_over_micro_batches
 from sentdist.learning.precision import autocast
 
 MASKED_FRACTION = 0.8  # of the chosen tokens: they become [MASK]; half of the others become any token, the rest stay
@@ -135,8 +135,8 @@ class MaskedLM(nn.Module):
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar; the embeddings are not read, the sentences of `batch.tokens` are."""
-        sums_S2 = encode_in_micro_batches(self._sum_and_count, batch.tokens, micro_batch=self.micro_batch)
-        return mean_of_all_ranks(sums_S2[:, 0].sum(), sums_S2[:, 1].sum())
+        loss, count = sum_over_micro_batches(self._sum_and_count, batch.tokens, micro_batch=self.micro_batch)
+        return mean_of_all_ranks(loss, count)
 
     def loss_of(self, tokens: TokenBatch, chosen_T: Tensor, token_ids_T: Tensor) -> Tensor:
         """Summed loss of guessing `token_ids_T` where `chosen_T`, from the tokens as the encoder sees them."""
@@ -147,10 +147,10 @@ class MaskedLM(nn.Module):
         return masked_lm(logits_KV, token_ids_T[chosen_T].to(encoder.device))
 
     def _sum_and_count(self, tokens: TokenBatch) -> Tensor:
-        """(1, 2) summed loss and number of hidden tokens of some sentences, masked here: a recomputed pass draws the same masks again."""
+        """(2,) summed loss and number of hidden tokens of some sentences, masked here: a recomputed pass draws the same masks again."""
         seen_T, chosen_T = self._hide(tokens.token_ids, vocabulary=self._vocabulary, fraction=self.fraction)
         loss = self.loss_of(replace(tokens, token_ids=seen_T), chosen_T, tokens.token_ids)
-        return torch.stack([loss, chosen_T.sum().to(loss)])[None]
+        return torch.stack([loss, chosen_T.sum().to(loss)])
 
 
 def mean_of_all_ranks(local_sum: Tensor, local_count: Tensor) -> Tensor:
