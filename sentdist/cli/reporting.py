@@ -13,15 +13,26 @@ from sentdist.cli.printing import empty_table, open_console
 
 
 def report(
-    sweep: Annotated[str, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False)],
+    sweep: Annotated[str | None, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False)] = None,
+    paper: Annotated[
+        str | None, typer.Option("--paper", help="All tables of a paper, ours under theirs: rcl, regression, rse, supmpn or auxiliary.")
+    ] = None,
     store: StoreRoot = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,
 ) -> None:
-    """Write the tables and figures of a sweep as Markdown and HTML."""
-    from sentdist.report.sweep_report import report_sweep
+    """Write the tables and figures of a sweep, or the tables of a paper, as Markdown and HTML."""
+    if (sweep is None) == (paper is None):
+        raise typer.BadParameter("found both or none; expected the name of a sweep, or --paper")
+    if sweep is not None:
+        from sentdist.report.sweep_report import report_sweep
 
-    made = report_sweep(open_store(store), sweep)
-    folder = out or Path(".sentdist") / "reports" / sweep
+        made = report_sweep(open_store(store), sweep)
+    else:
+        from sentdist.report.paper_page import report_paper
+
+        assert paper is not None
+        made = report_paper(open_store(store), paper)
+    folder = out or Path(".sentdist") / "reports" / made.name
     page = made.write(folder)
     typer.echo(made.markdown)
     typer.echo(f"Written: {page} and {folder / 'report.md'}")

@@ -11,7 +11,7 @@ from sentdist.report.items import ItemScores
 from sentdist.report.rows import SystemRows
 
 AVERAGE = "Avg"
-Relation = Literal["baseline", "preceding", "best"]
+Relation = Literal["baseline", "preceding"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,13 @@ def compare(system: SystemRows, other: SystemRows, *, relation: Relation, tasks:
     return Comparison(
         system=system.label, other=other.label, relation=relation, over_seeds=over_seeds, over_items=over_items, williams=williams
     )
+
+
+def tell_apart(system: SystemRows, other: SystemRows, *, tasks: Sequence[str], items: ItemScores) -> Difference | None:
+    """The one test that decides over a task, or the average of several, by itself: over seeds where both sides allow it, else over items."""
+    ours, theirs = (one.averages(tasks) if len(tasks) > 1 else one.scores(tasks[0]) for one in (system, other))
+    seeds = _over_seeds(system, other, ours, theirs)
+    return seeds if seeds is not None and seeds.p is not None else items.bootstrap(system.label, other.label, tasks) or seeds
 
 
 def _over_seeds(system: SystemRows, other: SystemRows, scores: list[float], baseline: list[float]) -> Difference | None:

@@ -1,26 +1,31 @@
-"""What the RCL paper printed (arXiv 2209.13241, Tables 1-5), and how our table looks beside a printed one."""
+"""What a paper printed, and how our table looks beside a printed one."""
 
 from __future__ import annotations
 
 import html
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sentdist.errors import DataError
 from sentdist.report.tables import ResultTable
 
 STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg")
+TRANSFER_COLUMNS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC", "Avg")
 FAQ_COLUMNS = ("Acc@1", "Acc@3", "Acc@5", "MAP")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRow:
-    """One printed row: scores × 100 in the order of the table's columns, and the columns printed with a star (p < 0.05)."""
+    """One printed row: scores × 100 in the order of the table's columns, and the columns printed with a star (p < 0.05).
+
+    printed: column -> what the paper has there, where that is a misprint and the score is what it must have meant.
+    """
 
     label: str
     scores: tuple[float, ...]
     starred: tuple[str, ...] = ()
+    printed: Mapping[str, float] = field(default_factory=dict)
 
 
 # Of SimCSE's own paper (arXiv 2104.08821, Table 5, BERT-base): both RSE and SupMPN print it as the row to beat.
@@ -29,15 +34,19 @@ SIMCSE_SUPERVISED = PaperRow(label="SimCSE, supervised", scores=(75.30, 84.67, 8
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTable:
-    """One printed table; the first row is the untouched checkpoint unless `has_base` is False. `notes`: misprints and doubts."""
+    """One printed table. base: the row that gains are measured from; None: there is none. notes: misprints and doubts.
+
+    recipes: row -> the recipe that makes ours of it, for rows that this project can make; "" stands for all rows that are not named.
+    """
 
     number: str
     caption: str
     columns: tuple[str, ...]
     rows: tuple[PaperRow, ...]
     notes: tuple[str, ...] = ()
-    has_base: bool = True
-    paper: str = "RCL paper"
+    base: str | None
+    recipes: Mapping[str, str] = field(default_factory=dict)
+    paper: str
 
     def row(self, label: str) -> PaperRow:
         """The row of this label; DataError with the labels that exist."""
@@ -50,119 +59,6 @@ class PaperTable:
             expected=f"one of {[row.label for row in self.rows]}",
             remedy="Match our rows to the paper's own labels.",
         )
-
-
-_BASE = PaperRow(label="SRoBERTa-base", scores=(74.46, 84.80, 79.98, 85.24, 81.89, 84.84, 77.85, 81.29))
-_ATTENTION_DROPOUT = PaperRow(
-    label="Attention dropout p=0.1", scores=(74.53, 85.08, 80.24, 85.60, 82.64, 85.43, 77.88, 81.63), starred=("STS16",)
-)
-_DROPHEAD = PaperRow(label="DropHead p=0.1", scores=(73.71, 85.04, 79.56, 85.36, 82.10, 85.00, 77.73, 81.21))
-_RCL = PaperRow(
-    label="RCL",
-    scores=(76.15, 85.84, 80.89, 86.58, 83.36, 84.85, 79.14, 82.40),
-    starred=("STS12", "STS13", "STS14", "STS15", "STS16", "SICK-R"),
-)
-
-_FIVE_RUNS = "The paper calls every row a mean of 5 runs, the untouched checkpoint's too; that row is a constant here."
-_BASE_DOUBT = "The base prints STS-B 84.84, while 85.54 is listed for nli-roberta-base-v2: compare gains over one's own base."
-_NO_TEST = "The paper does not name its test. Its underlines (p < 0.1) are lost in the text that we have."
-
-PAPER_TABLES: dict[str, PaperTable] = {
-    "1a": PaperTable(
-        number="1a",
-        caption="Attention dropout on seven STS tasks",
-        columns=STS_COLUMNS,
-        rows=(
-            _BASE,
-            _ATTENTION_DROPOUT,
-            PaperRow(label="Attention dropout p=0.2", scores=(73.10, 84.49, 79.38, 85.32, 81.99, 84.88, 78.81, 81.14)),
-            PaperRow(label="Attention dropout p=0.3", scores=(73.61, 84.79, 79.44, 85.45, 81.77, 84.81, 78.07, 81.13)),
-        ),
-        notes=(_FIVE_RUNS, _BASE_DOUBT, _NO_TEST, "RoBERTa's own attention dropout is already 0.1: p = 0.1 is plain fine-tuning."),
-    ),
-    "1b": PaperTable(
-        number="1b",
-        caption="DropHead on seven STS tasks",
-        columns=STS_COLUMNS,
-        rows=(
-            _BASE,
-            _DROPHEAD,
-            PaperRow(label="DropHead p=0.2", scores=(74.02, 84.73, 79.58, 85.43, 81.89, 84.89, 77.86, 81.20)),
-            PaperRow(label="DropHead p=0.3", scores=(74.18, 84.30, 79.20, 85.18, 82.02, 84.81, 78.21, 81.13)),
-        ),
-        notes=(_FIVE_RUNS, _BASE_DOUBT, _NO_TEST),
-    ),
-    "2a": PaperTable(
-        number="2a",
-        caption="FAQ retrieval on FAQIR",
-        columns=FAQ_COLUMNS,
-        rows=(
-            PaperRow(label="SRoBERTa-base", scores=(20.74, 32.94, 39.38, 29.90)),
-            PaperRow(label="DropHead p=0.1", scores=(20.62, 33.22, 39.88, 29.94)),
-            PaperRow(label="Attention dropout p=0.1", scores=(21.42, 34.33, 41.05, 31.00)),
-            PaperRow(label="RCL", scores=(22.01, 35.05, 41.42, 31.65), starred=("Acc@1", "Acc@3", "MAP")),
-        ),
-        notes=(_NO_TEST, "The last row is printed with a stray “(p=0.3)”."),
-    ),
-    "2b": PaperTable(
-        number="2b",
-        caption="FAQ retrieval on COUGH",
-        columns=FAQ_COLUMNS,
-        rows=(
-            PaperRow(label="SRoBERTa-base", scores=(5.95, 12.62, 17.67, 12.72)),
-            PaperRow(label="DropHead p=0.1", scores=(5.96, 12.73, 17.75, 12.90)),
-            PaperRow(label="Attention dropout p=0.1", scores=(6.14, 13.05, 17.95, 13.05)),
-            PaperRow(label="RCL", scores=(6.35, 13.31, 18.49, 13.41), starred=("Acc@1", "Acc@5", "MAP")),
-        ),
-        notes=(_NO_TEST, "Which part of COUGH was used is not said."),
-    ),
-    "3": PaperTable(
-        number="3",
-        caption="The best of each method on seven STS tasks",
-        columns=STS_COLUMNS,
-        rows=(_BASE, _DROPHEAD, _ATTENTION_DROPOUT, _RCL),
-        notes=(
-            _FIVE_RUNS,
-            _BASE_DOUBT,
-            _NO_TEST,
-            "Best setting: batch 64, φ = {.01, .02, .03, .04}; Appendix A.1.1 prints 0.0 for 0.02, which the grid and Table 4 refute.",
-        ),
-    ),
-    "4": PaperTable(
-        number="4",
-        caption="Average STS score against the number of regulators (two for each entropy encoder)",
-        columns=("Avg",),
-        rows=(
-            PaperRow(label="0", scores=(81.29,)),
-            PaperRow(label="2", scores=(81.47,), starred=("Avg",)),
-            PaperRow(label="4", scores=(81.98,), starred=("Avg",)),
-            PaperRow(label="6", scores=(82.29,), starred=("Avg",)),
-            PaperRow(label="8", scores=(82.40,), starred=("Avg",)),
-            PaperRow(label="10", scores=(82.42,)),
-        ),
-        notes=("Stars compare with the preceding number of regulators.", "10 regulators (82.42) do not differ from 8 (82.40) by the paper's own test."),
-    ),
-    "5": PaperTable(
-        number="5",
-        caption="The entropy encoders against RCL on seven STS tasks",
-        columns=STS_COLUMNS,
-        rows=(
-            PaperRow(label="Entropy encoder φ=0.01", scores=(75.97, 83.49, 78.66, 84.55, 82.35, 83.49, 78.13, 80.95)),
-            PaperRow(label="Entropy encoder φ=0.02", scores=(74.31, 82.77, 78.90, 84.35, 81.55, 83.49, 76.13, 80.22)),
-            PaperRow(label="Entropy encoder φ=0.03", scores=(73.30, 83.18, 79.37, 84.28, 81.09, 83.55, 75.47, 80.03)),
-            PaperRow(label="Entropy encoder φ=0.04", scores=(73.31, 82.98, 79.27, 84.13, 81.21, 83.26, 74.93, 79.87)),
-            _RCL,
-        ),
-        notes=(
-            "The caption speaks of three entropy rows; there are four.",
-            "The average of φ=0.02 is printed 80.22; its cells give 80.21.",
-        ),
-        has_base=False,
-    ),
-}  # fmt: skip
-
-# Number of regulators -> average STS score × 100 (Table 4), for the curve beside ours.
-PAPER_REGULATORS: dict[int, float] = {int(row.label): row.scores[0] for row in PAPER_TABLES["4"].rows}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +88,7 @@ def beside_paper(
 ) -> Beside:
     """Put our lines beside the paper's rows.
 
-    matches: our label -> the paper's; base: our label of the row that gains are measured from (the paper's is its first); columns: our
+    matches: our label -> the paper's; base: our label of the row that gains are measured from (the paper's is its table's `base`); columns: our
     column -> the paper's where the names differ. Encoders, data and budgets differ, so gains compare and levels do not. Raises DataError
     for a label or column that the paper lacks.
     """
@@ -206,7 +102,7 @@ def beside_paper(
             remedy="Map our columns to the paper's names.",
         )
     places = [paper.columns.index(names[column]) for column in shared]
-    paper_base = [paper.rows[0].scores[place] for place in places] if paper.has_base else [None] * len(places)
+    paper_base = [paper.row(paper.base).scores[place] for place in places] if paper.base is not None else [None] * len(places)
     our_base = _means(table, base, shared) if base is not None else [None] * len(shared)
     rows = []
     for label, paper_label in matches.items():
@@ -219,7 +115,7 @@ def beside_paper(
                 ours=tuple(ours),
                 paper=tuple(printed),
                 our_gain=_gains(ours, our_base if label != base else []),
-                paper_gain=_gains(printed, paper_base if paper_label != paper.rows[0].label else []),
+                paper_gain=_gains(printed, paper_base if paper_label != paper.base else []),
             )
         )
     note = "Levels depend on encoder, data and budget; what can be compared is each side's gain over its own base, the signed number."

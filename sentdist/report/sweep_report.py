@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentdist.errors import StoreError
+from sentdist.evaluation.bootstrap import NUM_RESAMPLES
 from sentdist.evaluation.significance import Difference
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.tasks import TASKS
 from sentdist.report import citations
 from sentdist.report.comparisons import AVERAGE
-from sentdist.report.figures import forest_plot, heat_map, learning_curves, regulators_curve
+from sentdist.report.figures import LearningCurve, forest_plot, heat_map, learning_curves, regulators_curve
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_LOOKED, SweepLeaks, sweep_leaks
-from sentdist.report.paper import PAPER_REGULATORS, PAPER_TABLES, Beside, beside_paper, beside_to_html, beside_to_markdown
+from sentdist.report.paper import Beside, beside_to_html, beside_to_markdown
 from sentdist.report.paper_auxiliary import auxiliary_besides
+from sentdist.report.paper_rcl import PAPER_REGULATORS, rcl_besides
 from sentdist.report.paper_regression import regression_besides
 from sentdist.report.paper_rse import rse_besides
 from sentdist.report.paper_supmpn import supmpn_besides
@@ -40,6 +42,8 @@ from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_sur
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep
+
+STS_TITLE = "Semantic textual similarity"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +75,8 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
     if not (found.sts or found.retrieval or found.other):
         raise StoreError(where=f"sweep {name}", found="no finished trial", expected="at least one", remedy="Run the sweep first.")
     leaks = sweep_leaks(sweep, store, records)
-    tables = list(_tables(sweep, found, _shared(sweep, records), leaks))
-    besides = [beside for table in tables for beside in _besides(sweep, table, found.facts)]
+    tables = list(result_tables(sweep, found, _shared(sweep, records), leaks))
+    besides = [beside for table in tables if table.title == STS_TITLE for beside in _besides(sweep, table, found.facts)]
     drawings = [*_drawings(found, tables, sweep), *relation_drawings(sweep, records), *probe_drawings(sweep, records)]
     used = citations.cite(_used(found, sweep))
     return Report(
@@ -83,14 +87,18 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
     )
 
 
-def _tables(sweep: SweepRecord, found: SweepRows, shared: SharedStages | None, leaks: SweepLeaks) -> Iterator[ResultTable]:
+def result_tables(
+    sweep: SweepRecord, found: SweepRows, shared: SharedStages | None, leaks: SweepLeaks, *, num_resamples: int = NUM_RESAMPLES
+) -> Iterator[ResultTable]:
+    """The tables of scores of a sweep: pairs first, then one a retrieval task, then one a kind of other tasks."""
     baseline = next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
     if found.sts:
         rows = found.sts
         tasks = list(rows[0].scores)
         yield build_table(
-            rows, title="Semantic textual similarity", tasks=tasks, baseline=_present(baseline, rows), average=len(tasks) > 1, shared=shared,
+            rows, title=STS_TITLE, tasks=tasks, baseline=_present(baseline, rows), average=len(tasks) > 1, shared=shared,
             exploratory=found.exploratory, seen=leaks.of_columns(tasks, {TASK_TITLES.get(task, task): task for task in found.tasks}),
+            num_resamples=num_resamples,
         )  # fmt: skip
     for number, (task, rows) in enumerate(found.retrieval.items()):
         columns = list(rows[0].scores)
@@ -98,13 +106,15 @@ def _tables(sweep: SweepRecord, found: SweepRows, shared: SharedStages | None, l
         yield build_table(
             rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), unit="share of queries or mean precision × 100",
             average=False, shared=said, exploratory=found.exploratory, seen=leaks.of_columns(columns, dict.fromkeys(columns, task)),
+            num_resamples=num_resamples,
         )  # fmt: skip
     for number, (kind, rows) in enumerate(found.other.items()):
         columns, (title, unit) = list(rows[0].scores), KIND_TABLES[kind]
         said = None if found.sts or found.retrieval or number else shared
         yield build_table(
             rows, title=title, tasks=columns, baseline=_present(baseline, rows), unit=unit, average=len(columns) > 1, shared=said,
-            exploratory=found.exploratory,
+            exploratory=found.exploratory, seen=leaks.of_columns(columns, {TASK_TITLES.get(task, task): task for task in found.tasks}),
+            num_resamples=num_resamples,
         )  # fmt: skip
 
 
@@ -122,48 +132,17 @@ def _shared(sweep: SweepRecord, records: dict[str, Record]) -> SharedStages | No
 
 
 def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]) -> Iterator[Beside]:
-    """The paper's tables that have rows of ours; of RCL's: dropouts (1a, 1b), comparison (3), regulators (4), entropy encoders (5)."""
-    if sweep.paper == "sts_regression" and table.title == "Semantic textual similarity":
+    """The paper's tables that have rows of ours."""
+    if sweep.paper == "rcl":
+        yield from rcl_besides(table, facts)
+    if sweep.paper == "sts_regression":
         yield from regression_besides(table, {label: found.regression for label, found in facts.items()})
-    if sweep.paper == "supmpn" and table.title == "Semantic textual similarity":
+    if sweep.paper == "supmpn":
         yield from supmpn_besides(table, {label: found.premises for label, found in facts.items()})
-    if sweep.paper == "auxiliary" and table.title == "Semantic textual similarity":
+    if sweep.paper == "auxiliary":
         yield from auxiliary_besides(table, {label: found.auxiliary for label, found in facts.items()})
-    if sweep.paper == "rse" and table.title == "Semantic textual similarity":
+    if sweep.paper == "rse":
         yield from rse_besides(table, {label: found.relational for label, found in facts.items()})
-    if sweep.paper != "rcl" or table.title != "Semantic textual similarity":
-        return
-    labels = [line.label for line in table.lines]
-    base = next((label for label in labels if facts[label].objective is None), None)
-    for number in ("1a", "1b", "3", "4", "5"):
-        matches = {label: twin for label in labels if (twin := _twin(number, facts[label]))}
-        is_compared = bool(set(matches.values()) - {"SRoBERTa-base", "0"})  # the base alone compares nothing
-        if is_compared and set(table.columns) & set(PAPER_TABLES[number].columns):
-            yield beside_paper(table, PAPER_TABLES[number], matches=matches, base=base)
-
-
-def _twin(number: str, facts: CellFacts) -> str | None:
-    """The paper's row that stands for the same thing as a cell of ours."""
-    best = facts.objective == "rcl" and facts.phis == (0.01, 0.02, 0.03, 0.04)
-    if facts.objective is None:
-        return {"1a": "SRoBERTa-base", "1b": "SRoBERTa-base", "3": "SRoBERTa-base", "4": "0"}.get(number)
-    if facts.objective == "info_nce":
-        attention, heads = f"Attention dropout p={facts.attention_dropout}", f"DropHead p={facts.drophead}"
-        if (
-            facts.attention_dropout in (0.1, 0.2, 0.3)
-            and not facts.drophead
-            and (number == "1a" or (number == "3" and facts.attention_dropout == 0.1))
-        ):
-            return attention
-        if facts.drophead in (0.1, 0.2, 0.3) and (number == "1b" or (number == "3" and facts.drophead == 0.1)):
-            return heads
-        return None
-    if facts.objective == "entropy":
-        return f"Entropy encoder φ={facts.phis[0]:g}" if number == "5" and facts.phis[0] in (0.01, 0.02, 0.03, 0.04) else None
-    if number == "4":
-        consecutive = facts.phis == tuple(round(0.01 * place, 2) for place in range(1, len(facts.phis) + 1))
-        return str(facts.num_regulators) if consecutive and 2 <= facts.num_regulators <= 10 else None
-    return "RCL" if best and number in ("3", "5") else None
 
 
 def _drawings(found: SweepRows, tables: list[ResultTable], sweep: SweepRecord) -> Iterator[Drawing]:
@@ -189,7 +168,21 @@ def _drawings(found: SweepRows, tables: list[ResultTable], sweep: SweepRecord) -
     if measured and headline.baseline:
         yield forest_plot(measured, baseline=headline.baseline, unit=f"difference: {unit}")
     if found.curves:
-        yield learning_curves(found.curves)
+        yield learning_curves(_readable(found.curves, rows, value, headline.baseline))
+
+
+def _readable(
+    curves: list[LearningCurve], rows: list[ResultRow], value: dict[int, float | None], baseline: str | None
+) -> list[LearningCurve]:
+    """As many curves as there are colours: the baseline's and those of the best systems."""
+    scores: dict[str, list[float]] = {}
+    for row in rows:
+        if (score := value[id(row)]) is not None:
+            scores.setdefault(row.label, []).append(score)
+    ranked = sorted(scores, key=lambda label: (label != baseline, -sum(scores[label]) / len(scores[label])))
+    drawn = {curve.label for curve in curves}
+    shown = [label for label in ranked if label in drawn][: len(PALETTE)]
+    return [curve for curve in curves if curve.label in shown] or curves
 
 
 def _regulators(

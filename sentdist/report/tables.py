@@ -10,7 +10,7 @@ from typing import Literal
 from sentdist.errors import DataError
 from sentdist.evaluation.bootstrap import NUM_RESAMPLES, percentile_interval
 from sentdist.evaluation.significance import Difference, Summary, in_words, summarize
-from sentdist.report.comparisons import AVERAGE, Comparison, compare
+from sentdist.report.comparisons import AVERAGE, Comparison, compare, tell_apart
 from sentdist.report.items import ItemScores, item_scores
 from sentdist.report.rows import ResultRow, Scalar, SystemRows, group_rows
 
@@ -241,7 +241,7 @@ def _standings(systems: Sequence[SystemRows], column: str, tasks: Sequence[str],
     champion = next(system for system in systems if system.label == best)
     family = list(tasks) if column == AVERAGE else [column]
     rivals = [system for system in systems if system.label in means and system.label != best]
-    found = [compare(rival, champion, relation="best", tasks=family, items=items).decisive(column) for rival in rivals]
+    found = [tell_apart(rival, champion, tasks=family, items=items) for rival in rivals]
     tied = {rival.label: "tied" for rival, one in zip(rivals, found, strict=True) if one and one.p is not None and one.p >= 0.05}
     return {best: "best", **tied}
 

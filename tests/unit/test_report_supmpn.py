@@ -26,7 +26,7 @@ def test_the_papers_averages_fit_its_cells() -> None:
     for table in SUPMPN_TABLES.values():
         for row in table.rows:
             assert len(row.scores) == len(table.columns) == 8
-            assert np.mean(row.scores[:7]) == pytest.approx(row.scores[7], abs=0.006), (table.number, row.label)
+            assert np.mean(row.scores[:7]) == pytest.approx(row.scores[7], abs=0.008), (table.number, row.label)
 
 
 def test_supmpn_and_simcse_find_their_rows() -> None:

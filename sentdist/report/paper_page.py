@@ -1,0 +1,210 @@
+"""All result tables of one paper in its own shape, with what the store has of each row beneath it: `sentdist report --paper`."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sentdist.errors import DataError
+from sentdist.report.comparisons import AVERAGE
+from sentdist.report.html import Section, page, paragraphs
+from sentdist.report.items import FEWEST_RESAMPLES
+from sentdist.report.leaks import sweep_leaks
+from sentdist.report.paper import STS_COLUMNS, PaperRow, PaperTable
+from sentdist.report.paper_auxiliary import AUXILIARY_TABLES, auxiliary_twins
+from sentdist.report.paper_rcl import PAPER_TABLES, rcl_twins
+from sentdist.report.paper_regression import REGRESSION_TABLES, regression_twins
+from sentdist.report.paper_rse import RSE_TABLES, rse_twins
+from sentdist.report.paper_supmpn import SUPMPN_TABLES, supmpn_twins
+from sentdist.report.render import seen_text
+from sentdist.report.sweep_report import Report, result_tables
+from sentdist.report.sweep_rows import CellFacts, sweep_rows
+from sentdist.report.tables import Cell, Line, ResultTable
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import load_sweep, sweep_names
+
+Twins = Callable[[Mapping[str, CellFacts]], Mapping[str, Mapping[str, str]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper:
+    """A paper's tables, and which of our cells stand for which of their rows. of_recipes: what recipes write under `paper`."""
+
+    title: str
+    of_recipes: str
+    tables: Mapping[str, PaperTable]
+    twins: Twins
+
+
+PAPERS: dict[str, Paper] = {
+    "rcl": Paper(
+        title="Regularized Contrastive Learning of Semantic Search (arXiv 2209.13241)",
+        of_recipes="rcl",
+        tables=PAPER_TABLES,
+        twins=rcl_twins,
+    ),
+    "regression": Paper(
+        title="Advancing Semantic Textual Similarity Modeling: a Regression Framework (arXiv 2406.05326)",
+        of_recipes="sts_regression",
+        tables=REGRESSION_TABLES,
+        twins=lambda facts: regression_twins({label: found.regression for label, found in facts.items()}),
+    ),
+    "rse": Paper(
+        title="Relational Sentence Embedding for Flexible Semantic Matching (arXiv 2212.08802)",
+        of_recipes="rse",
+        tables=RSE_TABLES,
+        twins=lambda facts: rse_twins({label: found.relational for label, found in facts.items()}),
+    ),
+    "supmpn": Paper(
+        title="SupMPN: Supervised Multiple Positives and Negatives (Applied Sciences 12(19) 9659)",
+        of_recipes="supmpn",
+        tables=SUPMPN_TABLES,
+        twins=lambda facts: supmpn_twins({label: found.premises for label, found in facts.items()}),
+    ),
+    "auxiliary": Paper(
+        title="SimCSE with auxiliary tasks (poster, Florida State University)",
+        of_recipes="auxiliary",
+        tables=AUXILIARY_TABLES,
+        twins=lambda facts: auxiliary_twins({label: found.auxiliary for label, found in facts.items()}),
+    ),
+}
+
+NOTE = (
+    "Under a printed row stands what the store has of it: mean, 95 % interval, and the difference from the printed number with its interval, "
+    "that number taken as a constant. Encoder, data and budget differ, so levels say little; the last column is what can be compared, the gain "
+    "over each side's own base in the last of its columns."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OurRow:
+    """A line of a sweep's table that stands for a printed row; base: the line of the same sweep that stands for the paper's base."""
+
+    sweep: str
+    line: Line
+    base: Line | None
+
+
+def report_paper(store: ArtifactStore, name: str) -> Report:
+    """The tables of a paper, ours under theirs; rows that were not run say which recipe runs them.
+
+    Raises:
+        DataError: no such paper.
+    """
+    if name not in PAPERS:
+        raise DataError(where="paper", found=repr(name), expected=f"one of {', '.join(PAPERS)}", remedy="Correct the name.")
+    paper = PAPERS[name]
+    ours = _our_rows(store, paper)
+    sections, markdown = [], [f"# {paper.title}", NOTE]
+    for number, table in paper.tables.items():
+        rows = list(_rows(table, ours.get(number, {})))
+        header = ["", *table.columns, "gain"]
+        markdown += [f"## Table {table.number}: {table.caption}", _markdown(header, rows), *(f"<sub>{note}</sub>" for note in table.notes)]
+        sections.append(Section(title=f"Table {table.number}", body=_figure(table, header, rows)))
+    num_ours = sum(len(found) for by_row in ours.values() for found in by_row.values())
+    lead = f"{num_ours} rows of ours under {sum(len(table.rows) for table in paper.tables.values())} printed ones. {NOTE}"
+    text = page(title=paper.title, lead=lead, sections=sections, facts={"store": store.shown})
+    return Report(name=f"paper-{name}", markdown="\n\n".join(markdown) + "\n", html=text, files={})
+
+
+def _our_rows(store: ArtifactStore, paper: Paper) -> dict[str, dict[str, list[OurRow]]]:
+    """Number of a table -> printed row -> ours, from every sweep whose recipe names the paper."""
+    found: dict[str, dict[str, list[OurRow]]] = {}
+    for name in sweep_names(store):
+        sweep = load_sweep(store, name)
+        if sweep.paper != paper.of_recipes:
+            continue
+        records = sweep.records(store)
+        rows = sweep_rows(sweep, store, records)
+        leaks = sweep_leaks(sweep, store, records)
+        tables = list(result_tables(sweep, rows, None, leaks, num_resamples=FEWEST_RESAMPLES))
+        for number, matches in paper.twins(rows.facts).items():
+            printed = paper.tables[number]
+            for table in tables:
+                if not _shared(table, printed):
+                    continue
+                base = next((line for line in table.lines if matches.get(line.label) == printed.base), None)
+                for line in table.lines:
+                    if line.label in matches:
+                        own = OurRow(sweep=name, line=line, base=None if line is base else base)
+                        found.setdefault(number, {}).setdefault(matches[line.label], []).append(own)
+    return found
+
+
+def _shared(table: ResultTable, printed: PaperTable) -> list[str]:
+    """The columns that both have; an average counts only over the same tasks."""
+    tasks = set(printed.columns if len(printed.columns) > 1 else STS_COLUMNS) - {AVERAGE}
+    columns = set(table.columns) & set(printed.columns)
+    return [column for column in printed.columns if column in columns and (column != AVERAGE or tasks <= set(table.columns))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shown:
+    """A row of a rendered table. kind: paper, ours or missing."""
+
+    kind: str
+    label: str
+    cells: tuple[str, ...]
+
+
+def _rows(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> Iterator[_Shown]:
+    base = None if table.base is None else table.row(table.base)
+    for row in table.rows:
+        gain = "" if base is None or row is base else f"{row.scores[-1] - base.scores[-1]:+.2f}"
+        yield _Shown(kind="paper", label=row.label, cells=(*(_printed(row, table, place) for place in range(len(table.columns))), gain))
+        for own in ours.get(row.label, ()):
+            yield _our_row(table, row, own)
+        recipe = table.recipes.get(row.label, table.recipes.get(""))
+        if recipe and not ours.get(row.label):
+            yield _Shown(kind="missing", label=f"↳ not run: {recipe}", cells=("",) * (len(table.columns) + 1))
+
+
+def _printed(row: PaperRow, table: PaperTable, place: int) -> str:
+    column, score = table.columns[place], row.scores[place]
+    text = f"{score:.2f}" + ("*" if column in row.starred else "")
+    return f"{text} (misprinted {row.printed[column]:.2f})" if column in row.printed else text
+
+
+def _our_row(table: PaperTable, row: PaperRow, own: OurRow) -> _Shown:
+    seeds = "fixed" if own.line.is_fixed else f"{own.line.num_seeds} seed{'' if own.line.num_seeds == 1 else 's'}"
+    doubt = ", exploratory" if own.line.exploratory else ""
+    cells = tuple(_our_cell(own.line.cells.get(column), score) for column, score in zip(table.columns, row.scores, strict=True))
+    last = table.columns[-1]
+    mine, theirs = (None if line is None or last not in line.cells else line.cells[last].summary for line in (own.line, own.base))
+    gain = "" if mine is None or theirs is None else f"{mine.mean - theirs.mean:+.2f}"
+    return _Shown(kind="ours", label=f"↳ {own.line.label} ({own.sweep}, {seeds}{doubt})", cells=(*cells, gain))
+
+
+def _our_cell(cell: Cell | None, printed: float) -> str:
+    """Mean, interval, difference and its interval; what training saw of the test."""
+    if cell is None or cell.summary is None:
+        return "–"
+    mean, interval = cell.summary.mean, cell.interval
+    text = f"{mean:.2f}"
+    if interval is not None:
+        text += f" [{interval.low:.2f}, {interval.high:.2f}]"
+    text += f"; {mean - printed:+.2f}"
+    if interval is not None:
+        text += f" [{interval.low - printed:+.2f}, {interval.high - printed:+.2f}]"
+    return f"{text}; {seen_text(cell)}" if cell.seen else text
+
+
+def _markdown(header: Sequence[str], rows: Sequence[_Shown]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|:--|" + "--:|" * (len(header) - 1)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|").replace("*", "\\*") for cell in (row.label, *row.cells)) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _figure(table: PaperTable, header: Sequence[str], rows: Sequence[_Shown]) -> str:
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
+    body = "".join(
+        f'<tr class="{row.kind}"><th scope="row">{html.escape(row.label)}</th>'
+        + "".join(f"<td>{html.escape(cell).replace('; ', '<br>')}</td>" for cell in row.cells)
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<figure class="results printed"><figcaption>{html.escape(table.caption)}</figcaption><div class="scroll"><table><thead><tr>{head}</tr>'
+        f"</thead><tbody>{body}</tbody></table></div></figure>" + paragraphs(*table.notes)
+    )
