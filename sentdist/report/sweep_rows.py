@@ -25,6 +25,7 @@ from sentdist.store.sweep import SweepRecord, TrialRecord
 TASK_TITLES = {
     "sts12": "STS12", "sts13": "STS13", "sts14": "STS14", "sts15": "STS15", "sts16": "STS16", "stsb": "STS-B", "sickr": "SICK-R",
     "scenes-sts": "Scenes STS",
+    "mr": "MR", "cr": "CR", "subj": "SUBJ", "mpqa": "MPQA", "sst2": "SST2", "trec": "TREC", "mrpc": "MRPC",
 }  # fmt: skip
 RETRIEVAL_TITLES = {"acc@1": "Acc@1", "acc@3": "Acc@3", "acc@5": "Acc@5", "map": "MAP", "mrr": "MRR", "ndcg@10": "nDCG@10"}
 
@@ -94,7 +95,9 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
             found.retrieval.setdefault(task, []).append(_row(trials, seed, store, records, columns))
         for kind in KIND_TABLES:
             if kinds[kind]:
-                found.other.setdefault(kind, []).append(_row(trials, seed, store, records, {task: (task, task) for task in kinds[kind]}))
+                found.other.setdefault(kind, []).append(
+                    _row(trials, seed, store, records, {TASK_TITLES.get(task, task): (task, task) for task in kinds[kind]})
+                )
         found.curves.extend(_curves(label, seed, trials, store, records))
     return found
 
