@@ -1,4 +1,4 @@
-"""How well a linear classifier reads labels out of frozen embeddings: SentEval's transfer protocol."""
+"""How well a linear classifier, fitted to the end, reads labels out of frozen embeddings."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ def pair_features(first_PD: ArrayLike, second_PD: ArrayLike) -> NDArray[np.float
 def cross_validated(
     features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, where: str = "classification"
 ) -> ClassificationScore:
-    """Test every row once, in stratified folds; λ is chosen within each training part by folds of its own (SentEval's for MR, CR, SUBJ, MPQA).
+    """Test every row once, in stratified folds; λ is chosen within each training part by folds of its own.
 
     Raises:
         DataError: embeddings that are not finite, fewer than two labels, a label with too few rows for the folds.
     """
-    features, gold = _checked(features_SD, labels, where)
-    _check_folds(gold, num_folds, nested=True, where=where)
+    features, gold = checked_rows(features_SD, labels, where)
+    check_folds(gold, num_folds, nested=True, where=where)
     predicted, penalties = np.empty_like(gold), []
     for train, test in _folds(features, gold, num_folds):
         penalty = _best_penalty(features[train], gold[train], num_folds)
         predicted[test] = _fitted(features[train], gold[train], penalty).predict(features[test])
         penalties.append(penalty)
-    return _scored(gold, predicted, np.arange(len(gold)), penalties)
+    return scored(gold, predicted, np.arange(len(gold)), penalties)
 
 
 def split_classified(
@@ -75,17 +75,33 @@ def split_classified(
     num_folds: int = 10,
     where: str = "classification",
 ) -> ClassificationScore:
-    """Fit on the rows `train`, test on the rows `test`; λ is chosen on `dev` (SentEval's for SST2), or by folds within train (TREC, MRPC).
+    """Fit on the rows `train`, test on the rows `test`; λ is chosen on `dev`, or by folds within train.
 
     Raises:
         DataError: as `cross_validated`; no row in one of the parts; a tested label that training rows do not have.
     """
-    features, gold = _checked(features_SD, labels, where)
+    features, gold = checked_rows(features_SD, labels, where)
+    parts = split_rows(gold, train=train, test=test, dev=dev, where=where)
+    fit, held = parts["train"], parts["test"]
+    if dev is None:
+        check_folds(gold[fit], num_folds, nested=False, where=where)
+        penalty = _best_penalty(features[fit], gold[fit], num_folds)
+        model = _fitted(features[fit], gold[fit], penalty)
+    else:
+        path = list(_path(features[fit], gold[fit]))
+        penalty, model = _first_best(path, [float(np.mean(one.predict(features[parts["dev"]]) == gold[parts["dev"]])) for _, one in path])
+    return scored(gold[held], model.predict(features[held]), held, [penalty])
+
+
+def split_rows(
+    gold_S: NDArray[np.str_], *, train: ArrayLike, test: ArrayLike, dev: ArrayLike | None, where: str
+) -> dict[str, NDArray[np.int64]]:
+    """The rows of each part. Raises DataError for a part without rows, and for a tested label that training rows do not have."""
     parts = {name: np.asarray(rows, dtype=np.int64) for name, rows in (("train", train), ("test", test), ("dev", dev)) if rows is not None}
     for name, rows in parts.items():
         if not len(rows):
             raise DataError(where=where, found=f"no rows in {name}", expected="rows to fit and to test", remedy="Name other splits.")
-    unseen = sorted(set(gold[parts["test"]]) - set(gold[parts["train"]]))
+    unseen = sorted(set(gold_S[parts["test"]]) - set(gold_S[parts["train"]]))
     if unseen:
         raise DataError(
             where=where,
@@ -93,15 +109,7 @@ def split_classified(
             expected="labels that training rows have",
             remedy="Correct the splits.",
         )
-    fit, held = parts["train"], parts["test"]
-    if dev is None:
-        _check_folds(gold[fit], num_folds, nested=False, where=where)
-        penalty = _best_penalty(features[fit], gold[fit], num_folds)
-        model = _fitted(features[fit], gold[fit], penalty)
-    else:
-        path = list(_path(features[fit], gold[fit]))
-        penalty, model = _first_best(path, [float(np.mean(one.predict(features[parts["dev"]]) == gold[parts["dev"]])) for _, one in path])
-    return _scored(gold[held], model.predict(features[held]), held, [penalty])
+    return parts
 
 
 def _best_penalty(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], num_folds: int) -> float:
@@ -146,7 +154,7 @@ def _folds(
     return StratifiedKFold(n_splits=num_folds, shuffle=True, random_state=FOLDS_SEED).split(features_SD, gold_S)
 
 
-def _scored(
+def scored(
     gold_T: NDArray[np.str_], predicted_T: NDArray[np.str_], rows_T: NDArray[np.int64], penalties: list[float]
 ) -> ClassificationScore:
     names = np.unique(gold_T)
@@ -161,7 +169,8 @@ def _scored(
     )
 
 
-def _checked(features_SD: ArrayLike, labels: Sequence[str], where: str) -> tuple[NDArray[np.float32], NDArray[np.str_]]:
+def checked_rows(features_SD: ArrayLike, labels: Sequence[str], where: str) -> tuple[NDArray[np.float32], NDArray[np.str_]]:
+    """Features and labels as arrays. Raises DataError for embeddings that are not finite, lengths that differ, fewer than two labels."""
     features = checked_embeddings(features_SD, where=where).astype(np.float32)
     gold = np.asarray(labels, dtype=np.str_)
     if len(gold) != len(features):
@@ -178,7 +187,7 @@ def _checked(features_SD: ArrayLike, labels: Sequence[str], where: str) -> tuple
     return features, gold
 
 
-def _check_folds(gold_S: NDArray[np.str_], num_folds: int, *, nested: bool, where: str) -> None:
+def check_folds(gold_S: NDArray[np.str_], num_folds: int, *, nested: bool, where: str) -> None:
     """Every label must stand in every fold, and with nested folds in every fold of every training part."""
     if num_folds < 2:
         raise DataError(where=f"{where}: num_folds", found=str(num_folds), expected="at least 2", remedy="10 is SentEval's number.")

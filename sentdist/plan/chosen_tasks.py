@@ -87,7 +87,7 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
             has_dev = card.dev is None and named.is_own and card.split is not None and "dev" in pins[0].splits
             dev = "dev" if has_dev else card.dev
             return ClassificationTask.model_validate(
-                known | {"columns": columns, "label": card.label, "dev": dev, "num_folds": card.num_folds}
+                known | {"columns": columns, "label": card.label, "dev": dev, "num_folds": card.num_folds, "classifier": card.classifier}
             )
         case "pairs":
             return ParaphraseTask.model_validate(known | {"columns": columns, "label": card.label})

@@ -12,7 +12,7 @@ from sentdist.plan.stage import Frozen
 
 
 class ClassificationTask(Frozen):
-    """Labels read out of frozen embeddings by a linear classifier (SentEval's transfer tasks)."""
+    """Labels read out of frozen embeddings by a linear classifier."""
 
     name: str
     kind: Literal["classification"] = "classification"
@@ -23,6 +23,8 @@ class ClassificationTask(Frozen):
     split: str | None = None  # that is tested, after training on `train`; None: all rows, in nested folds
     dev: str | None = None  # the split that chooses the penalty; None: folds
     num_folds: Annotated[int, Field(ge=2)] = 10
+    # SentEval's, stopped early, which its published rows need; or one that is fitted to the end, which small data need.
+    classifier: Literal["senteval", "converged"] = "converged"
 
 
 class ParaphraseTask(Frozen):

@@ -24,6 +24,7 @@ class TaskCard:
     label: str = "label"
     dev: str | None = None  # of a classification: the split that chooses the penalty, where there is one
     num_folds: int = 10  # of a classification
+    classifier: Literal["senteval", "converged"] = "converged"  # likewise
 
 
 TASKS: dict[str, TaskCard] = {
@@ -61,16 +62,44 @@ TASKS: dict[str, TaskCard] = {
         kind="retrieval", source="retrieval/stackfaq", split=None, metric="map", licence="unstated", citation="stackfaq", num_items=1249
     ),
     "mr": TaskCard(
-        kind="classification", source="transfer/mr", split=None, metric="accuracy", licence="unstated", citation="mr", num_items=10662
+        kind="classification",
+        source="transfer/mr",
+        split=None,
+        metric="accuracy",
+        licence="unstated",
+        citation="mr",
+        num_items=10662,
+        classifier="senteval",
     ),
     "cr": TaskCard(
-        kind="classification", source="transfer/cr", split=None, metric="accuracy", licence="unstated", citation="cr", num_items=3775
+        kind="classification",
+        source="transfer/cr",
+        split=None,
+        metric="accuracy",
+        licence="unstated",
+        citation="cr",
+        num_items=3775,
+        classifier="senteval",
     ),
     "subj": TaskCard(
-        kind="classification", source="transfer/subj", split=None, metric="accuracy", licence="unstated", citation="subj", num_items=10000
+        kind="classification",
+        source="transfer/subj",
+        split=None,
+        metric="accuracy",
+        licence="unstated",
+        citation="subj",
+        num_items=10000,
+        classifier="senteval",
     ),
     "mpqa": TaskCard(
-        kind="classification", source="transfer/mpqa", split=None, metric="accuracy", licence="unstated", citation="mpqa", num_items=10606
+        kind="classification",
+        source="transfer/mpqa",
+        split=None,
+        metric="accuracy",
+        licence="unstated",
+        citation="mpqa",
+        num_items=10606,
+        classifier="senteval",
     ),
     "sst2": TaskCard(
         kind="classification",
@@ -81,9 +110,17 @@ TASKS: dict[str, TaskCard] = {
         citation="sst2",
         num_items=70042,
         dev="dev",
+        classifier="senteval",
     ),
     "trec": TaskCard(
-        kind="classification", source="transfer/trec", split="test", metric="accuracy", licence="unstated", citation="trec", num_items=5952
+        kind="classification",
+        source="transfer/trec",
+        split="test",
+        metric="accuracy",
+        licence="unstated",
+        citation="trec",
+        num_items=5952,
+        classifier="senteval",
     ),
     "mrpc": TaskCard(
         kind="classification",
@@ -94,6 +131,7 @@ TASKS: dict[str, TaskCard] = {
         citation="mrpc",
         num_items=5801,
         columns=("text", "text2"),
+        classifier="senteval",
     ),
     "str2022": TaskCard(
         kind="sts", source="sts/str2022", split=None, metric="spearman", licence="CC BY 4.0", citation="str2022", num_items=5500

@@ -13,6 +13,7 @@ from sentdist.data.labels import Labelled, read_labelled
 from sentdist.evaluation.classification import cross_validated, pair_features, split_classified
 from sentdist.evaluation.clustering import score_clusters
 from sentdist.evaluation.lexical import Lexical
+from sentdist.evaluation.transfer import senteval_cross_validated, senteval_split
 from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
 from sentdist.stages.relations import Reading
 from sentdist.stages.task_scores import TaskScore, no_word_score
@@ -33,9 +34,11 @@ class LabelledTask:
         task, rows = self.task, self.rows
         features = pair_features(*np.split(embeddings_SD, 2)) if len(task.columns) == 2 else embeddings_SD
         if task.split is None:
-            found = cross_validated(features, rows.labels, num_folds=task.num_folds, where=task.name)
+            whole = senteval_cross_validated if task.classifier == "senteval" else cross_validated
+            found = whole(features, rows.labels, num_folds=task.num_folds, where=task.name)
         else:
-            found = split_classified(
+            parted = senteval_split if task.classifier == "senteval" else split_classified
+            found = parted(
                 features,
                 rows.labels,
                 train=rows.rows_of("train"),
