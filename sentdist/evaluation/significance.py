@@ -240,9 +240,7 @@ def _verdict(found: Difference) -> str:
     said = f"with {num_seeds} seeds this cannot be told from chance"
     needed = max(needed, num_seeds + 1)  # the solver takes both spreads for equal, Welch's test does not
     many = f"more than {MOST_SEEDS}" if math.isinf(needed) else f"about {needed:.0f}"
-    return (
-        f"{said}; {many} seeds would be needed ({100 * POWER:.0f} % power at the {100 * ALPHA:.0f} % level, if it is as large as it looks)"
-    )
+    return f"{said}; {many} seeds would be needed ({100 * POWER:.0f} % power, {100 * ALPHA:.0f} % level)"
 
 
 def _p_words(found: Difference, num_family: int | None) -> str:

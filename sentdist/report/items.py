@@ -101,12 +101,15 @@ def _correlations(values_KS: NDArray[np.float64], gold_S: NDArray[np.float64], n
     ranks = rankdata(np.vstack([gold_S, values_KS]), axis=1)
     ranks -= ranks.mean(axis=1, keepdims=True)
     ranks /= np.linalg.norm(ranks, axis=1, keepdims=True)
-    between = np.clip(ranks @ ranks.T, -1.0, 1.0)
-    ends = np.cumsum([1, *num_runs.values()])
-    rows = {label: slice(start, end) for label, start, end in zip(num_runs, ends, ends[1:], strict=False)}
+    of_runs = np.clip(ranks @ ranks.T, -1.0, 1.0)
+    runs_K = np.array([1, *num_runs.values()])
+    starts_K = np.cumsum(runs_K) - runs_K
+    sums_KK = np.add.reduceat(np.add.reduceat(of_runs, starts_K, axis=0), starts_K, axis=1)
+    means = (sums_KK / np.outer(runs_K, runs_K)).tolist()
+    places = list(enumerate(num_runs, start=1))
     return Correlations(
-        with_gold={label: float(between[0, own].mean()) for label, own in rows.items()},
-        between={(one, other): float(between[rows[one], rows[other]].mean()) for one in rows for other in rows if one != other},
+        with_gold={label: means[0][place] for place, label in places},
+        between={(one, other): means[row][column] for row, one in places for column, other in places if row != column},
         num_items=len(gold_S),
     )
 

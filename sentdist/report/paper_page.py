@@ -200,7 +200,7 @@ def _figure(table: PaperTable, header: Sequence[str], rows: Sequence[_Shown]) ->
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
     body = "".join(
         f'<tr class="{row.kind}"><th scope="row">{html.escape(row.label)}</th>'
-        + "".join(f"<td>{html.escape(cell).replace('; ', '<br>')}</td>" for cell in row.cells)
+        + "".join(f"<td>{html.escape(cell).replace('; ', '<br>').replace(' [', '<br>[')}</td>" for cell in row.cells)
         + "</tr>"
         for row in rows
     )

@@ -122,7 +122,7 @@ PAPER_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="5",
         base=None,
-        recipes={"": "rayjobs/recipes/rcl_sts.yaml --set methods.entropy.reported=true --set 'sweep.methods.entropy.objective.phi=[0.01,0.02,0.03,0.04]'", "RCL": "rayjobs/recipes/rcl_sts.yaml"},
+        recipes={"": "rayjobs/recipes/rcl_sts.yaml"},
         caption="The entropy encoders against RCL on seven STS tasks",
         columns=STS_COLUMNS,
         rows=(

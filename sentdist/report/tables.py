@@ -277,6 +277,10 @@ def _notes(
         notes.append("Between trained systems: Welch's test, each seed one observation.")
     if "one-sample" in used:
         notes.append("Against an untouched checkpoint: one-sample t-test over seeds, the checkpoint's score being a constant.")
+    if used & {"welch", "one-sample"}:
+        notes.append(
+            "Seeds needed: on each side that has seeds, if the difference and its spread are what they look like; an order of magnitude."
+        )
     if 1 in seeds:
         notes.append(
             "One seed: no test over seeds. "

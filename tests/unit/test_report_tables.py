@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.stats import spearmanr
 
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import compare_seeds, compare_with_fixed, holm
 from sentdist.evaluation.sts import score_similarities
+from sentdist.report.items import item_scores
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
-from sentdist.report.rows import ResultRow, Scalar, read_items
-from sentdist.report.tables import ResultTable, SharedStages, build_table
+from sentdist.report.rows import ResultRow, Scalar, group_rows, read_items
+from sentdist.report.tables import ResultTable, Seen, SharedStages, build_table
 
 TASKS = ("STS12", "STS13", "STS-B")
 
@@ -123,6 +125,23 @@ def test_with_seeds_and_items_both_tests_are_kept_and_seeds_decide(tmp_path: Pat
     records = list(csv.DictReader(io.StringIO(comparisons_to_csv(_table(rows, num_resamples=300)))))
     assert {record["unit"] for record in records} == {"seeds", "items"}
     assert len(records) == 2 * (2 * (len(TASKS) + 1) + len(TASKS))  # two relations; Williams' test has no average
+
+
+def test_williams_of_several_runs_takes_their_mean_correlations(tmp_path: Path) -> None:
+    rows = [_with_items(tmp_path, label, noise, seed) for label, noise in (("eq1", 2.0), ("rcl", 1.0)) for seed in (0, 1, 2)]
+    known = item_scores(group_rows(rows), TASKS[:1], num_resamples=10).correlations["STS12"]
+    runs = {label: [read_items(row, "STS12") for row in rows if row.label == label] for label in ("eq1", "rcl")}
+    both = [spearmanr(one.values, other.values).statistic for one in runs["rcl"] for other in runs["eq1"] if one and other]
+    alone = [spearmanr(one.values, one.gold).statistic for one in runs["rcl"] if one]
+    assert known.between["rcl", "eq1"] == pytest.approx(np.mean(both)) == known.between["eq1", "rcl"]
+    assert known.with_gold["rcl"] == pytest.approx(np.mean(alone)) and known.num_items == 400
+
+
+def test_what_training_saw_stands_in_the_cell(rows: list[ResultRow]) -> None:
+    table = _table(rows, seen={("rcl", "STS12"): Seen(num_seen=999, num_items=3108)})
+    cells = {line.split("|")[1].strip(): line.split("|")[3] for line in to_markdown(table).splitlines() if line.startswith("| ")}
+    assert cells["rcl"].rstrip().endswith("**saw 999 of 3,108**") and "saw" not in cells["eq1"]
+    assert '<span class="saw">saw 999 of 3,108</span>' in to_html(table) and any(note.startswith("Saw:") for note in table.notes)
 
 
 def test_retrieval_items_and_folds(tmp_path: Path) -> None:

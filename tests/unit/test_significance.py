@@ -141,7 +141,7 @@ def test_words_say_how_many_seeds_would_tell() -> None:
     unclear = in_words(compare_seeds([81.2, 81.0, 81.5], [81.6, 81.5, 81.7]), system="DropHead", baseline="Eq. 1")
     # d = 0.3667 / sqrt((0.2517² + 0.1²) / 2) = 1.915; G*Power and R's pwr give 5.4 a group at 80 % and 5 %.
     assert "is 0.37 points below Eq. 1" in unclear
-    assert unclear.endswith("with 3 seeds this cannot be told from chance; about 6 seeds would be needed (80 % power at the 5 % level, if it is as large as it looks).")  # fmt: skip
+    assert unclear.endswith("with 3 seeds this cannot be told from chance; about 6 seeds would be needed (80 % power, 5 % level).")
     nothing = compare_seeds([81.0, 81.2, 81.1001], [81.1, 81.0, 81.2])
     assert nothing.seeds_needed == math.inf
     assert "more than 1000 seeds would be needed" in in_words(nothing, system="a", baseline="b")
