@@ -15,14 +15,17 @@ from sentdist.report.paper import STS_COLUMNS, PaperRow, PaperTable
 from sentdist.report.paper_auxiliary import AUXILIARY_TABLES, auxiliary_twins
 from sentdist.report.paper_rcl import PAPER_TABLES, rcl_twins
 from sentdist.report.paper_regression import REGRESSION_TABLES, regression_twins
-from sentdist.report.paper_rse import RSE_TABLES, rse_twins
+from sentdist.report.paper_rse import LINK_ROWS, RSE_TABLES, rse_twins
 from sentdist.report.paper_supmpn import SUPMPN_TABLES, supmpn_twins
+from sentdist.report.relations import LINK_COLUMNS
 from sentdist.report.render import seen_text
+from sentdist.report.rows import ResultRow
 from sentdist.report.sweep_report import Report, result_tables
 from sentdist.report.sweep_rows import CellFacts, sweep_rows
-from sentdist.report.tables import Cell, Line, ResultTable
+from sentdist.report.tables import Cell, Line, ResultTable, build_table
+from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import load_sweep, sweep_names
+from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
 
 Twins = Callable[[Mapping[str, CellFacts]], Mapping[str, Mapping[str, str]]]
 
@@ -69,6 +72,8 @@ PAPERS: dict[str, Paper] = {
         twins=lambda facts: auxiliary_twins({label: found.auxiliary for label, found in facts.items()}),
     ),
 }
+
+LINKS = {"rse": "7"}  # `paper` of a recipe -> its table of link prediction
 
 NOTE = (
     "Under a printed row stands what the store has of it: mean, 95 % interval, and the difference from the printed number with its interval, "
@@ -119,6 +124,11 @@ def _our_rows(store: ArtifactStore, paper: Paper) -> dict[str, dict[str, list[Ou
         rows = sweep_rows(sweep, store, records)
         leaks = sweep_leaks(sweep, store, records)
         tables = list(result_tables(sweep, rows, None, leaks, num_resamples=FEWEST_RESAMPLES))
+        if name_of_links := LINKS.get(paper.of_recipes):
+            for table, row_of in _link_tables(sweep, records, rows.facts):
+                for line in table.lines:
+                    own = OurRow(sweep=name, line=line, base=None)
+                    found.setdefault(name_of_links, {}).setdefault(row_of[line.label], []).append(own)
         for number, matches in paper.twins(rows.facts).items():
             printed = paper.tables[number]
             for table in tables:
@@ -130,6 +140,29 @@ def _our_rows(store: ArtifactStore, paper: Paper) -> dict[str, dict[str, list[Ou
                         own = OurRow(sweep=name, line=line, base=None if line is base else base)
                         found.setdefault(number, {}).setdefault(matches[line.label], []).append(own)
     return found
+
+
+def _link_tables(
+    sweep: SweepRecord, records: Mapping[str, Record], facts: Mapping[str, CellFacts]
+) -> Iterator[tuple[ResultTable, dict[str, str]]]:
+    """A table for each relation of link prediction, of the systems that model relations, with the printed row that it stands for."""
+    for relation, row in LINK_ROWS.items():
+        rows = [
+            ResultRow(method=trial.method, label=trial.cell, params={}, seed=trial.seed or 0, scores=scores)
+            for trial in sweep.trials
+            if trial.key in records
+            and (relational := facts[trial.cell].relational) is not None
+            and relational.is_modelled
+            and (scores := _link_scores(records[trial.key], relation))
+        ]
+        if rows:
+            table = build_table(rows, title=row, tasks=LINK_COLUMNS, baseline=None, average=False, preceding=False)
+            yield table, {line.label: row for line in table.lines}
+
+
+def _link_scores(record: Record, relation: str) -> dict[str, float | None]:
+    values = {column: record.results.get(f"links.{relation}.{column.lower()}") for column in LINK_COLUMNS}
+    return {column: value for column, value in values.items() if isinstance(value, int | float)}
 
 
 def _shared(table: ResultTable, printed: PaperTable) -> list[str]:

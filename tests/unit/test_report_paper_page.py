@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from sentdist.plan.stage import Json
 from sentdist.report.paper_page import PAPERS, report_paper
 from sentdist.report.paper_regression import REGRESSION_TABLES
 from sentdist.store.store import ArtifactStore
+from tests.relations_world import relations_values, write_relations_data
 from tests.synthetic_sweeps import fill_store
 from tests.tiny_world import tiny_plan, tiny_values, write_data
 
@@ -78,6 +80,16 @@ def test_ours_stand_beneath_theirs_with_difference_interval_and_gain(tmp_path: P
     assert low < mean < high and f"{mean - 84.85:+.2f} [{low - 84.85:+.2f}" in cell
     assert ours.split("|")[8].strip() == "–", "an average over fewer tasks is another number"
     assert "↳ not run: rayjobs/recipes/baselines.yaml" in table
+
+
+def test_link_prediction_stands_under_its_relations(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    values = relations_values(tiny_encoder_dir, paper="rse", seeds=[0, 1])
+    plan, context = tiny_plan(values, data=write_relations_data(tmp_path / "data"), store=tmp_path / "store")
+    fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 40})
+    table = report_paper(context.store, "rse").markdown.split("## Table 7")[1].splitlines()
+    under = [below for line, below in itertools.pairwise(table) if line.startswith("| All |")]
+    assert len(under) == 1 and under[0].startswith("| ↳ rse (") and under[0].count("[") >= 4
+    assert any("↳ not run: rayjobs/recipes/rse_relations.yaml" in line for line in table), "relations that the tiny world lacks"
 
 
 def test_an_unknown_paper_and_a_report_of_nothing_are_refused(tmp_path: Path) -> None:
