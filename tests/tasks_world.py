@@ -29,8 +29,12 @@ def stage_of(encoder: Path, tasks: tuple[str, ...], data: Path) -> tuple[Evaluat
     return stage, resolver
 
 
-def evaluated(encoder: Path, tasks: tuple[str, ...], *, data: Path, store: Path) -> tuple[Artifact, Context]:
+def evaluated(
+    encoder: Path, tasks: tuple[str, ...], *, data: Path, store: Path, keeps_embeddings: bool = False
+) -> tuple[Artifact, Context]:
     """Scores of an encoder's folder on tasks below `data`."""
     stage, resolver = stage_of(encoder, tasks, data)
-    context = Context(store=ArtifactStore(str(store)), data_root=str(data), folders=tuple(resolver.folders.items()))
+    context = Context(
+        store=ArtifactStore(str(store)), data_root=str(data), folders=tuple(resolver.folders.items()), keeps_embeddings=keeps_embeddings
+    )
     return build_scores(stage, context), context

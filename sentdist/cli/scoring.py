@@ -45,7 +45,9 @@ def evaluate(
     from sentdist.stages.context import Context
     from sentdist.stages.local import build_here
 
-    context = Context(store=opened, data_root=None if data is None else str(data), folders=tuple(resolver.folders.items()))
+    context = Context(
+        store=opened, data_root=None if data is None else str(data), folders=tuple(resolver.folders.items()), keeps_embeddings=True
+    )
     artifact = build_here(stage, context)
     table = empty_table(encoder, "task", "measure", "× 100")
     for task, measure, score in _score_lines(given, artifact.record.results):

@@ -125,13 +125,30 @@ class Overlap(Stage):
         return slug(self.of.name if isinstance(self.of, Task) else self.of.label)
 
 
+class Encoded(Stage):
+    """Embeddings of test sentences, kept between evaluations of an encoder; `sentdist evaluate` makes them."""
+
+    kind: ClassVar[str] = "encoded"
+    revision: ClassVar[int] = 1
+
+    encoder: EncoderSpec | Train
+    max_length: Annotated[int, Field(ge=3)] | None = None
+    precision: Precision = "fp32"
+    sentences: str  # digest
+
+    @property
+    def label(self) -> str:
+        return self.encoder.label if isinstance(self.encoder, Train) else slug(self.encoder.checkpoint)
+
+
 STAGES: dict[str, type[Stage]] = {
     **{corpus.kind: corpus for corpus in CORPORA},
     "train": Train,
     "targets": Tag,
     "bank": Embed,
     "scores": Evaluate,
+    "encoded": Encoded,
     "overlap": Overlap,
 }
 
-__all__ = ["STAGES", "AnyCorpus", "Corpus", "Embed", "Evaluate", "Overlap", "Tag", "Train"]
+__all__ = ["STAGES", "AnyCorpus", "Corpus", "Embed", "Encoded", "Evaluate", "Overlap", "Tag", "Train"]

@@ -134,7 +134,13 @@ TASKS: dict[str, TaskCard] = {
         classifier="senteval",
     ),
     "str2022": TaskCard(
-        kind="sts", source="sts/str2022", split=None, metric="spearman", licence="CC BY 4.0", citation="str2022", num_items=5500
+        kind="sts",
+        source="sts/sem_text_rel_ranked.csv",
+        split=None,
+        metric="spearman",
+        licence="CC BY 4.0",
+        citation="str2022",
+        num_items=5500,
     ),
     "scifact": TaskCard(
         kind="retrieval",

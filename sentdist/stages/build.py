@@ -17,6 +17,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate, Train
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
+from sentdist.stages.encoded import kept_or_encoded
 from sentdist.stages.geometry_task import geometry_of
 from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
 from sentdist.stages.probing import probe_results
@@ -53,9 +54,12 @@ def _embedded_scores(
     reading = saved_reading(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else None
     unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     row = {sentence: number for number, sentence in enumerate(unique)}
-    embeddings = encode(
-        encoder, unique, max_length=stage.max_length, tokens_per_batch=context.runtime.tokens_per_batch, precision=stage.precision
-    )
+
+    def embed(sentences: list[str]) -> np.ndarray:
+        tokens = context.runtime.tokens_per_batch
+        return encode(encoder, sentences, max_length=stage.max_length, tokens_per_batch=tokens, precision=stage.precision)
+
+    embeddings = kept_or_encoded(stage, of, unique, context, embed) if context.keeps_embeddings else embed(unique)
     embeddings = viewed(embeddings, stage.view, where=stage.label)
     scores = [task.score(_rows_of(task, embeddings, row), reading) for task in tasks]
     return scores, _geometry(tasks, embeddings, row) | _relations(tasks, embeddings, row, reading) | probe_results(stage, encoder, context)

@@ -16,3 +16,4 @@ class Context:
     data_root: str | None = None
     runtime: Runtime = field(default_factory=Runtime)
     folders: tuple[tuple[str, str], ...] = ()  # revision of an encoder given by path -> its folder
+    keeps_embeddings: bool = False  # of test sentences, for other tasks of the same encoder

@@ -82,6 +82,31 @@ def test_every_unique_sentence_is_encoded_once_over_all_tasks(
     assert len(seen) == len(set(seen)) == 73
 
 
+def test_other_tasks_of_an_encoder_encode_only_what_is_new(
+    planted_encoder_dir: Path, tiny_encoder_dir: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    encode = build.encode
+    monkeypatch.setattr(
+        build, "encode", lambda encoder, sentences, **options: (counts.append(len(sentences)), encode(encoder, sentences, **options))[1]
+    )
+    write_table(
+        data, "my/new", [{"text": "the man eats", "label": "x"}, {"text": "a new text", "label": "y"}, {"text": "a man eats", "label": "y"}]
+    )
+
+    def scores(encoder: Path, *tasks: str, keeps: bool = True) -> dict[str, object]:
+        return dict(evaluated(encoder, tasks, data=data, store=tmp_path / "store", keeps_embeddings=keeps)[0].record.results)
+
+    first = scores(planted_encoder_dir, "classification=transfer/sst2@test")
+    again = scores(planted_encoder_dir, "classification=transfer/sst2@test", "clustering=my/new")
+    assert counts == [72, 2], "of three texts one was known"
+    assert again["classification-transfer-sst2-test"] == first["classification-transfer-sst2-test"]
+    assert again == scores(planted_encoder_dir, "clustering=my/new", "classification=transfer/sst2@test") and counts == [72, 2]
+    scores(tiny_encoder_dir, "clustering=my/new")
+    scores(planted_encoder_dir, "clustering=my/new", keeps=False)
+    assert counts == [72, 2, 3, 3], "another encoder knows nothing of it, and a sweep keeps nothing"
+
+
 def test_empty_texts_become_what_senteval_encodes(data: Path) -> None:
     rows = read_labelled("transfer/cr", data_root=data)
     assert rows.num_empty == 2 and rows.texts[0][-2:] == (EMPTY, EMPTY) and rows.labels[-2:] == ("1", "0")

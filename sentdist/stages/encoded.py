@@ -1,0 +1,61 @@
+"""Embeddings of test sentences that are kept, so that other tasks of the same encoder encode only what is new."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.stages import Encoded, Evaluate, Train
+from sentdist.stages.commit import commit
+from sentdist.stages.context import Context
+
+DIGESTS, EMBEDDINGS = "digests.parquet", "embeddings.npy"
+
+
+def kept_or_encoded(
+    stage: Evaluate, of: EncoderSpec | Train, sentences: Sequence[str], context: Context, encode: Callable[[list[str]], np.ndarray]
+) -> np.ndarray:
+    """(S, D) float32 embeddings of S different sentences: those that the store has, and the others by `encode`, which are then kept too.
+
+    What is kept depends on encoder, length and precision; a sentence's last digits depend on the batch that it was encoded in.
+    """
+    started = time.perf_counter()
+    digests = [hashlib.sha256(sentence.encode()).hexdigest()[:32] for sentence in sentences]
+    known = _kept(Encoded(encoder=of, max_length=stage.max_length, precision=stage.precision, sentences=""), set(digests), context)
+    missing = [row for row, digest in enumerate(digests) if digest not in known]
+    if missing:
+        found_SD = encode([sentences[row] for row in missing])
+        new = [digests[row] for row in missing]
+        total = hashlib.sha256("".join(new).encode()).hexdigest()[:16]
+        made = Encoded(encoder=of, max_length=stage.max_length, precision=stage.precision, sentences=f"sha256:{total}")
+        if context.store.get(made) is None:
+            with context.store.staged() as folder:
+                pq.write_table(pa.table({"digest": new}), folder / DIGESTS)
+                np.save(folder / EMBEDDINGS, found_SD)
+                commit(made, folder, context, started=started, results={"num_sentences": len(new)})
+        known |= dict(zip(new, found_SD, strict=True))
+    return np.stack([known[digest] for digest in digests]).astype(np.float32)
+
+
+def _kept(wanted: Encoded, digests: set[str], context: Context) -> dict[str, np.ndarray]:
+    """The rows of all artifacts of this encoder, length and precision that are among `digests`."""
+    fields = {name: value for name, value in _fields(wanted.canonical()["fields"]).items() if name != "sentences"}
+    found: dict[str, np.ndarray] = {}
+    for artifact in context.store.artifacts(Encoded.kind):
+        if fields.items() <= _fields(artifact.record.stage["fields"]).items():
+            folder = context.store.folder(artifact)
+            embeddings = np.load(folder / EMBEDDINGS)
+            names = pq.read_table(folder / DIGESTS)["digest"].to_pylist()
+            found |= {name: embeddings[row] for row, name in enumerate(names) if name in digests}
+    return found
+
+
+def _fields(value: object) -> dict[str, object]:
+    assert isinstance(value, dict)
+    return value
