@@ -77,6 +77,7 @@ class Regression(Frozen):
     features: Literal["uv", "diff", "uv_diff"] = "uv_diff"
     label_range: tuple[float, float] | None = None  # None: that of the corpus
     spacing: Annotated[float, Field(gt=0.0)] | None = None  # None: that of the corpus, which may have none
+    head_learning_rate: Annotated[float, Field(gt=0.0)] | None = None  # None: the encoder's
     keep_head: bool = False  # go on with the head of the encoder that training starts from; False: a new one
 
     @property

@@ -95,6 +95,7 @@ def _regression(objective: plan.Regression, given: Ingredients) -> Regression:
         threshold=objective.threshold,
         boundary=objective.boundary,
         features=objective.features,
+        learning_rate=objective.head_learning_rate,
     )
 
 

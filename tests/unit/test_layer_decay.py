@@ -89,3 +89,11 @@ def test_a_step_is_that_of_a_loop_over_parameters(tmp_path: Path) -> None:
         step = parameter.grad / (parameter.grad.abs() + 1e-8)
         # Weights are of size 1 in float32: 1e-7, ten times smaller than a step's difference between two layers.
         torch.testing.assert_close(parameter.detach(), before[name] * (1 - rate * decay) - rate * step, rtol=0, atol=2e-6)
+
+
+def test_a_head_may_have_a_learning_rate_of_its_own(tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "bert", "bert"))
+    learner = Learner(encoder, Regression(width=WIDTH, labels=LabelGrid(low=0, high=2), loss="mse", learning_rate=0.5))
+    rates = rates_of(learner, 1.0)
+    assert {rate for name, rate in rates.items() if name.startswith("heads.")} == {0.5}
+    assert {rate for name, rate in rates.items() if name.startswith("encoder.")} == {RATE}

@@ -143,11 +143,16 @@ class RegressionHead(nn.Module):
     """w · [u; v; |u − v|] + b: (B,) predictions from two embeddings (B, D), or (B, V) class logits.
 
     features: "uv_diff" as the paper has it, "uv" or "diff" as its ablation (Table 5). No activation; not used at evaluation, which is by cosine.
+    learning_rate: its own, where it starts random beside an encoder that is pretrained: a head that lags behind pulls the embeddings out of shape.
+        None: the encoder's, as the release has it.
     RecipeError for other features. Source: arXiv 2406.05326, Figure 1; the classifier is Sentence-BERT's (arXiv 1908.10084).
     """
 
-    def __init__(self, width: int, *, features: str = "uv_diff", num_classes: int | None = None) -> None:
+    def __init__(
+        self, width: int, *, features: str = "uv_diff", num_classes: int | None = None, learning_rate: float | None = None
+    ) -> None:
         super().__init__()
+        self.learning_rate = learning_rate
         _one_of("features", features, tuple(VECTORS_PER_FEATURE))
         self.features = features
         self.is_classifier = num_classes is not None
@@ -165,7 +170,7 @@ class Regression(nn.Module):
     """The paper's objective: a head reads the two embeddings of a pair, a loss compares with the pair's label. Mean over this rank's B pairs.
 
     width: D of the encoder. labels: which labels there are. loss: one of LOSSES; slope k > 0 and threshold 0 ≤ x0 ≤ spacing / 2 belong to the two
-    with a buffer zone. boundary: see `prediction_errors`; the classification baseline has none.
+    with a buffer zone. boundary: see `prediction_errors`; the classification baseline has none. learning_rate: of the head; None: the encoder's.
     RecipeError for values out of range, and for values that have no effect with the loss.
     """
 
@@ -179,11 +184,13 @@ class Regression(nn.Module):
         threshold: float | None = None,
         boundary: str = "left_mask",
         features: str = "uv_diff",
+        learning_rate: float | None = None,
     ) -> None:
         super().__init__()
         check_regression(loss=loss, slope=slope, threshold=threshold, boundary=boundary, spacing=labels.spacing)
         self.loss, self.slope, self.threshold, self.boundary, self.labels = loss, slope, threshold, boundary, labels
-        self.head = RegressionHead(width, features=features, num_classes=labels.num_classes if loss == "cross_entropy" else None)
+        num_classes = labels.num_classes if loss == "cross_entropy" else None
+        self.head = RegressionHead(width, features=features, num_classes=num_classes, learning_rate=learning_rate)
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (2·B, D) embeddings of `batch.tokens`: DataError for more columns, and for pairs without a label."""
