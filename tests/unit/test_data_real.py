@@ -17,6 +17,13 @@ from sentdist.data.pairs import Pairs, read_pairs
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sampler import epoch_batches
 from sentdist.data.sources import inspect_source, read_source
+from sentdist.errors import DataError
+from sentdist.plan.chosen_tasks import pinned_task
+from sentdist.plan.tasks import TASKS
+from sentdist.stages.candidate_tasks import ParaphrasePairs, RankedCandidates
+from sentdist.stages.label_tasks import ClusteredTexts, LabelledTask
+from sentdist.stages.resolve import FileResolver
+from sentdist.stages.scoring import load_task
 
 pytestmark = pytest.mark.data
 STS_YEARS = {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186}
@@ -103,3 +110,19 @@ def test_planning_over_all_sts_sets_is_quick(data_root: Path, tmp_path: Path) ->
     ]
     assert float(runs[0].stdout) < 1.2  # pyarrow's import (0.25 s) and 17 MB of SHA-256; twice what an idle machine needs
     assert float(runs[1].stdout) < 0.3
+
+
+@pytest.mark.parametrize("name", [name for name, card in TASKS.items() if card.kind not in ("sts", "retrieval")])
+def test_tasks_beside_pairs_and_banks_are_read_whole(data_root: Path, name: str) -> None:
+    try:
+        task = pinned_task(name, FileResolver(data_root=data_root))
+    except DataError as error:
+        pytest.skip(f"not among the data: {error.found}")
+    loaded = load_task(task, str(data_root))
+    card = TASKS[name]
+    if isinstance(loaded, LabelledTask | ClusteredTexts | ParaphrasePairs):
+        assert loaded.rows.num_rows == card.num_items
+        assert loaded.rows.num_empty == {"cr": 4, "mpqa": 3}.get(name, 0)
+    if isinstance(loaded, RankedCandidates):
+        assert name == "semeval2016-cqa" and len(loaded.rows.query_ids) == 430 and loaded.rows.num_unanswerable == 7
+        assert card.num_items == 10 * (43 + 7)
