@@ -14,6 +14,7 @@ import pytest
 from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.errors import ResourceError, TrainingDiverged
+from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
@@ -132,7 +133,7 @@ def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_
     summary = run_sweep(plan, context, speak=lambda line: None)
     assert not summary.failures, summary.lines
     records = {artifact.key: artifact.record.created_at for artifact in context.store.artifacts()}
-    assert set(records) == {stage.key for stage in plan.stages}
+    assert set(records) == {stage.key for stage in (*plan.stages, *overlaps_of(plan))}
     assert all(records[key] == created_at for key, created_at in finished.items())
 
 
