@@ -45,7 +45,13 @@ class MlflowServer:
         environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log, start_new_session=True)
-        wait_for(self._is_healthy, what=f"the server, see {self.folder / 'server.log'}")
+        try:
+            wait_for(
+                self._is_healthy, what=f"the server, see {self.folder / 'server.log'}", seconds=240.0
+            )  # it reads a lot of Python files
+        except TimeoutError:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         if self._process is not None:

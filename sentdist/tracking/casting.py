@@ -11,6 +11,8 @@ from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.tracking.notes import distinct_trials
 from sentdist.tracking.parameters import data_sets, stage_parameters, trial_parameters, uses
 
+KINDS = {"train": "training"}  # where the word of a run's name is not the kind's own
+
 
 @dataclass(frozen=True, kw_only=True)
 class Casting:
@@ -39,6 +41,11 @@ class Casting:
         return self.own.get(key, key)
 
     def name(self, owner: str) -> str:
+        """A trial's own name; a shared stage's begins with its kind, so that it is not taken for a trial."""
+        return self.trials[owner].name if owner in self.trials else f"{KINDS.get(self.kind(owner), self.kind(owner))}: {self.label(owner)}"
+
+    def link_name(self, owner: str) -> str:
+        """As `name`, for lists that say the kind themselves."""
         return self.trials[owner].name if owner in self.trials else self.label(owner)
 
     def identity(self, owner: str) -> tuple[str, str]:

@@ -21,9 +21,15 @@ def curve_metrics(point: Mapping[str, Json]) -> dict[str, float]:
 def final_metrics(record: Record) -> dict[str, float]:
     """Metrics of a finished stage: its numeric results, how long it took, and for scores the averages of task groups.
 
-    A training's mean throughput is called `mean_sentences_per_s`, since `sentences_per_s` is its curve.
+    A training's mean throughput is called `mean_sentences_per_s`, since `sentences_per_s` is its curve; what its seconds were spent on
+    `time.forward_s` and so on. A task's measure that is its main score already (`stsb.spearman`) is left out.
     """
-    found = {metric_name(name): number for name, value in record.results.items() if (number := _number(value)) is not None}
+    numbers = {name: number for name, value in record.results.items() if (number := _number(value)) is not None}
+    found = {
+        metric_name(_with_unit(name)): number
+        for name, number in numbers.items()
+        if "." not in name or numbers.get(name.partition(".")[0]) != number
+    }
     if record.kind == "train" and "sentences_per_s" in found:
         found["mean_sentences_per_s"] = found.pop("sentences_per_s")
     if record.kind == "scores":
@@ -57,6 +63,10 @@ def primary_metric(tasks: Sequence[str]) -> str:
 def metric_name(name: str) -> str:
     """A name that MLflow takes: `acc@1` becomes `acc_at_1`."""
     return re.sub(r"[^\w\-. :/]", "_", name.replace("@", "_at_"))
+
+
+def _with_unit(name: str) -> str:
+    return f"time.{name.removeprefix('seconds.')}_s" if name.startswith("seconds.") else name
 
 
 def _number(value: Json) -> float | None:

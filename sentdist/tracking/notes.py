@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.tracking.figures import averages, main_scores, primary_metric
@@ -25,10 +26,10 @@ class Link:
         return f"[{name}]({self.url})" if self.url else name
 
 
-def experiment_note(sweep: SweepRecord, *, compare: str) -> str:
-    """`compare`: page with the trials alone."""
+def experiment_note(sweep: SweepRecord, *, views: Sequence[Link]) -> str:
+    """`views`: the experiment's saved views. MLflow shows the first line and folds the rest away."""
     about = sweep.about.strip() or "No `about` in the recipe."
-    return f"{about} [Compare the trials]({compare})\n\nRecipe `{sweep.name}`. One run a sweep; its trials and the stages they share are its children. Trials carry `scores`, stages a `kind`."
+    return f"{about} {_menu(views)}\n\nRecipe `{sweep.name}`. One run a sweep; its trials and the stages they share are its children. Trials carry `scores`, stages a `kind`."
 
 
 def trial_note(
@@ -88,13 +89,19 @@ def stage_note(
 
 
 def sweep_note(
-    sweep: SweepRecord, records: Mapping[str, Record], *, trials: Mapping[str, Link], compare: str, store: str, model: str | None = None
+    sweep: SweepRecord,
+    records: Mapping[str, Record],
+    *,
+    trials: Mapping[str, Link],
+    views: Sequence[Link],
+    store: str,
+    model: str | None = None,
 ) -> str:
     """The result table, best first, and what sharing saved."""
     rows, metric = summary_rows(sweep, records), sweep_metric(sweep)
     # MLflow folds a note after a few lines: what matters most comes first.
     best = f"; best {metric} {_score(rows[0].scores.get(metric))}: {trials[rows[0].trial.key]}" if rows else ""
-    lines = [f"**{len(rows)} of {len(distinct_trials(sweep))} trials are scored**{best}. [Compare the trials]({compare})"]
+    lines = [f"**{len(rows)} of {len(distinct_trials(sweep))} trials are scored**{best}.", _menu(views)]
     if rows:
         cells = [(str(trials[row.trial.key]), _score(row.scores.get(metric)), _score(row.dev)) for row in rows]
         lines.append(_table(("trial", metric, "dev score"), cells))
@@ -143,14 +150,29 @@ def summary_csv(rows: Sequence[SummaryRow]) -> str:
 
 def sweep_metric(sweep: SweepRecord) -> str:
     """The metric that orders the trials of a sweep."""
-    evaluation = sweep.recipe["evaluation"]
-    assert isinstance(evaluation, dict) and isinstance(evaluation["tasks"], list)
-    return primary_metric([str(task) for task in evaluation["tasks"]])
+    return primary_metric(_asked(sweep))
+
+
+def sweep_scores(sweep: SweepRecord) -> tuple[str, ...]:
+    """Averages and tasks under which the main scores of its trials stand, in the order of the recipe."""
+    tasks = [task for given in _asked(sweep) for task in TASK_GROUPS.get(given, (given,))]
+    return (*averages(dict.fromkeys(tasks, 0.0)), *tasks)
 
 
 def distinct_trials(sweep: SweepRecord) -> list[TrialRecord]:
     """One trial a key: two methods that come to the same stages are one run."""
     return list({trial.key: trial for trial in reversed(sweep.trials)}.values())[::-1]
+
+
+def _asked(sweep: SweepRecord) -> list[str]:
+    """Tasks and groups as the recipe names them."""
+    evaluation = sweep.recipe["evaluation"]
+    assert isinstance(evaluation, dict) and isinstance(evaluation["tasks"], list)
+    return [str(task) for task in evaluation["tasks"]]
+
+
+def _menu(links: Sequence[Link]) -> str:
+    return " · ".join(map(str, links))
 
 
 def _sharing(sweep: SweepRecord) -> str:

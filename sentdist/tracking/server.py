@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from sentdist.errors import RecipeError
 from sentdist.tracking.figures import metric_name
@@ -125,11 +125,14 @@ def run_page(experiment_id: str, run_id: str) -> str:
     return f"#/experiments/{experiment_id}/runs/{run_id}?{LAYOUT}"
 
 
-def trials_page(experiment_id: str, metric: str) -> str:
-    """Page that compares the trials of an experiment in charts, best first."""
-    order = quote(f"metrics.`{metric}`")
-    wanted = quote("tags.`sentdist.trial` != ''")
-    return f"#/experiments/{experiment_id}/runs?{LAYOUT}&searchFilter={wanted}&orderByKey={order}&orderByAsc=false&compareRunsMode=CHART"
+def artifact_page(experiment_id: str, run_id: str, path: str) -> str:
+    """Page of a run with one of its artifacts opened."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/{path}?{LAYOUT}"
+
+
+def view_page(experiment_id: str, view_id: str, mode: str) -> str:
+    """Page of an experiment's runs as one of its saved views shows them: a TABLE or a CHART."""
+    return f"#/experiments/{experiment_id}/runs?{LAYOUT}&viewStateShareKey={view_id}&compareRunsMode={mode}"
 
 
 def model_page(name: str, version: str) -> str:

@@ -14,7 +14,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking import notes
 from sentdist.tracking.casting import Casting
-from sentdist.tracking.figures import curve_metrics, final_metrics
+from sentdist.tracking.figures import curve_metrics, final_metrics, metric_name
 from sentdist.tracking.notes import Link
 from sentdist.tracking.server import (
     NOTE,
@@ -24,12 +24,14 @@ from sentdist.tracking.server import (
     add_parameters,
     add_tags,
     all_runs,
+    artifact_page,
     ensure_experiment,
     ensure_run,
     run_page,
-    trials_page,
+    view_page,
 )
 from sentdist.tracking.tracker import Outcome
+from sentdist.tracking.views import View, views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,6 +42,7 @@ STATUS: dict[Outcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
 PUBLISHED = "sentdist.published"  # set last: a run that bears the time of its record is complete
 REASON = "sentdist.reason"
 MODEL = "sentdist.model"
+REPORT = "sentdist.report"  # the report's page among the artifacts
 
 
 class SweepRuns:
@@ -57,8 +60,8 @@ class SweepRuns:
     def sweep(self) -> SweepRecord:
         return self.casting.sweep
 
-    def open(self, client: MlflowClient, *, is_running: bool) -> None:
-        """Find or make the experiment and the sweep's run, with the recipe on it."""
+    def open(self, client: MlflowClient, *, is_running: bool, started_ms: int | None = None) -> None:
+        """Find or make the experiment with its views, and the sweep's run with the recipe on it; `started_ms`: when it began, if not now."""
         sweep = self.sweep
         tags = {
             "mlflow.experiment.primaryMetric.name": notes.sweep_metric(sweep),
@@ -66,18 +69,21 @@ class SweepRuns:
             "mlflow.experimentKind": "custom_model_development",  # else the pages are laid out for language-model applications
         }
         self.experiment = ensure_experiment(client, sweep.name, tags)
-        note = notes.experiment_note(sweep, compare=self._compare)
-        if client.get_experiment(self.experiment).tags.get(NOTE) != note:
-            client.set_experiment_tag(self.experiment, NOTE, note)
-        run = ensure_run(
-            client, self.experiment, name=f"sweep {sweep.name}", identity=("sentdist.sweep", sweep.name), tags=self._source_tags()
+        shown = {NOTE: notes.experiment_note(sweep, views=self._view_links)} | dict(
+            view.tag(place) for place, view in enumerate(self._views)
         )
+        there = client.get_experiment(self.experiment).tags
+        for tag, value in shown.items():
+            if there.get(tag) != value:
+                client.set_experiment_tag(self.experiment, tag, value)
+        name, identity = f"sweep {sweep.name}", ("sentdist.sweep", sweep.name)
+        run = ensure_run(client, self.experiment, name=name, identity=identity, tags=self._source_tags(), started_ms=started_ms)
         self.parent = run.info.run_id
         if is_running and run.info.status != "RUNNING":
             client.update_run(self.parent, status="RUNNING")
         client.log_dict(self.parent, json.loads(json.dumps(sweep.recipe)), "recipe.yaml")
         if is_running and NOTE not in run.data.tags:
-            add_tags(client, run, {NOTE: notes.sweep_note(sweep, {}, trials={}, compare=self._compare, store=self._address(""))})
+            add_tags(client, run, {NOTE: notes.sweep_note(sweep, {}, trials={}, views=self._view_links, store=self._address(""))})
 
     def begin(self, client: MlflowClient, key: str) -> str:
         """The id of the run for a stage that is about to be built."""
@@ -147,7 +153,12 @@ class SweepRuns:
         run = client.get_run(self._parent_id)
         links = {key: self._link(key) for key in self.casting.trials}
         note = notes.sweep_note(
-            sweep, records, trials=links, compare=self._compare, store=self._address(""), model=run.data.tags.get(MODEL)
+            sweep,
+            records,
+            trials=links,
+            views=[*self._view_links, *self._report_link(run)],
+            store=self._address(""),
+            model=run.data.tags.get(MODEL),
         )
         if run.data.tags.get(NOTE) == note:
             return
@@ -159,17 +170,19 @@ class SweepRuns:
 
     def log_report(self, client: MlflowClient, folder: Path) -> None:
         """A report's files, below `report/` on the sweep's run."""
-        self.open(client, is_running=False)
         records = self.sweep.records(self.store)
+        self.open(client, is_running=False, started_ms=_first_ms(records))
         if NOTE not in client.get_run(self._parent_id).data.tags:  # this server saw nothing of the sweep yet
             self.rebuild(client, records)
         self._look_up(client)
         client.log_artifacts(self._parent_id, str(folder), "report")
+        if (folder / "report.html").exists():
+            client.set_tag(self._parent_id, REPORT, "report/report.html")
         self.summarize(client, records)
 
     def rebuild(self, client: MlflowClient, records: Mapping[str, Record]) -> int:
         """`refresh`, looking at everything, for a sweep that this process does not drive: what runs is left running."""
-        self.open(client, is_running=False)
+        self.open(client, is_running=False, started_ms=_first_ms(records))
         is_new = NOTE not in client.get_run(self._parent_id).data.tags
         touched = self.refresh(client, records, check_all=True)
         if not all(key in records for key in self.casting.trials):
@@ -286,14 +299,24 @@ class SweepRuns:
 
     def _link(self, owner: str) -> Link:
         run_id = self._run_ids.get(owner)
-        return Link(name=self.casting.name(owner), kind=self.casting.kind(owner), url=self._url(run_id) if run_id else None)
+        return Link(name=self.casting.link_name(owner), kind=self.casting.kind(owner), url=self._url(run_id) if run_id else None)
+
+    def _report_link(self, run: Run) -> list[Link]:
+        path = run.data.tags.get(REPORT)
+        return [Link(name="Report", kind="report", url=artifact_page(self.experiment, self._parent_id, path))] if path else []
 
     def _url(self, run_id: str) -> str:
         return run_page(self.experiment, run_id)
 
     @property
-    def _compare(self) -> str:
-        return trials_page(self.experiment, notes.sweep_metric(self.sweep))
+    def _views(self) -> tuple[View, ...]:
+        scores = [metric_name(score) for score in notes.sweep_scores(self.sweep)]
+        trials = [self.casting.parameters(key) for key in self.casting.trials]
+        return views(metric=notes.sweep_metric(self.sweep), scores=scores, trials=trials)
+
+    @property
+    def _view_links(self) -> list[Link]:
+        return [Link(name=view.name, kind="view", url=view_page(self.experiment, view.id, view.mode)) for view in self._views]
 
     def _address(self, place: str) -> str:
         """Where something lies in the store, without keys or settings of the address in it."""
@@ -330,6 +353,11 @@ def _ended_ms(record: Record) -> int:
 
 def _started_ms(record: Record) -> int:
     return _ended_ms(record) - int(record.seconds * 1000)
+
+
+def _first_ms(records: Mapping[str, Record]) -> int | None:
+    """When the first of the stages was begun."""
+    return min(map(_started_ms, records.values()), default=None)
 
 
 def _user() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
 from sentdist.tracking.rebuild import rebuild
+from sentdist.tracking.views import TAG
 
 pytestmark = pytest.mark.cluster
 
@@ -186,6 +188,15 @@ def test_data_sets_are_inputs(tracked: Tracked) -> None:
     assert {item.dataset.digest for item in run.inputs.dataset_inputs} == {"sha256:0000000000000000"}
 
 
+def test_the_experiment_offers_views_that_lead_to_trials_and_stages(tracked: Tracked) -> None:
+    tags = tracked.client.get_experiment(tracked.experiment).tags
+    kept = {tag.removeprefix(TAG): json.loads(value) for tag, value in tags.items() if tag.startswith(TAG)}
+    assert [view["name"] for view in kept.values()] and all(f"viewStateShareKey={view}" in tags["mlflow.note.content"] for view in kept)
+    states = {view: json.loads(content["state"]) for view, content in kept.items()}
+    assert len(tracked.runs(states["sentdist-trials"]["searchFilter"])) == len(tracked.trials)
+    assert len(tracked.runs(states["sentdist-stages"]["searchFilter"])) == len(tracked.shared)
+
+
 def test_the_sweep_shows_its_table_and_what_sharing_saved(tracked: Tracked) -> None:
     parent = tracked.parent
     note = parent.data.tags["mlflow.note.content"]
@@ -251,6 +262,7 @@ def test_without_a_server_training_goes_on_and_a_rebuild_brings_all_in(server: M
     assert (done.num_trials, done.num_scored, done.num_runs) == (4, 4, 7)
     assert len(missed.trials) == 4
     assert len(missed.shared) == 3
+    assert missed.parent.info.end_time >= missed.parent.info.start_time  # it began with its first stage, not now
     run = missed.trials["RCL · seed 0"]
     assert len(client.get_metric_history(run.info.run_id, "loss")) == NUM_POINTS
     assert run.info.end_time - run.info.start_time == 12_500
@@ -323,12 +335,14 @@ def test_a_failed_trial_says_why(server: MlflowServer, client: MlflowClient, tmp
 
 def test_a_report_is_kept_on_the_sweep(tracked: Tracked, server: MlflowServer, tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("# Report")
+    (tmp_path / "report.html").write_text("<h1>Report</h1>")
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     tracker = MlflowTracker(server.uri, tracked.store)
     tracker.log_report(tracked.sweep, tmp_path)
     assert not tracker.warnings
-    assert tracked.artifacts(tracked.parent, "report") == {"report/report.md", "report/figures"}
+    assert tracked.artifacts(tracked.parent, "report") == {"report/report.md", "report/report.html", "report/figures"}
+    assert "[Report](#/experiments/" in tracked.parent.data.tags["mlflow.note.content"]
     assert tracked.parent.info.status == "FINISHED"
 
 

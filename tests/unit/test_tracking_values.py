@@ -157,10 +157,10 @@ def test_the_sweeps_note_orders_trials_and_says_what_sharing_saved() -> None:
         sweep,
         records,
         trials={trial.key: Link(name=trial.name, kind="scores", url="#/x") for trial in sweep.trials},
-        compare="#/c",
+        views=[Link(name="Trials", kind="view", url="#/c")],
         store="/store",
     )
-    assert note.startswith("**3 of 5 trials are scored**; best avg_sts 72.00: [Entropy encoder · seed 0](#/x).")
+    assert note.startswith("**3 of 5 trials are scored**; best avg_sts 72.00: [Entropy encoder · seed 0](#/x).\n\n[Trials](#/c)\n\n")
     assert f"{len(sweep.places)} stages stand for the {sum(sweep.mentions.values())} that the trials need" in note
     lines = summary_csv(summary_rows(sweep, records)).splitlines()
     assert lines[0].startswith("trial,method,seed,fold,dev_score,avg_sts,sts12")
@@ -213,3 +213,20 @@ def test_a_run_handle_travels_by_pickle_and_costs_nothing_before_its_first_messa
     again = pickle.loads(pickle.dumps(run))
     assert again.url == run.url == "http://127.0.0.1:9/#/experiments/1/runs/a?workflowType=machine_learning"
     assert again.close() == []
+
+
+def test_a_measure_that_is_the_main_score_already_is_no_second_metric() -> None:
+    found = final_metrics(record("scores", **{"stsb": 80.0, "stsb.spearman": 80.0, "stsb.pearson": 79.0}))
+    assert found == {"stsb": 80.0, "stsb.pearson": 79.0, "scores_s": 2.0}
+
+
+def test_the_parts_of_a_trainings_seconds_carry_their_unit() -> None:
+    found = final_metrics(record("train", **{"seconds.forward": 1.5}))
+    assert found == {"time.forward_s": 1.5, "train_s": 2.0}
+
+
+def test_a_shared_stage_is_not_named_like_a_trial() -> None:
+    casting = casting_of(small_sweep("s"))
+    kinds = {casting.name(key).partition(":")[0] for key in casting.shared}
+    assert kinds == {"corpus", "training", "bank"}
+    assert not any(":" in casting.name(key) for key in casting.trials)

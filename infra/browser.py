@@ -1,0 +1,112 @@
+"""Chromium without a window, driven by Selenium: for the tests of the MLflow pages, and for the pictures of them in the README."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+Answer = TypeVar("Answer")
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+HOW_TO_GET_ONE = "no Chromium with its driver was found. Debian: apt-get install --no-install-recommends chromium chromium-driver"
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+)  # fmt: skip
+SETTINGS = {"mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true"}  # else MLflow 3.17 covers a third of a new visitor's page
+
+
+def found() -> tuple[str, str] | None:
+    """Paths of a browser and its driver; None where one of them is missing."""
+    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    driver = shutil.which("chromedriver")
+    return (browser, driver) if browser and driver else None
+
+
+class Browser:
+    """A visitor of one MLflow server, with an empty profile."""
+
+    def __init__(self, uri: str, chrome: Chrome) -> None:
+        self.uri = uri.rstrip("/")
+        self.chrome = chrome
+
+    def visit(self, page: str) -> None:
+        """Load a page anew: `page` is what follows the server's address, such as `#/experiments`."""
+        self.chrome.get("about:blank")  # another fragment of the same address would load nothing
+        self.chrome.get(f"{self.uri}/{page}")
+
+    @property
+    def text(self) -> str:
+        """What can be read on the page."""
+        return str(self.chrome.execute_script("return document.body ? document.body.innerText : ''"))
+
+    def wait_for_text(self, *parts: str, seconds: float = 60.0) -> str:
+        """The page's text once it has all parts; `TimeoutError` says which it lacks."""
+
+        def whole() -> str | None:
+            text = self.text
+            return text if all(part in text for part in parts) else None
+
+        return self.wait_for(whole, what=lambda: f"{[part for part in parts if part not in self.text]} on {self.address}", seconds=seconds)
+
+    def wait_for(self, condition: Callable[[], Answer], *, what: Callable[[], str], seconds: float = 60.0) -> Answer:
+        """Ask again until the answer is true."""
+        from selenium.common.exceptions import TimeoutException, WebDriverException
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        wait = WebDriverWait(self.chrome, seconds, poll_frequency=0.2, ignored_exceptions=[WebDriverException])
+        try:
+            return wait.until(lambda _: condition())
+        except TimeoutException:
+            raise TimeoutError(f"within {seconds:.0f} s there was no {what()}\n\n{self.text[:3000]}") from None
+
+    @property
+    def address(self) -> str:
+        return str(self.chrome.current_url)
+
+    def texts(self, selector: str) -> list[str]:
+        """The text of every element, in the order of the page."""
+        return list(
+            self.chrome.execute_script("return [...document.querySelectorAll(arguments[0])].map(one => one.innerText.trim())", selector)
+        )
+
+    def count(self, selector: str) -> int:
+        return int(self.chrome.execute_script("return document.querySelectorAll(arguments[0]).length", selector))
+
+    def click(self, text: str, *, within: str = "a, button") -> None:
+        """Click the first element of these with that text."""
+        script = "const one = [...document.querySelectorAll(arguments[0])].find(one => one.innerText.trim() === arguments[1]); one?.click(); return !!one"
+        self.wait_for(lambda: self.chrome.execute_script(script, within, text), what=lambda: f"{text!r} to click on {self.address}")
+
+    def picture(self, path: Path) -> None:
+        path.write_bytes(self.chrome.get_screenshot_as_png())
+
+
+@contextmanager
+def browser(uri: str, *, width: int = 1500, height: int = 1000) -> Iterator[Browser]:
+    """A browser for the server at `uri`; ended, and its profile removed, on leaving."""
+    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+    paths = found()
+    if paths is None:
+        raise FileNotFoundError(HOW_TO_GET_ONE)
+    with tempfile.TemporaryDirectory(prefix="sentdist-browser-", ignore_cleanup_errors=True) as profile:
+        options = ChromeOptions()
+        options.binary_location = paths[0]
+        for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
+            options.add_argument(flag)
+        chrome = Chrome(options=options, service=ChromeService(paths[1]))
+        try:
+            chrome.get(f"{uri.rstrip('/')}/health")
+            for name, value in SETTINGS.items():
+                chrome.execute_script("localStorage.setItem(arguments[0], arguments[1])", name, value)
+            yield Browser(uri, chrome)
+        finally:
+            chrome.quit()

@@ -1,0 +1,117 @@
+"""The saved views of an experiment's page: which runs, columns and charts its menu *Views* offers, trials and their scores first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sentdist.plan.stage import Json
+
+TAG = "mlflow.sharedViewState."  # + id of the view: where MLflow's own menu keeps what a person saves
+CURVES = ("dev_score", "loss")
+MAX_VARIED = 8  # columns of parameters; a table wider than a screen hides its scores
+TRIALS_ONLY = "tags.`sentdist.trial` != ''"
+STAGES_ONLY = "tags.`sentdist.key` != ''"
+Mode = Literal["TABLE", "CHART"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """One entry of the menu; `state` is what MLflow 3.17 itself saves: search, columns and charts."""
+
+    id: str
+    name: str
+    mode: Mode
+    state: dict[str, Json]
+
+    def tag(self, place: int) -> tuple[str, str]:
+        """Tag and value on the experiment; the menu lists views by time, latest first, so the `place` makes their order."""
+        made_ms = 1000 - place
+        return TAG + self.id, json.dumps({"name": self.name, "createdAt": made_ms, "updatedAt": made_ms, "state": json.dumps(self.state)})
+
+
+def views(*, metric: str, scores: Sequence[str], trials: Sequence[Mapping[str, str]]) -> tuple[View, ...]:
+    """The views of a sweep: its trials best first, their methods averaged over seeds, their charts, and the stages that they share.
+
+    metric: what orders the trials. scores: the other scores that a table shows. trials: the parameters of each.
+    """
+    columns = _columns("metrics", (metric, *(score for score in scores if score != metric), "best_dev_score", "train_s"))
+    varied = varied_parameters(trials)
+    table = {"orderByKey": _metric(metric), "orderByAsc": False, "searchFilter": TRIALS_ONLY, "runsHiddenMode": "SHOW_ALL"}
+    by_method: Json = {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "cell"}]}
+    charts = _charts(metric)
+    stages = _columns("params", ("kind", "objective.name", "phi", "seed")) + _columns("metrics", ("loss", "train_s", "bank_s"))
+    return (
+        View(id="sentdist-trials", name="Trials, best first", mode="TABLE", state=table | _table(*columns, *_columns("params", varied))),
+        View(id="sentdist-methods", name="Methods, mean over seeds", mode="TABLE", state=table | {"groupBy": by_method} | _table(*columns)),
+        View(id="sentdist-charts", name="Charts of the trials", mode="CHART", state=table | charts),
+        View(
+            id="sentdist-stages", name="Shared stages", mode="TABLE",
+            # by time MLflow would fold them away below their sweep
+            state={"orderByKey": "params.`kind`", "orderByAsc": True, "searchFilter": STAGES_ONLY} | _table(*stages),
+        ),
+    )  # fmt: skip
+
+
+def varied_parameters(trials: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    """Parameters that differ between trials, most telling first: at most MAX_VARIED, and none that says what `cell` says."""
+    names = list(dict.fromkeys(name for trial in trials for name in trial))
+    differing = [name for name in names if len({trial[name] for trial in trials if name in trial}) > 1 and name != "cell"]
+    first = [name for name in ("method", "seed", "phis", "training.batch_size") if name in differing]
+    return tuple(dict.fromkeys((*first, *differing)))[:MAX_VARIED]
+
+
+def _charts(metric: str) -> dict[str, Json]:
+    """A bar of every trial's score, the learning curves, and cost against score; MLflow's own charts, one a metric, are folded below."""
+    cards: list[Json] = [
+        _card("BAR", f"score: {metric} (× 100)", metricKey=metric),
+        *(_card("LINE", _CURVE_TITLES[name], metricKey=name, selectedMetricKeys=[name], **_LINE) for name in CURVES),
+        _card(
+            "SCATTER", "score against seconds of training",
+            xaxis={"key": "train_s", "type": "METRIC"}, yaxis={"key": metric, "type": "METRIC"},
+        ),
+    ]  # fmt: skip
+    sections: list[Json] = [
+        {"uuid": _SECTION, "name": "What the sweep compares", "display": True, "isReordered": True, "columns": 2, "cardHeight": 360},
+        {"uuid": "sentdist-all", "name": "Model metrics", "display": False, "isReordered": False},
+        {"uuid": "sentdist-system", "name": "System metrics", "display": False, "isReordered": False},
+    ]
+    return {
+        "compareRunCharts": cards,
+        "compareRunSections": sections,
+        "isAccordionReordered": True,
+        "selectedColumns": list(_columns("metrics", (metric,))),
+    }
+
+
+_SECTION = "sentdist-compared"
+_CURVE_TITLES = {"dev_score": "dev score (× 100) by step", "loss": "training loss by step"}
+_LINE: dict[str, Json] = {
+    "lineSmoothness": 0, "xAxisScaleType": "linear", "scaleType": "linear", "range": {}, "xAxisKey": "step", "selectedXAxisMetricKey": "",
+    "yAxisKey": "metric", "yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True,
+}  # fmt: skip
+
+
+def _card(kind: str, title: str, **values: Json) -> dict[str, Json]:
+    own: dict[str, Json] = {
+        "uuid": f"sentdist-{kind.lower()}-{title.partition(' ')[0]}", "type": kind, "displayName": title, "metricSectionId": _SECTION,
+        "runsCountToCompare": 100, "deleted": False, "isGenerated": False,
+    }  # fmt: skip
+    return own | values
+
+
+def _columns(kind: Literal["metrics", "params"], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{kind}.`{name}`" for name in names)
+
+
+def _table(*columns: str) -> dict[str, Json]:
+    """Columns in the order given (MLflow would take that of the alphabet), after names that can be read whole."""
+    widths: dict[str, Json] = {"attributes.`Run Name`": 320, "metrics.`best_dev_score`": 130, "params.`objective.name`": 130}
+    order: list[Json] = ["attributes.`Run Name`", *columns, "runDateAndNestInfo", "duration"]
+    return {"selectedColumns": list(columns), "columnOrder": order, "columnWidths": widths}
+
+
+def _metric(name: str) -> str:
+    return f"metrics.`{name}`"

@@ -1,0 +1,190 @@
+"""The MLflow pages of a finished sweep, opened in a real browser as a user opens them: each must show what it is there for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow_scenes import MlflowServer
+from tiny_world import tiny_plan, tiny_values, write_data
+
+from infra.browser import HOW_TO_GET_ONE, Browser, browser, found
+from sentdist.plan.unroll import Plan
+from sentdist.report.sweep_report import report_sweep
+from sentdist.stages.local import run_local
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import save_sweep, sweep_record
+from sentdist.tracking.mlflow_tracker import MlflowTracker
+from sentdist.tracking.rebuild import rebuild
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(found() is None, reason=HOW_TO_GET_ONE),
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
+    ),  # selenium's and mlflow's own
+]
+
+
+class Shown:
+    """A sweep of the tiny world that was built without Ray and stands on a real server."""
+
+    def __init__(self, plan: Plan, store: ArtifactStore, uri: str) -> None:
+        self.plan = plan
+        self.store = store
+        self.uri = uri
+        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        experiment = client.get_experiment_by_name(plan.recipe.name)
+        assert experiment is not None
+        self.experiment = str(experiment.experiment_id)
+        runs = client.search_runs([self.experiment])
+        self.run_ids = {run.info.run_name: run.info.run_id for run in runs}
+        self.num_runs = len(runs)
+
+    def runs_page(self, view: str | None = None, mode: str = "TABLE") -> str:
+        shared = f"&viewStateShareKey=sentdist-{view}&compareRunsMode={mode}" if view else ""
+        return f"#/experiments/{self.experiment}/runs?workflowType=machine_learning{shared}"
+
+    def run_page(self, name: str) -> str:
+        return f"#/experiments/{self.experiment}/runs/{self.run_ids[name]}?workflowType=machine_learning"
+
+
+@pytest.fixture(scope="module")
+def shown(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    folder = tmp_path_factory.mktemp("pages")
+    grid = {"methods.rcl.phis": [[0.01], [0.01, 0.02]]}
+    values = tiny_values(tiny_encoder_dir, about="Does RCL help in a tiny world?", seeds=[0, 1], sweep=grid)  # type: ignore[arg-type]
+    plan, context = tiny_plan(values, data=write_data(folder / "data"), store=folder / "store")
+    save_sweep(context.store, sweep_record(plan))
+    run_local(plan, context)
+    server = MlflowServer(folder / "mlflow")
+    server.start()
+    try:
+        for _ in range(2):  # the second time as after a restart: nothing may be there twice
+            rebuild(context.store, server.uri)
+            tracker = MlflowTracker(server.uri, context.store)
+            report_sweep(context.store, "tiny").write(folder / "report")
+            tracker.log_report(sweep_record(plan), folder / "report")
+            assert tracker.register_best(sweep_record(plan)) == "models:/tiny/1", tracker.warnings
+        yield Shown(plan, context.store, server.uri)
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def visitor(shown: Shown) -> Iterator[Browser]:
+    with browser(shown.uri) as opened:
+        yield opened
+
+
+def rows(visitor: Browser) -> list[str]:
+    """Names of the runs (or groups) in a table of runs, from top to bottom."""
+    script = """return [...document.querySelectorAll('.ag-pinned-left-cols-container .ag-row')]
+        .sort((one, other) => one.getAttribute('row-index') - other.getAttribute('row-index'))
+        .map(row => row.querySelector('[col-id="attributes.`Run Name`"]')?.innerText.trim() ?? '')"""
+    return [name.replace("\n", " ") for name in visitor.chrome.execute_script(script)]
+
+
+def columns(visitor: Browser) -> list[str]:
+    return [name for name in visitor.texts(".ag-header-cell") if name]
+
+
+def test_the_list_of_experiments_says_what_each_asks(shown: Shown, visitor: Browser) -> None:
+    visitor.visit("#/experiments?workflowType=machine_learning")
+    visitor.wait_for_text("tiny", "Does RCL help in a")
+
+
+def test_an_experiment_opens_on_its_sweep_and_links_to_its_views(shown: Shown, visitor: Browser) -> None:
+    visitor.visit(shown.runs_page())
+    visitor.wait_for_text("sweep tiny", f"{shown.num_runs} matching runs", "Does RCL help in a tiny world?")
+    visitor.click("Trials, best first")
+    visitor.wait_for_text("fine_tuned · seed 0", f"{len(shown.plan.trials)} matching runs")
+
+
+def test_the_trials_stand_best_first_with_their_scores_before_all_else(shown: Shown, visitor: Browser) -> None:
+    visitor.visit(shown.runs_page("trials"))
+    visitor.wait_for_text("fine_tuned · seed 0", f"{len(shown.plan.trials)} matching runs")
+    names = rows(visitor)
+    records = {trial.name: shown.store.find(trial.key).record.results["stsb"] for trial in shown.plan.trials}
+    assert sorted(names) == sorted(records)  # all, and none twice
+    scores = [records[name] for name in names]
+    assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
+    shown_columns = columns(visitor)
+    assert shown_columns.index("stsb") < shown_columns.index("method") < shown_columns.index("seed")
+    assert "Dataset" not in shown_columns
+
+
+def test_methods_are_averaged_over_their_seeds(shown: Shown, visitor: Browser) -> None:
+    visitor.visit(shown.runs_page("methods"))
+    visitor.wait_for_text("Group: fine_tuned", "Group: rcl (phis={0.01, 0.02})", "(average)")
+
+
+def test_the_charts_are_not_empty(shown: Shown, visitor: Browser) -> None:
+    visitor.visit(shown.runs_page("charts", "CHART"))
+    visitor.wait_for_text("What the sweep compares (4)", "stsb", "dev_score")
+    bars = visitor.wait_for(lambda: visitor.count(".js-plotly-plot .barlayer .point path"), what=lambda: "bar of a trial")
+    assert bars >= len(shown.plan.trials)
+    lines = visitor.wait_for(lambda: visitor.count(".js-plotly-plot .scatterlayer .js-line"), what=lambda: "learning curve")
+    assert lines >= len([trial for trial in shown.plan.trials if trial.seed is not None])
+
+
+def test_the_shared_stages_are_listed_once_each(shown: Shown, visitor: Browser) -> None:
+    visitor.visit(shown.runs_page("stages"))
+    visitor.wait_for_text("corpus: nli-triplets", "matching runs")
+    names = rows(visitor)
+    assert Counter(name.partition(":")[0] for name in names) == {"corpus": 1, "training": 4, "bank": 4}
+    assert len(set(names)) == len(names)
+
+
+def test_a_sweep_shows_its_table_and_its_report(shown: Shown, visitor: Browser) -> None:
+    visitor.visit(shown.run_page("sweep tiny"))
+    total = len(shown.plan.trials)
+    visitor.wait_for_text(f"{total} of {total} trials are scored", "Finished")
+    assert "-" not in re.findall(r"Duration\s+(\S+)", visitor.text)[0]
+    visitor.click("Show more")
+    visitor.wait_for_text("are shared", "models:/tiny/1", "dev score")
+    visitor.click("Report")
+    visitor.wait_for_text("report/report.html", "table1.csv", "learning.png")
+    visitor.wait_for(lambda: visitor.count("iframe"), what=lambda: "frame with the report")
+    visitor.chrome.switch_to.frame(0)
+    visitor.wait_for_text("SENTDIST REPORT", "Does RCL help in a tiny world?", "Figures")
+    visitor.chrome.switch_to.default_content()
+
+
+def test_a_trial_leads_to_the_stages_it_used_and_they_lead_back(shown: Shown, visitor: Browser) -> None:
+    trial = "rcl (phis={0.01, 0.02}) · seed 1"
+    visitor.visit(shown.run_page(trial))
+    visitor.wait_for_text(trial, "Scores × 100 on the test sets.", "objective.regulator_weight", "best_dev_score")
+    visitor.click("Show more")
+    visitor.wait_for_text("bank of embeddings")
+    (bank,) = [stage.label for stage in shown.plan.stages if stage.kind == "bank" and "+0.02" in stage.label and "s1" in stage.label]
+    visitor.click(bank)
+    visitor.wait_for_text(f"bank: {bank}", "made once")
+    visitor.click("Show more")
+    visitor.click(trial)
+    visitor.wait_for_text(f"{trial}, a trial of")
+
+
+def test_a_training_shows_its_curves(shown: Shown, visitor: Browser) -> None:
+    page = shown.run_page("fine_tuned · seed 0").replace("?", "/model-metrics?")
+    visitor.visit(page)
+    visitor.wait_for_text("dev_score", "grad_norm", "learning_rate", "loss")
+    visitor.wait_for(lambda: visitor.count(".js-plotly-plot .scatterlayer .js-line"), what=lambda: "curve over steps")
+
+
+def test_trials_can_be_laid_side_by_side(shown: Shown, visitor: Browser) -> None:
+    ids = ",".join(f'"{shown.run_ids[name]}"' for name in ("fine_tuned · seed 0", "rcl (phis={0.01, 0.02}) · seed 0"))
+    visitor.visit(f'#/compare-runs?runs=[{ids}]&experiments=["{shown.experiment}"]&workflowType=machine_learning')
+    visitor.wait_for_text("Comparing 2 Runs", "fine_tuned · seed 0", "rcl (phis={0.01, 0.02}) · seed 0", "objective.name")
+
+
+def test_the_best_encoder_is_a_model_with_a_card(shown: Shown, visitor: Browser) -> None:
+    visitor.visit("#/models/tiny/versions/1?workflowType=machine_learning")
+    text = visitor.wait_for_text("@ best", "of the sweep tiny", "is the highest of 7 scored trials, so this score is optimistic")
+    assert "Source Run" in text
+    visitor.visit("#/models?workflowType=machine_learning")
+    visitor.wait_for_text("tiny", "Version 1")

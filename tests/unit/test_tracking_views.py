@@ -1,0 +1,48 @@
+"""What the saved views of an experiment's page show, and in which order."""
+
+from __future__ import annotations
+
+import json
+
+from sentdist.tracking.views import MAX_VARIED, TAG, varied_parameters, views
+
+TRIALS = [
+    {"method": "base", "cell": "base", "encoder": "minilm"},
+    {"method": "rcl", "cell": "rcl (phis={0.01})", "encoder": "minilm", "phis": "0.01", "seed": "0"},
+    {"method": "rcl", "cell": "rcl (phis={0.01})", "encoder": "minilm", "phis": "0.01", "seed": "1"},
+    {"method": "rcl", "cell": "rcl (phis={0.02})", "encoder": "minilm", "phis": "0.02", "seed": "0"},
+]
+
+
+def test_parameters_that_differ_come_first_and_constants_not_at_all() -> None:
+    assert varied_parameters(TRIALS) == ("method", "seed", "phis")
+    wide = [{f"p{number}": str(number * trial) for number in range(30)} for trial in (1, 2)]
+    assert len(varied_parameters(wide)) == MAX_VARIED
+    assert varied_parameters(TRIALS[:1]) == ()
+
+
+def test_the_score_that_orders_the_trials_is_the_first_column() -> None:
+    trials, methods, *_ = views(metric="avg_sts", scores=["avg_sts", "sts12"], trials=TRIALS)
+    assert trials.state["selectedColumns"][:2] == ["metrics.`avg_sts`", "metrics.`sts12`"]  # type: ignore[index]
+    assert trials.state["selectedColumns"][-1] == "params.`phis`"  # type: ignore[index]
+    assert (trials.state["orderByKey"], trials.state["orderByAsc"]) == ("metrics.`avg_sts`", False)
+    assert methods.state["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "cell"}]}
+
+
+def test_every_chart_lies_in_a_section_that_is_open() -> None:
+    (charts,) = [view for view in views(metric="stsb", scores=["stsb"], trials=TRIALS) if view.mode == "CHART"]
+    cards, sections = charts.state["compareRunCharts"], charts.state["compareRunSections"]
+    assert isinstance(cards, list) and isinstance(sections, list)
+    opened = {section["uuid"] for section in sections if section["display"]}  # type: ignore[index, call-overload]
+    assert {card["metricSectionId"] for card in cards} == opened  # type: ignore[index, call-overload]
+    assert len({card["uuid"] for card in cards}) == len(cards)  # type: ignore[index, call-overload]
+
+
+def test_a_tag_is_what_mlflow_reads_back() -> None:
+    (first, *_) = made = views(metric="stsb", scores=["stsb"], trials=TRIALS)
+    tags = dict(view.tag(place) for place, view in enumerate(made))
+    assert len(tags) == len(made)
+    shown = {key: json.loads(value) for key, value in tags.items()}
+    assert max(shown.values(), key=lambda view: view["createdAt"])["name"] == first.name
+    assert json.loads(shown[TAG + first.id]["state"]) == first.state
+    assert all(len(value) < 5000 for value in tags.values())
