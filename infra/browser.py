@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -85,8 +85,15 @@ class Browser:
         script = "const one = [...document.querySelectorAll(arguments[0])].find(one => one.innerText.trim() === arguments[1]); one?.click(); return !!one"
         self.wait_for(lambda: self.chrome.execute_script(script, within, text), what=lambda: f"{text!r} to click on {self.address}")
 
-    def picture(self, path: Path) -> None:
-        path.write_bytes(self.chrome.get_screenshot_as_png())
+    def settle(self, *, seconds: float = 60.0) -> None:
+        """Wait until the page looks the same twice, half a second apart: charts are drawn in steps."""
+        deadline = time.monotonic() + seconds
+        before = b""
+        while (now := self.chrome.get_screenshot_as_png()) != before:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.address} did not come to rest within {seconds:.0f} s")
+            before = now
+            time.sleep(0.5)
 
 
 @contextmanager

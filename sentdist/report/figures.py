@@ -12,8 +12,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import Difference, summarize
-from sentdist.report.style import INK, MARKERS, MUTED, PALETTE, SEQUENTIAL, Drawing, canvas, house_style, quiet, save
+from sentdist.evaluation.significance import summarize
+from sentdist.report.style import INK, MARKERS, MUTED, PALETTE, SEQUENTIAL, Drawing, canvas, house_style, legend_columns, quiet, save
 
 SCORE = "average STS score (Spearman × 100)"
 
@@ -151,59 +151,11 @@ def learning_curves(
             one.margins(x=0.01)
         figure.align_ylabels(axes)
         handles, names = axes[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside upper left", ncols=_columns_of_legend(names, width_in=figure.get_figwidth()))
+        figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names, width_in=figure.get_figwidth()))
         caption = "Training loss" + (" and dev score" if has_dev else "") + " against the step; band: ± 1 standard deviation over seeds."
         caption += f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
         header = ["quantity", "label", "step", "mean", "sd", "seeds"]
         return save(figure, name=name, caption=caption, header=header, records=[[_text(v) for v in record] for record in records])
-
-
-def _columns_of_legend(names: Sequence[str], *, width_in: float) -> int:
-    """As many columns, up to three, as the longest name leaves room for: a letter of the legend's 8.5 points takes 0.075 inches, a handle 0.6."""
-    needed = 0.6 + 0.075 * max(map(len, names), default=0)
-    return max(1, min(3, len(names), int(width_in / needed)))
-
-
-def forest_plot(
-    differences: Mapping[str, Difference],
-    *,
-    baseline: str,
-    unit: str = "difference of the average STS score (points)",
-    name: str = "differences",
-) -> Drawing:
-    """One line a system: its difference from the baseline with the 95 % interval; filled where p < 0.05, hollow where not or untested."""
-    _some(list(differences), "forest plot")
-    with house_style():
-        figure, (axes,) = canvas(width=7.2, height=1.1 + 0.36 * len(differences))
-        axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-        for place, found in enumerate(differences.values()):
-            p = found.decisive_p
-            sure = p is not None and p < 0.05
-            color = PALETTE[0] if found.difference >= 0 else PALETTE[1]
-            if found.low is not None and found.high is not None:
-                axes.plot(
-                    [found.low, found.high], [place, place], color=color, linewidth=2.2, alpha=1 if sure else 0.45, solid_capstyle="butt"
-                )
-            axes.plot(
-                found.difference, place, "o", color=color if sure else "white", markeredgecolor=color, markersize=7, markeredgewidth=1.6
-            )
-            said = f"{found.difference:+.2f}".replace("-", "−") + ("" if p is None else "  p < 0.001" if p < 0.001 else f"  p = {p:.3f}")
-            at = (1.01, place)
-            axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
-                      color=INK if sure else MUTED, weight="bold" if sure else "normal")  # fmt: skip
-        axes.set_yticks(range(len(differences)), list(differences))
-        axes.set_ylim(len(differences) - 0.4, -0.6)
-        axes.tick_params(axis="y", length=0, labelcolor=INK)
-        axes.set_xlabel(f"{unit} from {baseline}")
-        axes.spines["left"].set_visible(False)
-        axes.grid(visible=True, axis="x")
-        records = [
-            [label, found.difference, _text(found.low), _text(found.high), _text(found.p), _text(found.adjusted_p), found.test]
-            for label, found in differences.items()
-        ]
-        caption = f"Difference from {baseline}, with its 95 % interval. Filled and bold: p < 0.05; hollow: not, or untested."
-        header = ["system", "difference", "low", "high", "p", "p_holm", "test"]
-        return save(figure, name=name, caption=caption, header=header, records=records)
 
 
 def _band(

@@ -43,10 +43,22 @@ def page(*, title: str, lead: str, sections: Sequence[Section], facts: Mapping[s
 def drawing_to_html(drawing: Drawing) -> str:
     """A `<figure>` with the drawing inline as SVG; ids are made the figure's own, since several share a page."""
     svg = drawing.svg[drawing.svg.index("<svg") :]
+    for group, texts in drawing.hover.items():
+        svg = _with_titles(svg, group, texts)
     svg = re.sub(r'(\bid="|href="#|url\(#)', lambda found: f"{found[1]}{drawing.name}-", svg)
     svg = re.sub(r'<svg [^>]*?(viewBox="[^"]+")[^>]*>', r'<svg \1 xmlns="http://www.w3.org/2000/svg" '
                  rf'xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-label="{html.escape(drawing.caption)}">', svg, count=1)  # fmt: skip
     return f'<figure class="drawing">{svg}<figcaption>{html.escape(drawing.caption)}</figcaption></figure>'
+
+
+def _with_titles(svg: str, group: str, texts: Sequence[str]) -> str:
+    """The marks of a group, each a `<use/>` in the order they were drawn, with a title that browsers show under the mouse."""
+    start = svg.index(f'<g id="{group}"')
+    head, marks = svg[:start], svg[start:]
+    for text in texts:
+        before, mark, marks = re.split(r"(<use [^>]*?)/>", marks, maxsplit=1)
+        head += f"{before}{mark}><title>{html.escape(text)}</title></use>"
+    return head + marks
 
 
 def paragraphs(*texts: str) -> str:

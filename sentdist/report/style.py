@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib
@@ -57,13 +57,17 @@ RC: dict[Any, object] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """One figure, ready to store: `name` is its file name without ending, `caption` a sentence, `table` its numbers as CSV."""
+    """One figure, ready to store: `name` is its file name without ending, `caption` a sentence, `table` its numbers as CSV.
+
+    hover: id of a group of marks in the SVG -> what a page says when the mouse rests on each of them; the files are without it.
+    """
 
     name: str
     caption: str
     svg: str
     png: bytes
     table: str
+    hover: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @contextmanager
@@ -86,7 +90,21 @@ def quiet(axes: Axes, *, grid: str = "y") -> None:
     axes.spines["left" if grid == "y" else "bottom"].set_visible(False)
 
 
-def save(figure: Figure, *, name: str, caption: str, header: Sequence[str], records: Sequence[Sequence[object]]) -> Drawing:
+def legend_columns(names: Sequence[str], *, width_in: float, at_most: int = 3) -> int:
+    """As many columns as the longest name leaves room for: a letter of the legend's 8.5 points takes 0.075 inches, a handle 0.6."""
+    needed = 0.6 + 0.075 * max(map(len, names), default=0)
+    return max(1, min(at_most, len(names), int(width_in / needed)))
+
+
+def save(
+    figure: Figure,
+    *,
+    name: str,
+    caption: str,
+    header: Sequence[str],
+    records: Sequence[Sequence[object]],
+    hover: Mapping[str, Sequence[str]] | None = None,
+) -> Drawing:
     """Render to SVG and PNG (200 dots an inch), with no date inside."""
     svg, png, table = io.StringIO(), io.BytesIO(), io.StringIO()
     FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})
@@ -95,4 +113,4 @@ def save(figure: Figure, *, name: str, caption: str, header: Sequence[str], reco
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(header)
     writer.writerows([f"{value:.6g}" if isinstance(value, float) else value for value in record] for record in records)
-    return Drawing(name=name, caption=caption, svg=svg.getvalue(), png=png.getvalue(), table=table.getvalue())
+    return Drawing(name=name, caption=caption, svg=svg.getvalue(), png=png.getvalue(), table=table.getvalue(), hover=hover or {})

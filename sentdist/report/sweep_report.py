@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from sentdist.errors import StoreError
 from sentdist.evaluation.bootstrap import NUM_RESAMPLES
-from sentdist.evaluation.significance import Difference
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.tasks import TASKS
 from sentdist.report import citations
-from sentdist.report.comparisons import AVERAGE
-from sentdist.report.figures import LearningCurve, forest_plot, heat_map, learning_curves, regulators_curve
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_LOOKED, SweepLeaks, sweep_leaks
 from sentdist.report.paper import Beside, beside_to_html, beside_to_markdown
 from sentdist.report.paper_auxiliary import auxiliary_besides
-from sentdist.report.paper_rcl import PAPER_REGULATORS, rcl_besides
+from sentdist.report.paper_rcl import rcl_besides
 from sentdist.report.paper_regression import regression_besides
 from sentdist.report.paper_rse import rse_besides
 from sentdist.report.paper_supmpn import supmpn_besides
-from sentdist.report.probes import probe_drawings
-from sentdist.report.relations import LINK_HEADER, link_table, relation_drawings
+from sentdist.report.relations import LINK_HEADER, link_table
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
 from sentdist.report.selection import (
@@ -35,10 +30,10 @@ from sentdist.report.selection import (
     selection_rows,
     selection_sentence,
 )
-from sentdist.report.style import PALETTE, Drawing
+from sentdist.report.style import Drawing
+from sentdist.report.sweep_drawings import sweep_drawings
 from sentdist.report.sweep_rows import KIND_TABLES, RETRIEVAL_TITLES, TASK_TITLES, CellFacts, SweepRows, shared_trainings, sweep_rows
 from sentdist.report.tables import ResultTable, SharedStages, build_table
-from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep
@@ -77,7 +72,7 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
     leaks = sweep_leaks(sweep, store, records)
     tables = list(result_tables(sweep, found, _shared(sweep, records), leaks))
     besides = [beside for table in tables if table.title == STS_TITLE for beside in _besides(sweep, table, found.facts)]
-    drawings = [*_drawings(found, tables, sweep), *relation_drawings(sweep, records), *probe_drawings(sweep, records)]
+    drawings = list(sweep_drawings(sweep, store, records, found=found, tables=tables))
     used = citations.cite(_used(found, sweep))
     return Report(
         name=name,
@@ -143,93 +138,6 @@ def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]
         yield from auxiliary_besides(table, {label: found.auxiliary for label, found in facts.items()})
     if sweep.paper == "rse":
         yield from rse_besides(table, {label: found.relational for label, found in facts.items()})
-
-
-def _drawings(found: SweepRows, tables: list[ResultTable], sweep: SweepRecord) -> Iterator[Drawing]:
-    headline = tables[0]
-    column = headline.columns[-1]
-    unit = f"{column} ({headline.unit})" if column != AVERAGE else "average STS score (Spearman × 100)"
-    rows = found.sts or next(iter((found.retrieval or found.other).values()))
-    value = {id(row): _headline(row, headline, column) for row in rows}
-    yield from _regulators(rows, value, found.facts, unit, sweep)
-    cells: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        facts, score = found.facts[row.label], value[id(row)]
-        if facts.objective == "rcl" and score is not None:
-            cells.setdefault((str(facts.batch_size), "{" + ", ".join(f"{phi:g}" for phi in facts.phis) + "}"), []).append(score)
-    if len(cells) > 1:
-        yield heat_map(cells, unit=unit)
-    yield from _thresholds(rows, value, found.facts, unit)
-    yield from _loss_shapes(found)
-    to_baseline = {
-        one.system: decisive for one in headline.comparisons if one.relation == "baseline" and (decisive := one.decisive(column))
-    }
-    measured: dict[str, Difference] = {label: one for label, one in to_baseline.items() if one.difference is not None}
-    if measured and headline.baseline:
-        yield forest_plot(measured, baseline=headline.baseline, unit=f"difference: {unit}")
-    if found.curves:
-        yield learning_curves(_readable(found.curves, rows, value, headline.baseline))
-
-
-def _readable(
-    curves: list[LearningCurve], rows: list[ResultRow], value: dict[int, float | None], baseline: str | None
-) -> list[LearningCurve]:
-    """As many curves as there are colours: the baseline's and those of the best systems."""
-    scores: dict[str, list[float]] = {}
-    for row in rows:
-        if (score := value[id(row)]) is not None:
-            scores.setdefault(row.label, []).append(score)
-    ranked = sorted(scores, key=lambda label: (label != baseline, -sum(scores[label]) / len(scores[label])))
-    drawn = {curve.label for curve in curves}
-    shown = [label for label in ranked if label in drawn][: len(PALETTE)]
-    return [curve for curve in curves if curve.label in shown] or curves
-
-
-def _regulators(
-    rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str, sweep: SweepRecord
-) -> Iterator[Drawing]:
-    """Score against the number of regulators, at the batch size that has most numbers; Eq. 1 is the point at 0."""
-    of_rcl = [row for row in rows if facts[row.label].objective == "rcl"]
-    sizes = Counter(facts[row.label].batch_size for row in of_rcl)
-    if not sizes:
-        return
-    size = sizes.most_common(1)[0][0]
-    scores: dict[int, list[float]] = {}
-    for row in rows:
-        known, score = facts[row.label], value[id(row)]
-        if known.objective in ("rcl", "info_nce") and known.batch_size == size and not known.drophead and score is not None:
-            scores.setdefault(known.num_regulators, []).append(score)
-    if len([count for count in scores if count]) > 1:
-        yield regulators_curve(scores, paper=PAPER_REGULATORS if sweep.paper == "rcl" else None, unit=unit)
-
-
-def _thresholds(rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
-    """Score over slope and threshold, a figure for each method that has a grid of them."""
-    surfaces: dict[str, dict[ThresholdCell, list[float]]] = {}
-    for row in rows:
-        regression, score = facts[row.label].regression, value[id(row)]
-        cell = None if regression is None else regression.cell
-        if cell is not None and score is not None:
-            surfaces.setdefault(row.method, {}).setdefault(cell, []).append(score)
-    for method, cells in surfaces.items():
-        if len({(cell.slope, cell.threshold) for cell in cells}) > 1:
-            yield threshold_surfaces(cells, unit=unit, name=f"thresholds-{method}")
-
-
-def _loss_shapes(found: SweepRows) -> Iterator[Drawing]:
-    """The shapes of the regression losses that a sweep compares; a grid of slopes has too many to tell apart."""
-    regressions = [facts.regression for facts in found.facts.values() if facts.regression is not None]
-    shapes = list(dict.fromkeys(regression.shape for regression in regressions if regression.shape is not None))
-    if 1 < len(shapes) <= len(PALETTE):
-        yield loss_shapes(shapes)
-
-
-def _headline(row: ResultRow, table: ResultTable, column: str) -> float | None:
-    if column != AVERAGE:
-        return row.scores.get(column)
-    scores = [row.scores.get(task) for task in table.columns if task != AVERAGE]
-    numbers = [score for score in scores if score is not None]
-    return sum(numbers) / len(numbers) if len(numbers) == len(scores) else None
 
 
 def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:

@@ -15,6 +15,7 @@ from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate, Train
+from sentdist.stages.cloud import Cloud, sampled_pairs
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.encoded import kept_or_encoded
@@ -34,22 +35,24 @@ def build_scores(stage: Evaluate, context: Context) -> Artifact:
     started = time.perf_counter()
     tasks = [load_task(task, context.data_root) for task in stage.tasks]
     if isinstance(stage.encoder, LexicalSpec):
-        scores, facts = [task.score_words(stage.encoder.name) for task in tasks], dict[str, Json]()
+        scores, facts, cloud = [task.score_words(stage.encoder.name) for task in tasks], dict[str, Json](), None
     else:
-        scores, facts = _embedded_scores(stage, stage.encoder, tasks, context)
+        scores, facts, cloud = _embedded_scores(stage, stage.encoder, tasks, context)
     results = score_results(scores) | facts
     with context.store.staged() as folder:
         (folder / "items").mkdir()
         for score in scores:
             pq.write_table(score.items, folder / "items" / f"{score.task}.parquet", compression="zstd")
+        if cloud is not None:
+            cloud.write(folder)
         (folder / "scores.json").write_text(json.dumps(results, indent=1))
         return commit(stage, folder, context, started=started, results=results)
 
 
 def _embedded_scores(
     stage: Evaluate, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context
-) -> tuple[list[TaskScore], dict[str, Json]]:
-    """The tasks' scores by an encoder, the geometry of its embeddings, and how alike its relations are."""
+) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
+    """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are; and what pictures of its embeddings need."""
     encoder = frozen_encoder(of, context)
     reading = saved_reading(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else None
     unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
@@ -62,7 +65,8 @@ def _embedded_scores(
     embeddings = kept_or_encoded(stage, of, unique, context, embed) if context.keeps_embeddings else embed(unique)
     embeddings = viewed(embeddings, stage.view, where=stage.label)
     scores = [task.score(_rows_of(task, embeddings, row), reading) for task in tasks]
-    return scores, _geometry(tasks, embeddings, row) | _relations(tasks, embeddings, row, reading) | probe_results(stage, encoder, context)
+    geometry, cloud = _geometry(tasks, embeddings, row)
+    return scores, geometry | _relations(tasks, embeddings, row, reading) | probe_results(stage, encoder, context), cloud
 
 
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEncoder:
@@ -112,17 +116,30 @@ def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str
     return facts
 
 
-def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int]) -> dict[str, Json]:
+def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int]) -> tuple[dict[str, Json], Cloud | None]:
     """Alignment, uniformity and mean cosine over the sentences of STS-B (or the first STS task), as SimCSE measures them."""
     candidates = [task for task in tasks if isinstance(task, StsTask)]
     if not candidates:
-        return {}
+        return {}, None
     chosen = next((task for task in candidates if task.task.name == "stsb"), candidates[0])
     found = geometry_of(chosen.pairs, _rows_of(chosen, embeddings_SD, row), positive_above=ALIGNMENT_ABOVE)
-    return {
+    facts: dict[str, Json] = {
         "geometry.alignment": found.alignment,
         "geometry.uniformity": found.uniformity,
         "geometry.mean_cosine": found.mean_cosine,
         "geometry.effective_rank": found.effective_rank,
         "geometry.task": chosen.task.name,
     }
+    return facts, _cloud(chosen, found.singular_values, embeddings_SD, row)
+
+
+def _cloud(task: StsTask, singular_values: np.ndarray, embeddings_SD: np.ndarray, row: dict[str, int]) -> Cloud:
+    pairs = task.pairs
+    both = (
+        (sentences[number], pairs.subset[number])
+        for number in sampled_pairs(pairs.num_pairs)
+        for sentences in (pairs.sentence1, pairs.sentence2)
+    )
+    sampled = dict(both)  # a sentence of several pairs once
+    rows = [row[sentence] for sentence in sampled]
+    return Cloud(singular_values=singular_values, sentences=list(sampled), subsets=list(sampled.values()), embeddings=embeddings_SD[rows])

@@ -15,7 +15,8 @@ from matplotlib.image import imread
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import compare_seeds
 from sentdist.report import citations
-from sentdist.report.figures import LearningCurve, forest_plot, heat_map, learning_curves, regulators_curve
+from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
+from sentdist.report.forest import forest_plot
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.paper import beside_paper, beside_to_html, beside_to_markdown
 from sentdist.report.paper_rcl import PAPER_REGULATORS, PAPER_TABLES

@@ -1,0 +1,59 @@
+"""The README's pictures of MLflow: a sweep's trials, and their charts, as Chromium shows them.
+
+python -m infra.pictures --uri http://127.0.0.1:5001 --sweep demo      # after infra/quickstart.sh, in the environment of infra/test.sh
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from pathlib import Path
+
+from infra.browser import Browser, browser
+
+WIDTH, HEIGHT = 1440, 1010  # of the window; the page has about 140 less
+MAX_BYTES = 150_000
+CHROME = (
+    "mlflow.experiment_page.shared_view.dismiss",  # the banner that a view is shared
+    "mlflow_header.toggle_sidebar_button",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--uri", default="http://127.0.0.1:5001", help="MLflow server")
+    parser.add_argument("--sweep", default="demo", help="name of a sweep on it, which must be finished")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "pictures", help="folder for the PNG files")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    with browser(given.uri, width=WIDTH, height=HEIGHT) as visitor:
+        visitor.visit("#/experiments?workflowType=machine_learning")
+        visitor.wait_for_text(given.sweep)
+        visitor.click(given.sweep, within="a")
+        visitor.click("Trials, best first")
+        visitor.wait_for_text("matching runs", "seed 0")
+        _take(visitor, given.out / "mlflow-trials.png")
+        visitor.click("Charts of the trials", within="a")
+        visitor.wait_for_text("What the sweep compares")
+        visitor.wait_for(lambda: visitor.count(".scatterlayer .js-line"), what=lambda: "learning curve")
+        visitor.wait_for(lambda: not visitor.count("[aria-busy=true], .ag-loading"), what=lambda: "end of loading")
+        _take(visitor, given.out / "mlflow-charts.png")
+
+
+def _take(visitor: Browser, path: Path) -> None:
+    """The page without what says nothing about the sweep, in 128 colours."""
+    from PIL import Image
+
+    for part in CHROME:
+        visitor.chrome.execute_script("document.querySelector(`[data-component-id='${arguments[0]}']`)?.click()", part)
+    visitor.settle()
+    picture = Image.open(io.BytesIO(visitor.chrome.get_screenshot_as_png())).convert("RGB")
+    picture.quantize(colors=128, dither=Image.Dither.NONE).save(path, optimize=True)
+    size = path.stat().st_size
+    print(f"{path}: {picture.width} × {picture.height}, {size / 1000:.0f} kB")
+    if size > MAX_BYTES:
+        raise SystemExit(f"{path} is larger than {MAX_BYTES // 1000} kB: make the window smaller.")
+
+
+if __name__ == "__main__":
+    main()

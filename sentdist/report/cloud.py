@@ -1,0 +1,165 @@
+"""The figures of clouds of embeddings: how their variance is spread over directions, and a map of some sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy.linalg import orthogonal_procrustes
+
+from sentdist.errors import DataError
+from sentdist.report.style import FAINT, INK, MARKERS, MUTED, PALETTE, Drawing, canvas, house_style, legend_columns, quiet, save
+from sentdist.store.record import Record
+from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.store.sweep import SweepRecord, TrialRecord
+
+SPECTRUM_FILE, SAMPLE_FILE = "cloud/spectrum.parquet", "cloud/sample.parquet"  # of a scores artifact
+MAX_MAPS = 3
+OTHER = "other"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample:
+    """U sentences, the part of the task that each comes from, and their (U, D) embeddings."""
+
+    sentences: Sequence[str]
+    subsets: Sequence[str]
+    embeddings: np.ndarray
+
+
+def cloud_drawings(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record], *, systems: Sequence[str]) -> Iterator[Drawing]:
+    """Spectra and map of these cells (the first ones where there are too many); nothing for scores from before clouds were kept."""
+    trials = {cell: [one for one in sweep.trials if one.cell == cell and _has_cloud(one, records)] for cell in systems}
+    known = {cell: found for cell, found in trials.items() if found}
+    folders = {cell: [store.folder(Artifact(record=records[one.key], uri="")) for one in found] for cell, found in known.items()}
+    if not folders:
+        return
+    shown = list(folders)[: len(PALETTE)]
+    yield singular_spectra({cell: [_spectrum(folder) for folder in folders[cell]] for cell in shown})
+    task = str(records[next(iter(known.values()))[0].key].results.get("geometry.task"))
+    yield embedding_map({cell: _sample(folders[cell][0]) for cell in shown[:MAX_MAPS]}, task=task)
+
+
+def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, name: str = "spectra") -> Drawing:
+    """Singular values in falling order, each divided by the first, on a logarithmic scale: a line a system, mean over seeds.
+
+    A cloud that uses all directions alike is flat; one that lies in few falls soon (dimensional collapse: Jing et al. 2022, arXiv 2110.09348).
+    Raises DataError where the seeds of a system have different widths.
+    """
+    if not spectra:
+        raise _nothing("singular spectra")
+    records: list[list[object]] = []
+    with house_style():
+        figure, (axes,) = canvas(width=6.4, height=3.6)
+        for place, (system, seeds) in enumerate(spectra.items()):
+            if len({np.shape(values) for values in seeds}) != 1:
+                raise DataError(
+                    where=f"spectra of {system}", found=f"{sorted({len(values) for values in seeds})} values",
+                    expected="as many in every seed", remedy="Draw encoders of one width together.",
+                )  # fmt: skip
+            relative = np.stack([np.asarray(values, dtype=np.float64) / values[0] for values in seeds])
+            means = np.maximum(relative.mean(axis=0), 1e-6)
+            ranks = np.arange(1, len(means) + 1)
+            label = f"{system} ({len(seeds)} seed{'s' if len(seeds) > 1 else ''})" if len(seeds) > 1 else system
+            every = max(1, len(means) // 8)
+            axes.plot(
+                ranks, means, color=PALETTE[place % len(PALETTE)], marker=MARKERS[place % len(MARKERS)], markevery=(place * every // 7, every),
+                markeredgecolor="white", label=label,
+            )  # fmt: skip
+            records += [[system, int(rank), float(mean), len(seeds)] for rank, mean in zip(ranks, means, strict=True)]
+        axes.set_yscale("log")
+        axes.set_xlabel("rank of the singular value")
+        axes.set_ylabel("singular value / largest")
+        axes.margins(x=0.01)
+        quiet(axes)
+        handles, names = axes.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names, width_in=figure.get_figwidth()))
+        caption = "Singular values of the normalised embeddings, relative to the largest, mean over seeds; the flatter, the more directions are used."
+        return save(figure, name=name, caption=caption, header=["system", "rank", "relative value", "seeds"], records=records)
+
+
+def embedding_map(samples: Mapping[str, Sample], *, task: str, name: str = "map") -> Drawing:
+    """The same sentences under each system, a panel each: the plane of the first two principal components, turned to lie like the first panel.
+
+    Colours are the parts of the task, the largest first. In a page of HTML the sentence of a point shows when the mouse rests on it; the files hold
+    its number only, for data sets have licences of their own.
+    """
+    if not samples:
+        raise _nothing("embedding map")
+    first = next(iter(samples.values()))
+    parts = _parts(first.subsets)
+    planes = {system: principal_plane(sample.embeddings) for system, sample in samples.items()}
+    reference = planes[next(iter(samples))][0]
+    records: list[list[object]] = []
+    hover: dict[str, tuple[str, ...]] = {}
+    with house_style():
+        figure, panels = canvas(width=1.0 + 3.1 * len(samples), height=3.7, columns=len(samples))
+        for number, (axes, (system, sample)) in enumerate(zip(panels, samples.items(), strict=True)):
+            points, share = planes[system]
+            points = points @ orthogonal_procrustes(points, reference)[0]
+            kinds = [subset if subset in parts else OTHER for subset in sample.subsets]
+            for place, part in enumerate(parts):
+                rows = [row for row, kind in enumerate(kinds) if kind == part]
+                color = MUTED if part == OTHER else PALETTE[place]
+                group = f"{name}-{number}-{place}"
+                axes.scatter(
+                    *points[rows].T, s=17, color=color, marker=MARKERS[place], edgecolors="white", linewidths=0.4, alpha=0.85, label=part,
+                    gid=group,
+                )  # fmt: skip
+                hover[group] = tuple(f"{sample.sentences[row]} ({sample.subsets[row]})" for row in rows)
+            records += [[system, row, kinds[row], float(x), float(y)] for row, (x, y) in enumerate(points)]
+            axes.set_title(system, color=INK, fontsize=9)
+            axes.set_xlabel(f"{share:.0%} of the variance")
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.spines[:].set_visible(True)
+            axes.spines[:].set_color(FAINT)
+            axes.set_aspect("equal", adjustable="datalim")
+        handles, names = panels[0].get_legend_handles_labels()
+        if len(names) > 1:
+            columns = legend_columns(names, width_in=figure.get_figwidth(), at_most=6)
+            figure.legend(handles, names, loc="outside upper left", ncols=columns)
+        caption = f"{len(first.sentences)} sentences of {task} in the plane of the two directions along which each encoder's embeddings vary most."
+        header = ["system", "sentence", "part", "x", "y"]
+        return save(figure, name=name, caption=caption, header=header, records=records, hover=hover)
+
+
+def principal_plane(embeddings_UD: np.ndarray) -> tuple[np.ndarray, float]:
+    """(U, 2) coordinates of normalised embeddings along their first two principal components, and the share of the variance that lies there."""
+    units = embeddings_UD.astype(np.float64)
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    left, values, _ = np.linalg.svd(units - units.mean(axis=0), full_matrices=False)
+    total = float((values**2).sum())
+    return left[:, :2] * values[:2], float((values[:2] ** 2).sum()) / total if total else 0.0
+
+
+def _parts(subsets: Sequence[str]) -> list[str]:
+    """The parts with a colour of their own, most frequent first; the rest is `other`."""
+    counts = {part: list(subsets).count(part) for part in dict.fromkeys(subsets)}
+    ranked = sorted(counts, key=lambda part: -counts[part])
+    return ranked if len(ranked) <= 6 else [*ranked[:5], OTHER]
+
+
+def _has_cloud(trial: TrialRecord, records: Mapping[str, Record]) -> bool:
+    return trial.key in records and {SPECTRUM_FILE, SAMPLE_FILE} <= records[trial.key].files.keys()
+
+
+def _spectrum(folder: Path) -> np.ndarray:
+    values: np.ndarray = pq.read_table(folder / SPECTRUM_FILE)["singular_value"].to_numpy()
+    return values
+
+
+def _sample(folder: Path) -> Sample:
+    table = pq.read_table(folder / SAMPLE_FILE)
+    return Sample(
+        sentences=table["sentence"].to_pylist(),
+        subsets=table["subset"].to_pylist(),
+        embeddings=np.array(table["embedding"].to_pylist(), dtype=np.float64),
+    )
+
+
+def _nothing(where: str) -> DataError:
+    return DataError(where=where, found="nothing to draw", expected="at least one system", remedy="Leave the figure out of this report.")

@@ -1,0 +1,102 @@
+"""What a score costs: compute against quality, and what is spared where trials share stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+
+from sentdist.errors import DataError
+from sentdist.evaluation.significance import summarize
+from sentdist.report.style import INK, MUTED, PALETTE, Drawing, canvas, house_style, quiet, save
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord
+
+COUNTED = ("corpus", "targets", "train", "bank")  # scoring costs every system the same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """One system: scores of its seeds; mean seconds × workers of a trial, built alone and with its part of what others use too."""
+
+    system: str
+    scores: Sequence[float]
+    alone_s: float
+    shared_s: float
+
+
+def costs(sweep: SweepRecord, records: Mapping[str, Record], scores: Mapping[str, Sequence[float]]) -> Iterator[Cost]:
+    """The cells whose stages are all finished; `scores`: those of the seeds of each cell."""
+    mentions = sweep.mentions
+    for cell, values in scores.items():
+        needed = [[key for key in trial.stages if _counts(sweep, key)] for trial in sweep.trials if trial.cell == cell]
+        if not values or not needed or not all(key in records for keys in needed for key in keys):
+            continue
+        alone = [sum(work(records[key]) for key in keys) for keys in needed]
+        shared = [sum(work(records[key]) / mentions[key] for key in keys) for keys in needed]
+        yield Cost(system=cell, scores=values, alone_s=sum(alone) / len(alone), shared_s=sum(shared) / len(shared))
+
+
+def work(record: Record) -> float:
+    """Seconds × workers of a training; seconds of all else."""
+    workers = record.runtime.get("workers", 1) if record.kind == "train" else 1
+    return record.seconds * (workers if isinstance(workers, int) else 1)
+
+
+def work_unit(records: Mapping[str, Record]) -> str:
+    """What `work` counts here: seconds of GPUs where all trainings ran on them, else of workers."""
+    trained = [record.runtime.get("gpus_per_worker") for record in records.values() if record.kind == "train"]
+    return "GPU-seconds" if trained and all(trained) else "worker-seconds"
+
+
+def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", name: str = "cost") -> Drawing:
+    """Score against compute of a trial: filled where stages are shared as in this sweep, hollow where each trial builds all of its own."""
+    if not found:
+        raise DataError(where="cost", found="nothing to draw", expected="a finished system", remedy="Leave the figure out of this report.")
+    records: list[list[object]] = []
+    with house_style():
+        figure, (axes,) = canvas(width=7.2, height=1.5 + 0.42 * max(4, len(found)))
+        summaries = [summarize(list(one.scores)) for one in found]
+        for place, (one, score) in enumerate(zip(found, summaries, strict=True)):
+            color = PALETTE[place % len(PALETTE)]
+            axes.annotate(
+                "", xy=(one.shared_s, score.mean), xytext=(one.alone_s, score.mean),
+                arrowprops={"arrowstyle": "-", "color": color, "alpha": 0.5, "linewidth": 1.4},
+            )  # fmt: skip
+            axes.errorbar(one.shared_s, score.mean, yerr=score.sd or 0.0, fmt="o", color=color, markeredgecolor="white", markersize=8)
+            if one.alone_s > 1.02 * one.shared_s:
+                axes.plot(one.alone_s, score.mean, "o", color="white", markeredgecolor=color, markersize=7, markeredgewidth=1.5)
+            records.append([one.system, score.mean, "" if score.sd is None else score.sd, score.num_seeds, one.shared_s, one.alone_s])
+        longest = max(one.alone_s for one in found) or 1.0
+        axes.set_xlim(-0.03 * longest, 1.05 * longest)
+        axes.margins(y=0.15)
+        _label(axes, [(max(one.alone_s, one.shared_s), score.mean, one.system) for one, score in zip(found, summaries, strict=True)])
+        axes.set_xlabel(f"{work_unit} to train a trial, all its inputs included")
+        axes.set_ylabel(unit)
+        quiet(axes)
+        alone, shared = (sum(getattr(one, side) * len(one.scores) for one in found) for side in ("alone_s", "shared_s"))
+        caption = (
+            f"Score (± 1 standard deviation over seeds) against compute: filled with shared stages, hollow if every trial built its own. "
+            f"All trials: {shared:,.0f} {work_unit} instead of {alone:,.0f}."
+        )
+        header = ["system", "mean", "sd", "seeds", f"{work_unit} shared", f"{work_unit} alone"]
+        return save(figure, name=name, caption=caption, header=header, records=records)
+
+
+def _counts(sweep: SweepRecord, key: str) -> bool:
+    return sweep.places[key].partition("/")[0] in COUNTED
+
+
+def _label(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
+    """Names beside the panel, moved apart where they would lie on each other; a thin line leads to the point."""
+    ordered = sorted(points, key=lambda point: point[1])
+    low, high = axes.get_ylim()
+    gap = 0.2 * (high - low) / axes.figure.get_figheight()  # inches that a line of text needs
+    placed = float("-inf")
+    for x, y, text in ordered:
+        placed = max(y, placed + gap)
+        axes.annotate(
+            text, xy=(x, y), xytext=(1.03, placed), textcoords=axes.get_yaxis_transform(), va="center", fontsize=8.5, color=INK,
+            annotation_clip=False, arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "alpha": 0.5, "shrinkA": 2, "shrinkB": 6},
+        )  # fmt: skip

@@ -1,0 +1,114 @@
+"""Forest plots: differences from a baseline with their intervals, on average and task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+
+from sentdist.errors import DataError
+from sentdist.evaluation.significance import Difference
+from sentdist.report.style import INK, MUTED, PALETTE, Drawing, canvas, house_style, save
+
+PANELS_A_ROW = 4
+HEADER = ("difference", "low", "high", "p", "p_holm", "test")
+
+
+def forest_plot(
+    differences: Mapping[str, Difference],
+    *,
+    baseline: str,
+    unit: str = "difference of the average STS score (points)",
+    name: str = "differences",
+) -> Drawing:
+    """One line a system: its difference from the baseline with the 95 % interval; filled where p < 0.05, hollow where not or untested."""
+    _some(differences)
+    with house_style():
+        figure, (axes,) = canvas(width=7.2, height=1.1 + 0.36 * len(differences))
+        _lines(axes, list(differences.values()))
+        for place, found in enumerate(differences.values()):
+            p, sure = found.decisive_p, _is_sure(found)
+            said = f"{found.difference:+.2f}".replace("-", "−") + ("" if p is None else "  p < 0.001" if p < 0.001 else f"  p = {p:.3f}")
+            at = (1.01, place)
+            axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
+                      color=INK if sure else MUTED, weight="bold" if sure else "normal")  # fmt: skip
+        axes.set_yticks(range(len(differences)), list(differences))
+        axes.set_xlabel(f"{unit} from {baseline}")
+        records = [[label, *_numbers(found)] for label, found in differences.items()]
+        caption = f"Difference from {baseline}, with its 95 % interval. Filled and bold: p < 0.05; hollow: not, or untested."
+        return save(figure, name=name, caption=caption, header=["system", *HEADER], records=records)
+
+
+def task_forest(
+    differences: Mapping[str, Mapping[str, Difference]],
+    *,
+    baseline: str,
+    tasks: Sequence[str],
+    unit: str = "Spearman × 100",
+    name: str = "differences-by-task",
+) -> Drawing:
+    """A panel a task, a line a system, one scale for all: which tasks a difference of averages comes from. p after Holm's correction over tasks."""
+    _some(differences)
+    columns = min(PANELS_A_ROW, len(tasks))
+    rows = -(-len(tasks) // columns)
+    with house_style():
+        figure, panels = canvas(width=2.4 + 1.55 * columns, height=0.6 + rows * (0.7 + 0.26 * len(differences)), rows=rows, columns=columns)
+        every = [one for found in differences.values() for one in found.values()]
+        ends = [end for one in every for end in (one.low, one.high, one.difference, 0.0) if end is not None]
+        pad = 0.06 * (max(ends) - min(ends) or 1.0)
+        for number, axes in enumerate(panels):
+            if number >= len(tasks):
+                axes.set_visible(False)
+                continue
+            task = tasks[number]
+            _lines(axes, [found.get(task) for found in differences.values()], size=5.0)
+            axes.set_title(task, fontsize=9)
+            axes.set_xlim(min(ends) - pad, max(ends) + pad)
+            axes.set_yticks(range(len(differences)), list(differences) if number % columns == 0 else [""] * len(differences))
+            axes.tick_params(labelsize=7.5)
+        figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
+        records = [[system, task, *_numbers(one)] for system, found in differences.items() for task, one in found.items()]
+        caption = f"Difference from {baseline} task by task, with its 95 % interval, on one scale. Filled: p < 0.05 after Holm's correction; hollow: not, or untested."
+        return save(figure, name=name, caption=caption, header=["system", "task", *HEADER], records=records)
+
+
+def _lines(axes: Axes, differences: Sequence[Difference | None], *, size: float = 7.0) -> None:
+    axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    for place, found in enumerate(differences):
+        if found is None:
+            continue
+        color = PALETTE[0] if found.difference >= 0 else PALETTE[1]
+        sure = _is_sure(found)
+        if found.low is not None and found.high is not None:
+            axes.plot(
+                [found.low, found.high], [place, place], color=color, linewidth=size / 3.2, alpha=1 if sure else 0.45, solid_capstyle="butt"
+            )
+        axes.plot(
+            found.difference,
+            place,
+            "o",
+            color=color if sure else "white",
+            markeredgecolor=color,
+            markersize=size,
+            markeredgewidth=size / 4.4,
+        )
+    axes.set_ylim(len(differences) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=True, axis="x")
+
+
+def _is_sure(found: Difference) -> bool:
+    return found.decisive_p is not None and found.decisive_p < 0.05
+
+
+def _numbers(found: Difference) -> list[object]:
+    optional = (found.low, found.high, found.p, found.adjusted_p)
+    return [found.difference, *("" if value is None else value for value in optional), found.test]
+
+
+def _some(differences: Mapping[str, object]) -> None:
+    if not differences:
+        raise DataError(
+            where="forest plot", found="nothing to draw", expected="at least one point", remedy="Leave the figure out of this report."
+        )

@@ -1,0 +1,143 @@
+"""Which figures a sweep has numbers for, and what each of them is drawn from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from sentdist.evaluation.significance import Difference
+from sentdist.report.cloud import cloud_drawings
+from sentdist.report.comparisons import AVERAGE
+from sentdist.report.cost import cost_plot, costs, work_unit
+from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
+from sentdist.report.forest import forest_plot, task_forest
+from sentdist.report.paper_rcl import PAPER_REGULATORS
+from sentdist.report.probes import probe_drawings
+from sentdist.report.relations import relation_drawings
+from sentdist.report.rows import ResultRow
+from sentdist.report.style import PALETTE, Drawing
+from sentdist.report.sweep_rows import CellFacts, SweepRows
+from sentdist.report.tables import ResultTable
+from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
+from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import SweepRecord
+
+
+def sweep_drawings(
+    sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record], *, found: SweepRows, tables: list[ResultTable]
+) -> Iterator[Drawing]:
+    """All figures for which the sweep has numbers, the answer to its question first."""
+    headline = tables[0]
+    column = headline.columns[-1]
+    unit = f"{column} ({headline.unit})" if column != AVERAGE else "average STS score (Spearman × 100)"
+    rows = found.sts or next(iter((found.retrieval or found.other).values()))
+    value = {id(row): _headline(row, headline, column) for row in rows}
+    yield from _regulators(rows, value, found.facts, unit, sweep)
+    cells: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        facts, score = found.facts[row.label], value[id(row)]
+        if facts.objective == "rcl" and score is not None:
+            cells.setdefault((str(facts.batch_size), "{" + ", ".join(f"{phi:g}" for phi in facts.phis) + "}"), []).append(score)
+    if len(cells) > 1:
+        yield heat_map(cells, unit=unit)
+    yield from _thresholds(rows, value, found.facts, unit)
+    yield from _loss_shapes(found)
+    to_baseline = {
+        one.system: decisive for one in headline.comparisons if one.relation == "baseline" and (decisive := one.decisive(column))
+    }
+    measured: dict[str, Difference] = {label: one for label, one in to_baseline.items() if one.difference is not None}
+    if measured and headline.baseline:
+        yield forest_plot(measured, baseline=headline.baseline, unit=f"difference: {unit}")
+        yield from _task_forest(headline)
+    if found.curves:
+        yield learning_curves(_readable(found.curves, rows, value, headline.baseline))
+    scores: dict[str, list[float]] = {}
+    for row in rows:
+        if (score := value[id(row)]) is not None:
+            scores.setdefault(row.label, []).append(score)
+    if spent := list(costs(sweep, records, scores)):
+        yield cost_plot(spent, unit=unit, work_unit=work_unit(records))
+    yield from cloud_drawings(sweep, store, records, systems=_shown_first(scores, found.facts, headline.baseline))
+    yield from relation_drawings(sweep, records)
+    yield from probe_drawings(sweep, records)
+
+
+def _task_forest(table: ResultTable) -> Iterator[Drawing]:
+    """Every comparison with the baseline on every task, where there are several."""
+    tasks = [column for column in table.columns if column != AVERAGE]
+    differences = {
+        one.system: {task: decisive for task in tasks if (decisive := one.decisive(task)) is not None}
+        for one in table.comparisons
+        if one.relation == "baseline"
+    }
+    known = {system: found for system, found in differences.items() if found}
+    if known and table.baseline and len(tasks) > 1:
+        yield task_forest(known, baseline=table.baseline, tasks=tasks, unit=table.unit)
+
+
+def _shown_first(scores: dict[str, list[float]], facts: dict[str, CellFacts], baseline: str | None) -> list[str]:
+    """Cells in the order in which pictures with room for a few take them: untouched encoders, the baseline, then the best."""
+    means = {label: sum(values) / len(values) for label, values in scores.items()}
+    return sorted(scores, key=lambda label: (facts[label].objective is not None, label != baseline, -means[label]))
+
+
+def _readable(
+    curves: list[LearningCurve], rows: list[ResultRow], value: dict[int, float | None], baseline: str | None
+) -> list[LearningCurve]:
+    """As many curves as there are colours: the baseline's and those of the best systems."""
+    scores: dict[str, list[float]] = {}
+    for row in rows:
+        if (score := value[id(row)]) is not None:
+            scores.setdefault(row.label, []).append(score)
+    ranked = sorted(scores, key=lambda label: (label != baseline, -sum(scores[label]) / len(scores[label])))
+    drawn = {curve.label for curve in curves}
+    shown = [label for label in ranked if label in drawn][: len(PALETTE)]
+    return [curve for curve in curves if curve.label in shown] or curves
+
+
+def _regulators(
+    rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str, sweep: SweepRecord
+) -> Iterator[Drawing]:
+    """Score against the number of regulators, at the batch size that has most numbers; Eq. 1 is the point at 0."""
+    of_rcl = [row for row in rows if facts[row.label].objective == "rcl"]
+    sizes = Counter(facts[row.label].batch_size for row in of_rcl)
+    if not sizes:
+        return
+    size = sizes.most_common(1)[0][0]
+    scores: dict[int, list[float]] = {}
+    for row in rows:
+        known, score = facts[row.label], value[id(row)]
+        if known.objective in ("rcl", "info_nce") and known.batch_size == size and not known.drophead and score is not None:
+            scores.setdefault(known.num_regulators, []).append(score)
+    if len([count for count in scores if count]) > 1:
+        yield regulators_curve(scores, paper=PAPER_REGULATORS if sweep.paper == "rcl" else None, unit=unit)
+
+
+def _thresholds(rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
+    """Score over slope and threshold, a figure for each method that has a grid of them."""
+    surfaces: dict[str, dict[ThresholdCell, list[float]]] = {}
+    for row in rows:
+        regression, score = facts[row.label].regression, value[id(row)]
+        cell = None if regression is None else regression.cell
+        if cell is not None and score is not None:
+            surfaces.setdefault(row.method, {}).setdefault(cell, []).append(score)
+    for method, cells in surfaces.items():
+        if len({(cell.slope, cell.threshold) for cell in cells}) > 1:
+            yield threshold_surfaces(cells, unit=unit, name=f"thresholds-{method}")
+
+
+def _loss_shapes(found: SweepRows) -> Iterator[Drawing]:
+    """The shapes of the regression losses that a sweep compares; a grid of slopes has too many to tell apart."""
+    regressions = [facts.regression for facts in found.facts.values() if facts.regression is not None]
+    shapes = list(dict.fromkeys(regression.shape for regression in regressions if regression.shape is not None))
+    if 1 < len(shapes) <= len(PALETTE):
+        yield loss_shapes(shapes)
+
+
+def _headline(row: ResultRow, table: ResultTable, column: str) -> float | None:
+    if column != AVERAGE:
+        return row.scores.get(column)
+    scores = [row.scores.get(task) for task in table.columns if task != AVERAGE]
+    numbers = [score for score in scores if score is not None]
+    return sum(numbers) / len(numbers) if len(numbers) == len(scores) else None

@@ -1,0 +1,84 @@
+"""What a score costs: built alone, and with what other trials use too."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from sentdist.errors import DataError
+from sentdist.evaluation.significance import compare_seeds
+from sentdist.plan.stage import Json
+from sentdist.report.cost import Cost, cost_plot, costs, work, work_unit
+from sentdist.report.forest import task_forest
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord, TrialRecord
+
+
+def record(kind: str, key: str, seconds: float, **runtime: Json) -> Record:
+    return Record(
+        key=key, kind=kind, label=key, place=f"{kind}/{key}", stage={}, inputs=(), created_at="2026-01-02T03:04:05Z", seconds=seconds,
+        runtime=runtime, environment={}, results={}, files={},
+    )  # fmt: skip
+
+
+def trial(key: str, cell: str, *stages: str) -> TrialRecord:
+    return TrialRecord(key=key, method=cell, cell=cell, name=key, params={}, seed=0, fold=None, train="t", stages=(*stages, key))
+
+
+RECORDS = {
+    "c": record("corpus", "c", 3.0),
+    "e": record("train", "e", 60.0, workers=2),
+    "b": record("bank", "b", 30.0, workers=2),
+    "t1": record("train", "t1", 10.0, workers=2),
+    "t2": record("train", "t2", 20.0, workers=2),
+    "s1": record("scores", "s1", 1000.0),
+    "s2": record("scores", "s2", 1000.0),
+    "s3": record("scores", "s3", 1000.0),
+}
+SWEEP = SweepRecord(
+    name="s", about="", recipe={}, baseline=None, paper=None, places={key: found.place for key, found in RECORDS.items()},
+    trials=(trial("s1", "one", "c", "e", "b", "t1"), trial("s2", "two", "c", "e", "b", "t2"), trial("s3", "base")),
+)  # fmt: skip
+SCORES = {"one": [80.0], "two": [81.0], "base": [70.0]}
+
+
+def test_what_two_trials_use_is_halved_between_them_and_scoring_costs_nobody() -> None:
+    found = {one.system: (one.alone_s, one.shared_s) for one in costs(SWEEP, RECORDS, SCORES)}
+    shared = 3.0 + 2 * 60.0 + 30.0
+    assert found == {"one": (shared + 20.0, shared / 2 + 20.0), "two": (shared + 40.0, shared / 2 + 40.0), "base": (0.0, 0.0)}
+
+
+def test_parts_with_sharing_add_up_to_what_was_built() -> None:
+    built = sum(work(found) for found in RECORDS.values() if found.kind != "scores")
+    assert sum(one.shared_s for one in costs(SWEEP, RECORDS, SCORES)) == pytest.approx(built)
+
+
+def test_a_cell_with_an_unfinished_stage_has_no_cost() -> None:
+    known = {key: found for key, found in RECORDS.items() if key != "t2"}
+    assert [one.system for one in costs(SWEEP, known, SCORES)] == ["one", "base"]
+
+
+def test_the_unit_is_that_of_the_machines() -> None:
+    assert work_unit(RECORDS) == "worker-seconds"
+    assert work_unit({"t": record("train", "t", 1.0, workers=8, gpus_per_worker=1.0)}) == "GPU-seconds"
+
+
+def test_the_figure_says_what_sharing_spared() -> None:
+    drawing = cost_plot(list(costs(SWEEP, RECORDS, SCORES)), unit="score")
+    assert "213 worker-seconds instead of 366" in drawing.caption
+    rows = {row["system"]: row for row in csv.DictReader(io.StringIO(drawing.table))}
+    assert float(rows["two"]["worker-seconds alone"]) == 193.0
+    assert cost_plot([Cost(system="base", scores=[70.0, 70.0], alone_s=0.0, shared_s=0.0)], unit="score").png
+    with pytest.raises(DataError, match="nothing to draw"):
+        cost_plot([], unit="score")
+
+
+def test_a_forest_by_task_has_a_line_for_every_comparison() -> None:
+    found = compare_seeds([82.4, 82.3], [81.6, 81.5])
+    drawing = task_forest({"RCL": {"STS12": found, "STS13": found}, "SimCSE": {"STS13": found}}, baseline="Eq. 1", tasks=["STS12", "STS13"])
+    assert [(row["system"], row["task"]) for row in csv.DictReader(io.StringIO(drawing.table))] == [
+        ("RCL", "STS12"), ("RCL", "STS13"), ("SimCSE", "STS13"),
+    ]  # fmt: skip
+    assert "on one scale" in drawing.caption
