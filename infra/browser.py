@@ -16,6 +16,7 @@ Answer = TypeVar("Answer")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 HOW_TO_GET_ONE = "no Chromium with its driver was found. Debian: apt-get install --no-install-recommends chromium chromium-driver"
+PATIENCE_S = 240.0  # of a machine that is busy with other things; a page that is whole is not waited for
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",
@@ -47,7 +48,7 @@ class Browser:
         """What can be read on the page."""
         return str(self.chrome.execute_script("return document.body ? document.body.innerText : ''"))
 
-    def wait_for_text(self, *parts: str, seconds: float = 60.0) -> str:
+    def wait_for_text(self, *parts: str, seconds: float = PATIENCE_S) -> str:
         """The page's text once it has all parts; `TimeoutError` says which it lacks."""
 
         def whole() -> str | None:
@@ -56,7 +57,7 @@ class Browser:
 
         return self.wait_for(whole, what=lambda: f"{[part for part in parts if part not in self.text]} on {self.address}", seconds=seconds)
 
-    def wait_for(self, condition: Callable[[], Answer], *, what: Callable[[], str], seconds: float = 60.0) -> Answer:
+    def wait_for(self, condition: Callable[[], Answer], *, what: Callable[[], str], seconds: float = PATIENCE_S) -> Answer:
         """Ask again until the answer is true."""
         from selenium.common.exceptions import TimeoutException, WebDriverException
         from selenium.webdriver.support.ui import WebDriverWait
@@ -81,11 +82,16 @@ class Browser:
         return int(self.chrome.execute_script("return document.querySelectorAll(arguments[0]).length", selector))
 
     def click(self, text: str, *, within: str = "a, button") -> None:
-        """Click the first element of these with that text."""
-        script = "const one = [...document.querySelectorAll(arguments[0])].find(one => one.innerText.trim() === arguments[1]); one?.click(); return !!one"
-        self.wait_for(lambda: self.chrome.execute_script(script, within, text), what=lambda: f"{text!r} to click on {self.address}")
+        """Click the first element of these with that text; a link that would open a tab of its own is followed in this one."""
+        script = """const one = [...document.querySelectorAll(arguments[0])].find(one => one.innerText.trim() === arguments[1])
+            if (one && one.target !== '_blank') one.click()
+            return one ? (one.target === '_blank' ? one.href : 'clicked') : ''"""
+        found = self.wait_for(lambda: self.chrome.execute_script(script, within, text), what=lambda: f"{text!r} to click on {self.address}")
+        if found != "clicked":
+            self.chrome.get("about:blank")
+            self.chrome.get(found)
 
-    def settle(self, *, seconds: float = 60.0) -> None:
+    def settle(self, *, seconds: float = PATIENCE_S) -> None:
         """Wait until the page looks the same twice, half a second apart: charts are drawn in steps."""
         deadline = time.monotonic() + seconds
         before = b""

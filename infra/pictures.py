@@ -27,17 +27,25 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     with browser(given.uri, width=WIDTH, height=HEIGHT) as visitor:
-        visitor.visit("#/experiments?workflowType=machine_learning")
-        visitor.wait_for_text(given.sweep)
-        visitor.click(given.sweep, within="a")
-        visitor.click("Trials, best first")
-        visitor.wait_for_text("matching runs", "seed 0")
+        visitor.visit(f"#/experiments/{_experiment(given.uri, given.sweep)}/runs?workflowType=machine_learning")
+        visitor.wait_for_text("matching runs", f"sweep {given.sweep}")
+        visitor.click("Trials, best first", within="a")
+        visitor.wait_for_text("You're viewing a shared view", "seed 0")
         _take(visitor, given.out / "mlflow-trials.png")
         visitor.click("Charts of the trials", within="a")
         visitor.wait_for_text("What the sweep compares")
         visitor.wait_for(lambda: visitor.count(".scatterlayer .js-line"), what=lambda: "learning curve")
         visitor.wait_for(lambda: not visitor.count("[aria-busy=true], .ag-loading"), what=lambda: "end of loading")
         _take(visitor, given.out / "mlflow-charts.png")
+
+
+def _experiment(uri: str, sweep: str) -> str:
+    from mlflow import MlflowClient
+
+    found = MlflowClient(tracking_uri=uri).get_experiment_by_name(sweep)
+    if found is None:
+        raise SystemExit(f"There is no sweep {sweep} on {uri}.")
+    return str(found.experiment_id)
 
 
 def _take(visitor: Browser, path: Path) -> None:

@@ -106,7 +106,8 @@ def embedding_map(samples: Mapping[str, Sample], *, task: str, name: str = "map"
                 color = MUTED if part == OTHER else PALETTE[place]
                 group = f"{name}-{number}-{place}"
                 axes.scatter(
-                    *points[rows].T, s=17, color=color, marker=MARKERS[place], edgecolors="white", linewidths=0.4, alpha=0.85, label=part,
+                    points[rows, 0],
+                    points[rows, 1], s=17, color=color, marker=MARKERS[place], edgecolors="white", linewidths=0.4, alpha=0.85, label=part,
                     gid=group,
                 )  # fmt: skip
                 hover[group] = tuple(f"{sample.sentences[row]} ({sample.subsets[row]})" for row in rows)

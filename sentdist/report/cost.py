@@ -56,7 +56,8 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         raise DataError(where="cost", found="nothing to draw", expected="a finished system", remedy="Leave the figure out of this report.")
     records: list[list[object]] = []
     with house_style():
-        figure, (axes,) = canvas(width=7.2, height=1.5 + 0.42 * max(4, len(found)))
+        height = 1.5 + 0.42 * max(4, len(found))
+        figure, (axes,) = canvas(width=7.2, height=height)
         summaries = [summarize(list(one.scores)) for one in found]
         for place, (one, score) in enumerate(zip(found, summaries, strict=True)):
             color = PALETTE[place % len(PALETTE)]
@@ -71,7 +72,11 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         longest = max(one.alone_s for one in found) or 1.0
         axes.set_xlim(-0.03 * longest, 1.05 * longest)
         axes.margins(y=0.15)
-        _label(axes, [(max(one.alone_s, one.shared_s), score.mean, one.system) for one, score in zip(found, summaries, strict=True)])
+        _label(
+            axes,
+            [(max(one.alone_s, one.shared_s), score.mean, one.system) for one, score in zip(found, summaries, strict=True)],
+            height_in=height,
+        )
         axes.set_xlabel(f"{work_unit} to train a trial, all its inputs included")
         axes.set_ylabel(unit)
         quiet(axes)
@@ -88,11 +93,11 @@ def _counts(sweep: SweepRecord, key: str) -> bool:
     return sweep.places[key].partition("/")[0] in COUNTED
 
 
-def _label(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
+def _label(axes: Axes, points: Sequence[tuple[float, float, str]], *, height_in: float) -> None:
     """Names beside the panel, moved apart where they would lie on each other; a thin line leads to the point."""
     ordered = sorted(points, key=lambda point: point[1])
     low, high = axes.get_ylim()
-    gap = 0.2 * (high - low) / axes.figure.get_figheight()  # inches that a line of text needs
+    gap = 0.2 * (high - low) / height_in  # a line of text needs 0.2 inches
     placed = float("-inf")
     for x, y, text in ordered:
         placed = max(y, placed + gap)

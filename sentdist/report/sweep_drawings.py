@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from sentdist.evaluation.significance import Difference
+from sentdist.plan.tasks import TASKS
 from sentdist.report.cloud import cloud_drawings
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.cost import cost_plot, costs, work_unit
@@ -51,7 +52,7 @@ def sweep_drawings(
         yield forest_plot(measured, baseline=headline.baseline, unit=f"difference: {unit}")
         yield from _task_forest(headline)
     if found.curves:
-        yield learning_curves(_readable(found.curves, rows, value, headline.baseline))
+        yield learning_curves(_readable(found.curves, rows, value, headline.baseline), dev_unit=dev_unit(sweep))
     scores: dict[str, list[float]] = {}
     for row in rows:
         if (score := value[id(row)]) is not None:
@@ -61,6 +62,14 @@ def sweep_drawings(
     yield from cloud_drawings(sweep, store, records, systems=_shown_first(scores, found.facts, headline.baseline))
     yield from relation_drawings(sweep, records)
     yield from probe_drawings(sweep, records)
+
+
+def dev_unit(sweep: SweepRecord) -> str:
+    """What the recipe's selection task is scored in."""
+    selection = sweep.recipe.get("selection")
+    task = str(selection.get("task")) if isinstance(selection, dict) else "stsb-dev"
+    spec = TASKS.get(task)
+    return f"{task} ({'MAP' if spec is not None and spec.kind == 'retrieval' else 'Spearman'} × 100)"
 
 
 def _task_forest(table: ResultTable) -> Iterator[Drawing]:

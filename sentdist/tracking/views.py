@@ -39,7 +39,9 @@ def views(*, metric: str, scores: Sequence[str], trials: Sequence[Mapping[str, s
     """
     columns = _columns("metrics", (metric, *(score for score in scores if score != metric), "best_dev_score", "train_s"))
     varied = varied_parameters(trials)
-    table = {"orderByKey": _metric(metric), "orderByAsc": False, "searchFilter": TRIALS_ONLY, "runsHiddenMode": "SHOW_ALL"}
+    table: dict[str, Json] = {"orderByKey": _metric(metric), "orderByAsc": False, "searchFilter": TRIALS_ONLY, "runsHiddenMode": "SHOW_ALL"}
+    # ordered by time, MLflow would fold the stages away below their sweep
+    listed: dict[str, Json] = {"orderByKey": "params.`kind`", "orderByAsc": True, "searchFilter": STAGES_ONLY}
     by_method: Json = {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "cell"}]}
     charts = _charts(metric)
     stages = _columns("params", ("kind", "objective.name", "phi", "seed")) + _columns("metrics", ("loss", "train_s", "bank_s"))
@@ -49,8 +51,7 @@ def views(*, metric: str, scores: Sequence[str], trials: Sequence[Mapping[str, s
         View(id="sentdist-charts", name="Charts of the trials", mode="CHART", state=table | charts),
         View(
             id="sentdist-stages", name="Shared stages", mode="TABLE",
-            # by time MLflow would fold them away below their sweep
-            state={"orderByKey": "params.`kind`", "orderByAsc": True, "searchFilter": STAGES_ONLY} | _table(*stages),
+            state=listed | _table(*stages),
         ),
     )  # fmt: skip
 
