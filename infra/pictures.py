@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infra.browser import Browser, browser
 
-WIDTH, HEIGHT = 1440, 1010  # of the window; the page has about 140 less
+WIDTH, TABLE_HEIGHT, CHARTS_HEIGHT = 1440, 760, 1250  # of the window; the page has about 140 less
 MAX_BYTES = 150_000
 CHROME = (
     "mlflow.experiment_page.shared_view.dismiss",  # the banner that a view is shared
@@ -26,12 +26,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "pictures", help="folder for the PNG files")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    with browser(given.uri, width=WIDTH, height=HEIGHT) as visitor:
+    with browser(given.uri, width=WIDTH, height=TABLE_HEIGHT) as visitor:
         visitor.visit(f"#/experiments/{_experiment(given.uri, given.sweep)}/runs?workflowType=machine_learning")
         visitor.wait_for_text("matching runs", f"sweep {given.sweep}")
         visitor.click("Trials, best first", within="a")
         visitor.wait_for_text("You're viewing a shared view", "seed 0")
         _take(visitor, given.out / "mlflow-trials.png")
+        visitor.chrome.set_window_size(WIDTH, CHARTS_HEIGHT)
         visitor.click("Charts of the trials", within="a")
         visitor.wait_for_text("What the sweep compares")
         visitor.wait_for(lambda: visitor.count(".scatterlayer .js-line"), what=lambda: "learning curve")
@@ -49,14 +50,16 @@ def _experiment(uri: str, sweep: str) -> str:
 
 
 def _take(visitor: Browser, path: Path) -> None:
-    """The page without what says nothing about the sweep, in 128 colours."""
+    """The page without what says nothing about the sweep, in 256 colours."""
     from PIL import Image
 
     for part in CHROME:
         visitor.chrome.execute_script("document.querySelector(`[data-component-id='${arguments[0]}']`)?.click()", part)
+    # tools that MLflow shows under the mouse, and a browser without a mouse always
+    visitor.chrome.execute_script("document.head.insertAdjacentHTML('beforeend', '<style>.modebar-container { display: none }</style>')")
     visitor.settle()
     picture = Image.open(io.BytesIO(visitor.chrome.get_screenshot_as_png())).convert("RGB")
-    picture.quantize(colors=128, dither=Image.Dither.NONE).save(path, optimize=True)
+    picture.quantize(colors=256, dither=Image.Dither.NONE).save(path, optimize=True)
     size = path.stat().st_size
     print(f"{path}: {picture.width} × {picture.height}, {size / 1000:.0f} kB")
     if size > MAX_BYTES:
