@@ -72,12 +72,6 @@ class Browser:
     def address(self) -> str:
         return str(self.chrome.current_url)
 
-    def texts(self, selector: str) -> list[str]:
-        """The text of every element, in the order of the page."""
-        return list(
-            self.chrome.execute_script("return [...document.querySelectorAll(arguments[0])].map(one => one.innerText.trim())", selector)
-        )
-
     def count(self, selector: str) -> int:
         return int(self.chrome.execute_script("return document.querySelectorAll(arguments[0]).length", selector))
 

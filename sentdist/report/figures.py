@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from sentdist.errors import DataError
 from sentdist.evaluation.significance import summarize
 from sentdist.report.style import INK, MARKERS, MUTED, PALETTE, SEQUENTIAL, Drawing, canvas, house_style, legend_columns, quiet, save
 
+CELL_LETTERS = 14  # of a column's title in one line of a heat map, at 1.15 inches a column
 SCORE = "average STS score (Spearman × 100)"
 
 
@@ -83,7 +85,9 @@ def heat_map(
     means = np.array([[found[row, column].mean if (row, column) in found else np.nan for column in columns] for row in rows])
     best = max(found, key=lambda key: found[key].mean)
     with house_style():
-        figure, (axes,) = canvas(width=1.9 + 1.15 * len(columns), height=1.1 + 0.58 * len(rows))
+        titles = [textwrap.fill(column, CELL_LETTERS, break_long_words=False) for column in columns]
+        lines = max(title.count("\n") for title in titles)
+        figure, (axes,) = canvas(width=1.9 + 1.15 * len(columns), height=1.1 + 0.14 * lines + 0.58 * len(rows))
         low, high = float(np.nanmin(means)), float(np.nanmax(means))
         image = axes.pcolormesh(means[::-1], cmap=SEQUENTIAL, vmin=low, vmax=max(high, low + 1e-6), edgecolors="white", linewidth=2)
         for row, column in itertools.product(rows, columns):
@@ -100,7 +104,7 @@ def heat_map(
                 axes.text(x, y - 0.18, f"± {one.sd:.2f}", ha="center", va="center", color=ink, fontsize=7.5, alpha=0.85)
         frame_x, frame_y = columns.index(best[1]), len(rows) - 1 - rows.index(best[0])
         axes.add_patch(_frame(frame_x, frame_y))
-        axes.set_xticks(np.arange(len(columns)) + 0.5, columns)
+        axes.set_xticks(np.arange(len(columns)) + 0.5, titles)
         axes.set_yticks(np.arange(len(rows)) + 0.5, rows[::-1])
         axes.tick_params(length=0)
         axes.set_xlabel(column_name)

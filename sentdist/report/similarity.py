@@ -31,7 +31,7 @@ def similarity_maps(
     count = len(sentences)
     side = max(2.6, 0.27 * count)
     with house_style():
-        figure, axes = canvas(width=2.2 + side * len(cosines), height=side + 1.0, columns=len(cosines))
+        figure, axes = canvas(width=3.5 + side * len(cosines), height=side + 0.7, columns=len(cosines))
         for place, (one, (model, values)) in enumerate(zip(axes, cosines.items(), strict=True)):
             image = one.imshow(values, cmap=SEQUENTIAL, vmin=low, vmax=1)
             one.set_title(model)

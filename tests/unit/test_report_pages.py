@@ -77,6 +77,14 @@ def test_figures_state_what_they_show(drawings: list[Drawing]) -> None:
     assert "single,0.85,,,,,none" in forest.table
 
 
+def test_titles_of_long_phi_sets_take_lines_of_their_own_and_no_width() -> None:
+    """SVG text is drawn as paths, so the size says it: a title that is broken makes the figure taller, not its neighbours' titles unreadable."""
+    short = heat_map({("32", "{.01}"): [80.0], ("32", "{.02}"): [81.0]})
+    long = heat_map({("32", "{0.01, 0.02, 0.03, 0.04, 0.05}"): [80.0], ("32", "{.02}"): [81.0]})
+    heights, widths = zip(*(imread(io.BytesIO(drawing.png), format="png").shape[:2] for drawing in (short, long)), strict=True)
+    assert heights[1] > heights[0] and widths[1] == widths[0]
+
+
 def test_seeds_that_stopped_early_leave_the_later_steps() -> None:
     short = LearningCurve(label="RCL", seed=1, steps=range(3), losses=[3.0, 3.0, 3.0])
     whole = LearningCurve(label="RCL", seed=0, steps=range(5), losses=[1.0, 1.0, 1.0, 1.0, 1.0])
