@@ -176,7 +176,7 @@ def test_a_training_shows_its_curves(shown: Shown, visitor: Browser) -> None:
     page = shown.run_page("fine_tuned · seed 0").replace("?", "/model-metrics?")
     visitor.visit(page)
     visitor.wait_for_text("dev_score", "grad_norm", "learning_rate", "loss")
-    visitor.wait_for(lambda: visitor.count(".js-plotly-plot .scatterlayer .js-line"), what=lambda: "curve over steps")
+    visitor.wait_for(lambda: visitor.count(".scatterlayer .js-line"), what=lambda: "curve over steps")
 
 
 def test_trials_can_be_laid_side_by_side(shown: Shown, visitor: Browser) -> None:
