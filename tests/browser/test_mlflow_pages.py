@@ -129,7 +129,7 @@ def test_methods_are_averaged_over_their_seeds(shown: Shown, visitor: Browser) -
 
 def test_the_charts_are_not_empty(shown: Shown, visitor: Browser) -> None:
     visitor.visit(shown.runs_page("charts", "CHART"))
-    visitor.wait_for_text("What the sweep compares (4)", "stsb", "dev_score")
+    visitor.wait_for_text("What the sweep compares", "(4)", "stsb", "dev_score", "train_s vs. stsb")
     trained = [trial for trial in shown.plan.trials if trial.seed is not None]
     visitor.wait_for(lambda: visitor.count(".barlayer .point") >= len(shown.plan.trials), what=lambda: "bar of every trial")
     visitor.wait_for(lambda: visitor.count(".scatterlayer .js-line") >= len(trained), what=lambda: "learning curve of every training")
@@ -175,7 +175,7 @@ def test_a_trial_leads_to_the_stages_it_used_and_they_lead_back(shown: Shown, vi
 def test_a_training_shows_its_curves(shown: Shown, visitor: Browser) -> None:
     page = shown.run_page("fine_tuned · seed 0").replace("?", "/model-metrics?")
     visitor.visit(page)
-    visitor.wait_for_text("dev_score", "grad_norm", "learning_rate", "loss")
+    visitor.wait_for_text("Model metrics", "dev_score")
     visitor.wait_for(lambda: visitor.count(".scatterlayer .js-line"), what=lambda: "curve over steps")
 
 
