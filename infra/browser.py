@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 HOW_TO_GET_ONE = "no Chromium with its driver was found. Debian: apt-get install --no-install-recommends chromium chromium-driver"
-PATIENCE_S = 240.0  # of a machine that is busy with other things; a page that is whole is not waited for
+PATIENCE_S = 90.0  # of a machine that is busy with other things; a page that is whole is not waited for
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",
@@ -45,8 +45,8 @@ class Browser:
 
     @property
     def text(self) -> str:
-        """What can be read on the page."""
-        return str(self.chrome.execute_script("return document.body ? document.body.innerText : ''"))
+        """What can be read on the page; spaces that do not break are spaces."""
+        return str(self.chrome.execute_script("return document.body ? document.body.innerText : ''")).replace("\N{NO-BREAK SPACE}", " ")
 
     def wait_for_text(self, *parts: str, seconds: float = PATIENCE_S) -> str:
         """The page's text once it has all parts; `TimeoutError` says which it lacks."""
