@@ -88,9 +88,17 @@ def parameter_groups(module: nn.Module, optimization: Optimization) -> list[Para
 
     Matrices decay, vectors do not: biases and layer-norm weights are exactly the parameters with fewer than two dimensions. A submodule with
     a `learning_rate` or `weight_decay` attribute that is not None has those instead, and no layer decay.
+
+    Raises:
+        RecipeError: a layer decay where no layer has a number (ALBERT has one layer, used many times).
     """
     named = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
-    depth = max((layer for name, _ in named if (layer := _layer_of(name)) is not None), default=0)
+    layers = {layer for name, _ in named if (layer := _layer_of(name)) is not None}
+    depth = max(layers, default=0)
+    has_effect = len(layers) > 1 or optimization.layer_decay == 1
+    _require(
+        has_effect, "layer_decay", optimization.layer_decay, "1 for an encoder whose layers share weights", "Set training.layer_decay=1."
+    )
     own = _own_settings(module)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {
         (optimization.lr, optimization.weight_decay): [],

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sentdist.errors import RecipeError
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.learner import Learner
 from sentdist.learning.objectives.regression import LabelGrid, Regression
@@ -97,3 +98,10 @@ def test_a_head_may_have_a_learning_rate_of_its_own(tmp_path: Path) -> None:
     rates = rates_of(learner, 1.0)
     assert {rate for name, rate in rates.items() if name.startswith("heads.")} == {0.5}
     assert {rate for name, rate in rates.items() if name.startswith("encoder.")} == {RATE}
+
+
+def test_a_decay_without_layers_is_refused(tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "albert", "albert"))
+    with pytest.raises(RecipeError, match=r"train\.layer_decay: found 0\.95; expected 1 for an encoder whose layers share weights"):
+        parameter_groups(encoder, Optimization(num_steps=1, layer_decay=0.95))
+    assert parameter_groups(encoder, Optimization(num_steps=1))
