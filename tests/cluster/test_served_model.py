@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
@@ -29,6 +30,17 @@ from tests.encoders import SENTENCES
 from tests.mlflow_scenes import make_up, small_sweep, wait_for
 
 START_S = 300.0  # a server of MLflow's imports torch and sentence-transformers, on a machine many times slower than usual
+
+
+@pytest.fixture(autouse=True)
+def addresses_as_before() -> Iterator[None]:
+    """MLflow writes the address it is given into the environment, where the tests that follow would find it."""
+    before = os.environ.copy()
+    yield
+    mlflow.set_tracking_uri("")
+    mlflow.set_registry_uri("")
+    os.environ.clear()
+    os.environ.update(before)
 
 
 def _registered(folder: Path, encoder: Path) -> str:

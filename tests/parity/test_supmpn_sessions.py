@@ -53,7 +53,7 @@ def test_the_whole_recipe_and_its_report(tmp_path: Path, tiny_encoder_dir: Path)
     save_sweep(context.store, sweep_record(plan))
     report = report_sweep(context.store, "tiny-supmpn")
     for beside in (
-        "Table 2: Semantic textual similarity, BERT-base",
+        "Table 2: Semantic textual similarity",
         "Table A1: What takes the place of missing positives",
         "| RD | paper |",
     ):

@@ -34,7 +34,7 @@ def test_unit_batch_round_trip() -> None:
     tokens = collate([[5, 6, 7], [8], [9, 10]])
     assert tokens.lengths == (3, 1, 2)
     assert tokens.boundaries.tolist() == [0, 3, 4, 6]
-    part = tokens.select(1, 3)
+    part = tokens.take(range(1, 3))
     assert part.token_ids.tolist() == [8, 9, 10]
     assert part.boundaries.tolist() == [0, 1, 3]
     assert (tokens.num_sentences, tokens.num_tokens, tokens.longest) == (3, 6, 3)

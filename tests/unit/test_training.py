@@ -183,7 +183,7 @@ def test_every_option_of_rcl_is_seen() -> None:
 def test_hard_negatives_enter_the_first_term_of_eq_3_only() -> None:
     (batch,) = toy_batches(1)
     embeddings = ToyEncoder()(batch.tokens)
-    without = Batch(tokens=batch.tokens.select(0, 16), num_columns=2, first_row=0, sentence_ids=batch.sentence_ids[:2])
+    without = Batch(tokens=batch.tokens.take(range(16)), num_columns=2, first_row=0, sentence_ids=batch.sentence_ids[:2])
     bank = ToyBank(2)
     regulators = [RCL(bank=bank)(rows, of) - InfoNCE()(rows, of) for rows, of in ((embeddings, batch), (embeddings[:16], without))]
     torch.testing.assert_close(*regulators)
