@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentdist.data.local import check_columns
+from sentdist.data.retrieval import whole_grade
 from sentdist.data.retrieval_files import DOCUMENT_ID, QUERY_ID
 from sentdist.data.sources import read_source
 from sentdist.errors import DataError
@@ -46,7 +47,7 @@ def read_candidates(
     query_id, document_id = (next((one for one in known if one in table.column_names), known[0]) for known in (QUERY_ID, DOCUMENT_ID))
     check_columns(name, table.column_names, [query_id, document_id, "relevance", *query, *document])
     rows = table.select(list(dict.fromkeys([query_id, document_id, "relevance", *query, *document]))).to_pylist()
-    grades = [_grade(name, number, row["relevance"]) for number, row in enumerate(rows)]
+    grades = [whole_grade(row["relevance"], where=name, row=number) for number, row in enumerate(rows)]
     keys = [(str(row[query_id]), str(row[document_id])) for row in rows]
     if len(set(keys)) < len(keys):
         again = next(key for number, key in enumerate(keys) if key in keys[:number])
@@ -70,16 +71,6 @@ def _text(name: str, number: int, columns: Sequence[str], row: dict[str, object]
     if not text:
         raise _complaint(name, f"no {' or '.join(columns)} in row {number}", "a text", "Complete or drop the row.")
     return text
-
-
-def _grade(name: str, number: int, relevance: object) -> int:
-    try:
-        value = float(str(relevance))
-    except ValueError:
-        value = -1.0
-    if not value.is_integer() or value < 0:
-        raise _complaint(name, f"relevance {relevance} in row {number}", "an integer ≥ 0", "Correct the judgement.")
-    return int(value)
 
 
 def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:

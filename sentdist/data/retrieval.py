@@ -127,17 +127,18 @@ def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[st
             )
         if document in qrels.setdefault(query, {}):
             raise _complaint(name, f"query {query} and document {document} judged twice", "one judgement a pair", f"Remove row {row}.")
-        qrels[query][document] = _grade(name, row, judgement["relevance"])
+        qrels[query][document] = whole_grade(judgement["relevance"], where=name, row=row)
     return qrels
 
 
-def _grade(name: str, row: int, relevance: object) -> int:
+def whole_grade(relevance: object, *, where: str, row: int) -> int:
+    """A judgement's grade; DataError for anything but an integer from 0 on."""
     try:
         value = float(str(relevance))
     except ValueError:
         value = -1.0
     if not value.is_integer() or value < 0:
-        raise _complaint(name, f"relevance {relevance} in row {row} of the judgements", "an integer ≥ 0", "Correct the judgement.")
+        raise _complaint(where, f"relevance {relevance} in row {row} of the judgements", "an integer ≥ 0", "Correct the judgement.")
     return int(value)
 
 

@@ -95,7 +95,7 @@ def parameter_groups(module: nn.Module, optimization: Optimization) -> list[Para
     named = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
     layers = {layer for name, _ in named if (layer := _layer_of(name)) is not None}
     depth = max(layers, default=0)
-    has_effect = len(layers) > 1 or optimization.layer_decay == 1
+    has_effect = bool(layers) or optimization.layer_decay == 1
     _require(
         has_effect, "layer_decay", optimization.layer_decay, "1 for an encoder whose layers share weights", "Set training.layer_decay=1."
     )

@@ -120,9 +120,8 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _unreadable(folder, "tokenizer", error) from error
-    if set(tokenizer.get_vocab()) <= set(
-        tokenizer.all_special_tokens
-    ):  # transformers 5 makes one out of nothing, to which all words are unknown
+    # transformers 5 makes one out of nothing, to which all words are unknown.
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise EncoderError(
             where=f"encoder {folder}",
             found="no tokenizer (a vocabulary of special tokens only)",
