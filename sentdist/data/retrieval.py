@@ -22,7 +22,7 @@ class Retrieval:
     """A bank of documents with queries judged against it.
 
     queries and documents run parallel to query_ids and document_ids. qrels: query id → document id → relevance, an integer ≥ 0, 0 = not relevant;
-    every query has an entry. num_empty_documents: documents without text, which are left out of the bank; their judgements stay, so that a relevant
+    every query has an entry. empty_document_ids: documents without text, which are left out of the bank; their judgements stay, so that a relevant
     one counts as not found (Cranfield has two).
     """
 
@@ -31,7 +31,7 @@ class Retrieval:
     document_ids: tuple[str, ...]
     documents: tuple[str, ...]
     qrels: dict[str, dict[str, int]]
-    num_empty_documents: int = 0
+    empty_document_ids: tuple[str, ...] = ()
 
 
 def read_retrieval(name: str, *, split: str | None = None, data_root: Path | None = None, document_field: str = "answer") -> Retrieval:
@@ -85,7 +85,7 @@ def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: p
         document_ids=tuple(document for document, _ in filled),
         documents=tuple(text for _, text in filled),
         qrels={query: qrels[query] for query, _ in judged},
-        num_empty_documents=len(texts) - len(filled),
+        empty_document_ids=tuple(document for document, text in zip(document_ids, texts, strict=True) if not text),
     )
 
 

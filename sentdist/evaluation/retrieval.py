@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import ir_measures
@@ -12,7 +12,9 @@ from ir_measures import AP, RR, R, Success, nDCG
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
-from sentdist.evaluation.nearest import Ranking, search
+from sentdist.evaluation.nearest import Ranking
+
+DEPTH = 1000  # documents of a ranking, as trec_eval and BEIR cut it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,26 +37,6 @@ class RetrievalScore:
         return {"query_id": self.query_ids, **self.per_query}
 
 
-def score_retrieval(
-    queries_QD: ArrayLike,
-    documents: ArrayLike | Iterable[NDArray[np.float32]],
-    *,
-    query_ids: Sequence[str],
-    document_ids: Sequence[str],
-    qrels: Mapping[str, Mapping[str, int]],
-    depth: int = 1000,
-    recall_at: Sequence[int] = (10, 100),
-    where: str = "retrieval",
-) -> RetrievalScore:
-    """Search and score; `qrels[query][document]` is a grade, 0 = not relevant.
-
-    Qrels of queries that are not in `query_ids` are left alone (a fold scores a part of the queries). Raises DataError for a query
-    without a relevant document and for qrels of these queries that name unknown documents: silently, both would lower every score.
-    """
-    ranking = search(queries_QD, documents, depth=min(depth, len(document_ids)))
-    return score_ranking(ranking, query_ids=query_ids, document_ids=document_ids, qrels=qrels, recall_at=recall_at, where=where)
-
-
 def rank_by(scores_QR: ArrayLike, *, depth: int) -> Ranking:
     """The `depth` documents of highest score for each query, from all scores (Q, R); ties in the corpus's own order."""
     scores = np.asarray(scores_QR, dtype=np.float64)
@@ -69,11 +51,16 @@ def score_ranking(
     query_ids: Sequence[str],
     document_ids: Sequence[str],
     qrels: Mapping[str, Mapping[str, int]],
+    unranked: Collection[str] = (),
     recall_at: Sequence[int] = (10, 100),
     where: str = "retrieval",
 ) -> RetrievalScore:
-    """Score a ranking that was found by whatever means; errors as `score_retrieval`."""
-    judged = _judgements(query_ids, document_ids, qrels, where)
+    """Score a ranking, found by whatever means; `qrels[query][document]` is a grade, 0 = not relevant.
+
+    unranked: documents that may be judged though they were not searched, for they have no text; a relevant one counts as not found.
+    Raises DataError as `judgements_of` does, and for a ranking of other queries or documents.
+    """
+    judged = judgements_of(query_ids, document_ids, qrels, unranked=unranked, where=where)
     if (len(ranking.documents), ranking.num_documents) != (len(query_ids), len(document_ids)):
         raise DataError(
             where=where,
@@ -115,9 +102,19 @@ def _best(cosines_QR: NDArray[np.float64], rows_QR: NDArray[np.int64], depth: in
     return np.take_along_axis(cosines_QR, order_Qk, axis=1), np.take_along_axis(rows_QR, order_Qk, axis=1)
 
 
-def _judgements(
-    query_ids: Sequence[str], document_ids: Sequence[str], qrels: Mapping[str, Mapping[str, int]], where: str
+def judgements_of(
+    query_ids: Sequence[str],
+    document_ids: Sequence[str],
+    qrels: Mapping[str, Mapping[str, int]],
+    *,
+    unranked: Collection[str] = (),
+    where: str = "retrieval",
 ) -> dict[str, dict[str, int]]:
+    """The qrels of these queries. Those of other queries are left alone: a fold scores a part of the queries.
+
+    Raises:
+        DataError: ids that repeat; a query without a relevant document, or qrels that name unknown documents: silently, both would lower every score.
+    """
     for kind, ids in (("query", query_ids), ("document", document_ids)):
         if len(set(ids)) != len(ids) or not len(ids):
             raise DataError(
@@ -135,7 +132,7 @@ def _judgements(
             expected="at least one document of grade 1 or more for each query",
             remedy="Leave such queries out before scoring; no ranking can answer them.",
         )
-    known = set(document_ids)
+    known = {*document_ids, *unranked}
     unknown = sorted(set(itertools.chain.from_iterable(judged.values())) - known)
     if unknown:
         raise DataError(

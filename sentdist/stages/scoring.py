@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ from sentdist.data.retrieval import Retrieval, read_retrieval
 from sentdist.errors import RecipeError
 from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.link_prediction import LinkPrediction
+from sentdist.evaluation.nearest import Ranking, search
 from sentdist.evaluation.postprocess import postprocess
-from sentdist.evaluation.retrieval import RetrievalScore, rank_by, score_ranking, score_retrieval
+from sentdist.evaluation.retrieval import DEPTH, judgements_of, rank_by, score_ranking
 from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities, score_sts
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task, View
@@ -50,8 +52,7 @@ def load_task(task: ScoredTask, data_root: str | None) -> LoadedTask:
         pairs = _read_pairs(task, root)
         return StsTask(task=task, pairs=pairs, sentences=(*pairs.sentence1, *pairs.sentence2))
     bank = read_retrieval(task.source, split=task.split, data_root=root, document_field=task.document_field)
-    kept = _rows_of_fold(task, bank)
-    return RetrievalTask(task=task, bank=bank, rows=kept, sentences=(*(bank.queries[row] for row in kept), *bank.documents))
+    return RetrievalTask(task=task, bank=bank, rows=_rows_of_fold(task, bank))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,32 +99,38 @@ class RetrievalTask:
     task: Task
     bank: Retrieval
     rows: tuple[int, ...]  # of the queries that this fold scores
-    sentences: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        # Now, and not only when the ranking is scored: before that comes the encoding of the whole bank.
+        judgements_of(self._query_ids, self.bank.document_ids, self.bank.qrels, unranked=self.bank.empty_document_ids, where=self.task.name)
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        return (*(self.bank.queries[row] for row in self.rows), *self.bank.documents)
 
     def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
         queries = embeddings_SD[: len(self.rows)]
-        found = score_retrieval(
-            queries if reading is None else reading.queries(queries, where=self.task.name),
-            embeddings_SD[len(self.rows) :],
-            query_ids=[self.bank.query_ids[row] for row in self.rows],
-            document_ids=self.bank.document_ids,
-            qrels=self.bank.qrels,
-            where=self.task.name,
-        )
-        return self._told(found)
+        if reading is not None:
+            queries = reading.queries(queries, where=self.task.name)
+        return self._told(search(queries, embeddings_SD[len(self.rows) :], depth=min(DEPTH, len(self.bank.documents))))
 
     def score_words(self, kind: Lexical) -> TaskScore:
         scores_QR = word_scores(kind, self.sentences[: len(self.rows)], self.bank.documents)
+        return self._told(rank_by(scores_QR, depth=DEPTH))
+
+    @property
+    def _query_ids(self) -> list[str]:
+        return [self.bank.query_ids[row] for row in self.rows]
+
+    def _told(self, ranking: Ranking) -> TaskScore:
         found = score_ranking(
-            rank_by(scores_QR, depth=1000),
-            query_ids=[self.bank.query_ids[row] for row in self.rows],
+            ranking,
+            query_ids=self._query_ids,
             document_ids=self.bank.document_ids,
             qrels=self.bank.qrels,
+            unranked=self.bank.empty_document_ids,
             where=self.task.name,
         )
-        return self._told(found)
-
-    def _told(self, found: RetrievalScore) -> TaskScore:
         items = pa.table({name: list(values) for name, values in found.items().items()})
         measures: dict[str, float | None] = {name: None if found.is_constant else value for name, value in found.measures.items()}
         return TaskScore(task=self.task.name, main=measures["map"], measures=measures, items=items)

@@ -85,7 +85,7 @@ def test_stackfaq(data_root: Path) -> None:
 )
 def test_other_banks(data_root: Path, name: str, split: str | None, queries: int, documents: int, empty: int) -> None:
     bank = read_retrieval(f"retrieval/{name}", split=split, data_root=data_root)
-    assert (len(bank.queries), len(bank.documents), bank.num_empty_documents) == (queries, documents, empty)
+    assert (len(bank.queries), len(bank.documents), len(bank.empty_document_ids)) == (queries, documents, empty)
 
 
 def test_planning_over_all_sts_sets_is_quick(data_root: Path, tmp_path: Path) -> None:

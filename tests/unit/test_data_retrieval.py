@@ -91,7 +91,7 @@ def test_a_split_column(tmp_path: Path) -> None:
 
 def test_documents_without_text_count_as_not_found(tmp_path: Path) -> None:
     found = read_retrieval("shop", data_root=_written(tmp_path, faqs=FAQS | {"answer": ["So.", " ", None]}))
-    assert (found.document_ids, found.num_empty_documents) == (("f0",), 2)
+    assert (found.document_ids, len(found.empty_document_ids)) == (("f0",), 2)
     assert found.qrels["q1"] == {"f2": 1}
     assert faq_pairs(_many(6), fold=0, num_folds=3, seed=0).num_rows == 2
 

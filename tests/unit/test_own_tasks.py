@@ -14,6 +14,7 @@ from sentdist.errors import DataError, RecipeError
 from sentdist.plan.chosen_tasks import named_task, task_names
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import LEXICAL_KINDS, TASK_GROUPS, TASKS
+from sentdist.stages.scoring import load_task
 from tests.tasks_world import evaluated, stage_of, write_table
 
 PEOPLE, ANIMALS, DOINGS = ("man", "woman", "child"), ("dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads")
@@ -132,11 +133,19 @@ def test_qrels_that_name_unknown_things_are_refused(spoil: str, planted_encoder_
         evaluated(planted_encoder_dir, ("retrieval=my/bank",), data=data, store=tmp_path / "store")
 
 
-def test_a_query_without_a_relevant_document_is_refused(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+def test_a_query_without_a_relevant_document_is_refused_before_anything_is_encoded(tiny_encoder_dir: Path, data: Path) -> None:
     path = data / "my/bank/qrels/test.tsv"
     path.write_text(path.read_text().replace("q3\t3\t1", "q3\t3\t0"))
+    (task,) = stage_of(tiny_encoder_dir, ("retrieval=my/bank",), data)[0].tasks
     with pytest.raises(DataError, match="1 of 15 queries without a relevant document, first 'q3'"):
-        evaluated(planted_encoder_dir, ("retrieval=my/bank",), data=data, store=tmp_path / "store")
+        load_task(task, str(data))
+
+
+def test_a_relevant_document_without_text_counts_as_not_found(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    documents = [json.loads(line) for line in (data / "my/bank/corpus.jsonl").read_text().splitlines()]
+    (data / "my/bank/corpus.jsonl").write_text("\n".join(map(json.dumps, [documents[0] | {"text": " "}, *documents[1:]])))
+    artifact, _ = evaluated(planted_encoder_dir, ("retrieval=my/bank",), data=data, store=tmp_path / "store")
+    assert artifact.record.results["retrieval-my-bank"] == pytest.approx(100 * 14 / 15), "the other queries have theirs"
 
 
 def test_an_encoder_that_cannot_tell_documents_apart_has_no_score(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:

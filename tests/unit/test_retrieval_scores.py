@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ import pytest
 from sentdist.errors import DataError
 from sentdist.evaluation import nearest
 from sentdist.evaluation.nearest import search
-from sentdist.evaluation.retrieval import score_retrieval
+from sentdist.evaluation.retrieval import DEPTH, RetrievalScore, score_ranking
 
 
 def _corpus(
@@ -25,6 +26,10 @@ def _corpus(
         for query in query_ids
     }
     return generator.normal(size=(num_queries, 6)), generator.normal(size=(num_documents, 6)), query_ids, document_ids, qrels
+
+
+def _scored(queries_QD: np.ndarray, documents_RD: np.ndarray, **judged: Any) -> RetrievalScore:
+    return score_ranking(search(queries_QD, documents_RD, depth=min(DEPTH, len(documents_RD))), **judged)
 
 
 def test_search_equals_sorting_all_cosines() -> None:
@@ -50,7 +55,7 @@ def test_ties_keep_the_order_of_the_corpus_in_ranking_and_measures() -> None:
     ranking = search(np.array([[2.0, 1.0]]), (documents[start : start + 2] for start in (0, 2, 4)), depth=4)
     assert ranking.documents.tolist() == [[0, 1, 2, 3]]
     # Names in reverse: trec_eval alone would rank ties by name, and find d0 at another place.
-    scored = score_retrieval(
+    scored = _scored(
         np.array([[2.0, 1.0]]), documents, query_ids=["q"], document_ids=[f"d{9 - n}" for n in range(6)], qrels={"q": {"d7": 1}}
     )
     assert scored.measures["mrr"] == pytest.approx(100 / 3)
@@ -58,7 +63,7 @@ def test_ties_keep_the_order_of_the_corpus_in_ranking_and_measures() -> None:
 
 def test_measures_equal_loops() -> None:
     queries, documents, query_ids, document_ids, qrels = _corpus()
-    score = score_retrieval(queries, documents, query_ids=query_ids, document_ids=document_ids, qrels=qrels, recall_at=(10,))
+    score = _scored(queries, documents, query_ids=query_ids, document_ids=document_ids, qrels=qrels, recall_at=(10,))
     ranking = search(queries, documents, depth=40).documents
     for place, query in enumerate(query_ids):
         grades = np.array([qrels[query].get(f"d{row}", 0) for row in ranking[place]])
@@ -80,14 +85,14 @@ def test_measures_equal_loops() -> None:
 def test_perfect_encoder_scores_100() -> None:
     axes = np.eye(8)
     ids = [f"x{n}" for n in range(8)]
-    score = score_retrieval(axes, axes, query_ids=ids, document_ids=ids, qrels={name: {name: 1} for name in ids}, recall_at=(1,))
+    score = _scored(axes, axes, query_ids=ids, document_ids=ids, qrels={name: {name: 1} for name in ids}, recall_at=(1,))
     assert set(score.measures.values()) == {100.0}
 
 
 def test_a_fold_scores_its_own_queries_only() -> None:
     queries, documents, query_ids, document_ids, qrels = _corpus()
-    whole = score_retrieval(queries, documents, query_ids=query_ids, document_ids=document_ids, qrels=qrels)
-    fold = score_retrieval(queries[3:6], documents, query_ids=query_ids[3:6], document_ids=document_ids, qrels=qrels)
+    whole = _scored(queries, documents, query_ids=query_ids, document_ids=document_ids, qrels=qrels)
+    fold = _scored(queries[3:6], documents, query_ids=query_ids[3:6], document_ids=document_ids, qrels=qrels)
     np.testing.assert_allclose(fold.per_query["map"], whole.per_query["map"][3:6])
 
 
@@ -95,13 +100,13 @@ def test_bad_input_is_named() -> None:
     queries, documents, query_ids, document_ids, qrels = _corpus()
     ids = {"query_ids": query_ids, "document_ids": document_ids}
     with pytest.raises(DataError, match="1 of 12 queries without a relevant document, first 'q3'"):
-        score_retrieval(queries, documents, qrels=qrels | {"q3": {"d1": 0}}, **ids)  # type: ignore[arg-type]
+        _scored(queries, documents, qrels=qrels | {"q3": {"d1": 0}}, **ids)
     with pytest.raises(DataError, match="1 documents that the corpus does not have, first 'gone'"):
-        score_retrieval(queries, documents, qrels=qrels | {"q3": {"gone": 1}}, **ids)  # type: ignore[arg-type]
+        _scored(queries, documents, qrels=qrels | {"q3": {"gone": 1}}, **ids)
     with pytest.raises(DataError, match="39 document embeddings"):
-        score_retrieval(queries, documents[:39], qrels=qrels, **ids)  # type: ignore[arg-type]
+        _scored(queries, documents[:39], qrels=qrels, **ids)
     with pytest.raises(DataError, match="all different"):
-        score_retrieval(queries, documents, query_ids=["q0"] * 12, document_ids=document_ids, qrels=qrels)
+        _scored(queries, documents, query_ids=["q0"] * 12, document_ids=document_ids, qrels=qrels)
     with pytest.raises(DataError, match="width 6"):
         search(queries, documents[:, :4], depth=3)
     with pytest.raises(DataError, match="at least one"):
@@ -119,7 +124,7 @@ def test_stackfaq_is_whole_and_scorable(data_root: Path) -> None:
     for row in pq.read_table(data_root / "retrieval/stackfaq_qrels.parquet").to_pylist():
         qrels.setdefault(row["query_id"], {})[row["faq_id"]] = row["relevance"]
     generator = np.random.default_rng(0)
-    score = score_retrieval(
+    score = _scored(
         generator.normal(size=(len(queries["query_id"]), 16)),
         generator.normal(size=(len(faqs["faq_id"]), 16)),
         query_ids=queries["query_id"],
