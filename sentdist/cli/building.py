@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from sentdist.store.store import ArtifactStore
 
 
+Local = Annotated[bool, typer.Option("--local", help="In this process, without Ray: one stage after another, the same numbers.")]
+
+
 def plan(
     recipe: RecipeFile,
     overrides: Overrides = None,
@@ -29,7 +33,7 @@ def plan(
     """Show what a recipe comes to: what is in the store, what will be built, how much work that is."""
     from sentdist.store.forecast import forecast
 
-    unrolled, context = _unrolled(recipe, overrides, store, data)
+    unrolled, context = _unrolled(recipe, overrides or [], store, data)
     ahead = forecast(unrolled, context.store)
     console = open_console()
     table = empty_table(
@@ -48,19 +52,26 @@ def plan(
             console.print(f"{trial.scores.place}  {trial.name}  ({mark})", markup=False, highlight=False, soft_wrap=True)
 
 
-def run(
-    recipe: RecipeFile,
-    overrides: Overrides = None,
-    store: StoreRoot = None,
-    data: DataRoot = None,
-    local: Annotated[bool, typer.Option("--local", help="In this process, without Ray: for debugging.")] = False,
-) -> None:
+def run(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
     """Build what a recipe needs without its grid (as `--set sweep={}`): on a Ray cluster, or with --local in this process."""
-    overrides = [*(overrides or []), "sweep={}"]
-    if not local:
-        _on_cluster("run", recipe, overrides, store, data)
-        return
-    unrolled, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
+    build = _in_this_process if local else partial(_on_cluster, "run")
+    build(recipe, [*(overrides or []), "sweep={}"], store, data)
+
+
+def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
+    """Run all trials of a recipe on a Ray cluster, write the report, register the best encoder in MLflow; or with --local in this process."""
+    build = _in_this_process if local else partial(_on_cluster, "sweep")
+    build(recipe, overrides or [], store, data)
+
+
+def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan, Context]:
+    from sentdist.stages.planned import planned
+
+    return planned(recipe, overrides=overrides, store=store_root(store), data=data)
+
+
+def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
+    plan, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
     context.store.check_writable()
 
     from sentdist.execution.local_lines import local_listener
@@ -68,34 +79,23 @@ def run(
     from sentdist.stages.overlaps import build_overlaps
     from sentdist.store.sweep import save_sweep, sweep_record
 
-    save_sweep(context.store, sweep_record(unrolled))
-    run_local(unrolled, context, listen=local_listener(typer.echo))
-    build_overlaps(unrolled, context)
-    _print_scores(unrolled.recipe.name, context.store)
+    save_sweep(context.store, sweep_record(plan))
+    run_local(plan, context, listen=local_listener(typer.echo))
+    build_overlaps(plan, context)
+    _print_scores(plan.recipe.name, context.store)
 
 
-def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None) -> None:
-    """Run all trials of a recipe on a Ray cluster, write the report, register the best encoder in MLflow."""
-    _on_cluster("sweep", recipe, overrides, store, data)
-
-
-def _unrolled(recipe: Path, overrides: list[str] | None, store: str | None, data: Path | None) -> tuple[Plan, Context]:
-    from sentdist.stages.planned import planned
-
-    return planned(recipe, overrides=overrides or [], store=store_root(store), data=data)
-
-
-def _on_cluster(command: str, recipe: Path, overrides: list[str] | None, store: str | None, data: Path | None) -> None:
+def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
     """Drive a recipe from this process: as a job of the cluster, or from a machine that sees the same files as its nodes."""
     plan, context = _unrolled(recipe, overrides, store, data)  # before Ray is loaded: a mistake is told at once
 
     from sentdist.execution.run import run_recipe
 
     if IN_A_JOB not in os.environ:
-        options = "".join(f" --set '{override}'" for override in overrides or [] if override != "sweep={}")
+        options = "".join(f" --set '{override}'" for override in overrides if override != "sweep={}")
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
-    summary = run_recipe(recipe, overrides=overrides or [], store=store_root(store), data=data, tracking=tracking, speak=typer.echo)
+    summary = run_recipe(recipe, overrides=overrides, store=store_root(store), data=data, tracking=tracking, speak=typer.echo)
     _print_scores(plan.recipe.name, context.store)
     if command == "sweep" and len(summary.failures) < summary.num_trials:
         _publish_report(plan.recipe.name, context.store, tracking)

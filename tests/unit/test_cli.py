@@ -108,6 +108,16 @@ def test_a_local_run_tells_its_progress_and_scores(tiny_run: dict[str, str]) -> 
     assert "rcl" in tiny_run["output"].splitlines()[-2] or "rcl" in tiny_run["output"]
 
 
+def test_a_local_sweep_runs_the_grid_and_shares_what_a_run_built(tiny_run: dict[str, str]) -> None:
+    answer = _call(
+        *("sweep", tiny_run["recipe"], "--local", "--data", tiny_run["data"], "--store", tiny_run["store"]),
+        *("--set", "name=grid", "--set", "methods.rcl.phis=[0.01]", "--set", "sweep={methods.rcl.objective.temperature: [0.05, 0.2]}"),
+    )
+    assert answer.exit_code == 0, answer.output
+    assert "temperature=0.05" in answer.output and "temperature=0.2" in answer.output
+    assert not [line for line in answer.output.splitlines() if "train" in line and "entropy" in line], "entropy encoders were in the store"
+
+
 def test_what_was_run_is_not_planned_again(tiny_run: dict[str, str]) -> None:
     answer = _call("plan", tiny_run["recipe"], "--data", tiny_run["data"], "--store", tiny_run["store"])
     assert "Nothing to build." in answer.output
