@@ -29,7 +29,10 @@ def bank_list() -> None:
 
 @bank_app.command("drop")
 def bank_drop(name: Annotated[str, typer.Argument(help="Label or beginning of the key, as `sentdist bank list` shows them.")]) -> None:
-    """Free a bank's memory; its artifact stays in the store, and the next training that needs it loads it again."""
+    """Free a bank's memory.
+
+    Its artifact stays in the store, and the next training that needs it loads it again.
+    """
     from sentdist.execution.bank_owner import drop_bank
     from sentdist.execution.run import connect
 

@@ -30,7 +30,10 @@ def plan(
     data: DataRoot = None,
     trials: Annotated[bool, typer.Option("--trials", help="Also list every trial.")] = False,
 ) -> None:
-    """Show what a recipe comes to: what is in the store, what will be built, how much work that is."""
+    """Show what a recipe comes to.
+
+    What is in the store, what will be built, how much work that is.
+    """
     from sentdist.store.forecast import forecast
 
     unrolled, context = _unrolled(recipe, overrides or [], store, data)
@@ -53,13 +56,19 @@ def plan(
 
 
 def run(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
-    """Build what a recipe needs without its grid (as `--set sweep={}`): on a Ray cluster, or with --local in this process."""
+    """Build what a recipe needs, without its grid.
+
+    As a sweep with `--set sweep={}`: on a Ray cluster, or with --local in this process.
+    """
     build = _in_this_process if local else partial(_on_cluster, "run")
     build(recipe, [*(overrides or []), "sweep={}"], store, data)
 
 
 def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
-    """Run all trials of a recipe on a Ray cluster, write the report, register the best encoder in MLflow; or with --local in this process."""
+    """Build all trials of a recipe.
+
+    On a Ray cluster, with a report and the best encoder registered in MLflow; or with --local in this process.
+    """
     build = _in_this_process if local else partial(_on_cluster, "sweep")
     build(recipe, overrides or [], store, data)
 

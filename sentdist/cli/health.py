@@ -10,7 +10,10 @@ from sentdist.cli.printing import open_console
 
 
 def doctor(store: StoreRoot = None, data: DataRoot = None) -> None:
-    """Check this machine: versions, compiler, ports, data, store, Ray and MLflow."""
+    """Check this machine.
+
+    Versions, compiler, ports, data, store, Ray and MLflow: a line each.
+    """
     from sentdist.execution.health import examine
 
     console, sound = open_console(), True

@@ -22,7 +22,9 @@ def leaks(
         Path | None, typer.Option("--out", help="CSV of all items found.  [default: .sentdist/leaks/NAME.csv]", show_default=False)
     ] = None,
 ) -> None:
-    """Count what a recipe's training data hold of its test sets: whole items as written, folded or nearly, and sentences alone.
+    """Count what a recipe's training data hold of its test sets.
+
+    Whole items as written, folded or nearly, and sentences alone.
 
     Builds the corpora that the store lacks, and keeps what it finds there: reports of the recipe's sweep then mark the scores concerned.
     """

@@ -20,7 +20,10 @@ def report(
     store: StoreRoot = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,
 ) -> None:
-    """Write the tables and figures of a sweep, or the tables of a paper, as Markdown and HTML."""
+    """Write the tables and figures of a sweep, or those of a paper.
+
+    As Markdown and as one HTML file.
+    """
     if (sweep is None) == (paper is None):
         raise typer.BadParameter("found both or none; expected the name of a sweep, or --paper")
     if sweep is not None:

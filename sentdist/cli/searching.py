@@ -56,7 +56,10 @@ def search(
     revision: EncoderRevision = None,
     store: StoreRoot = None,
 ) -> None:
-    """Find the sentences nearest to queries: exactly, by cosine or by relations, in a corpus of any size."""
+    """Find the sentences nearest to queries, exactly.
+
+    By cosine or by relations, in a corpus of any size.
+    """
     from sentdist.data.texts import STDIN, open_texts
 
     weights = weights_of(relation or [])

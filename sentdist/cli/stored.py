@@ -35,7 +35,10 @@ def store_gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list.")] = False,
     store: StoreRoot = None,
 ) -> None:
-    """Remove folders that hold data but no record: what crashed writers left."""
+    """Remove what crashed writers left.
+
+    Folders that hold data but no record.
+    """
     opened = open_store(store)
     seconds = older_than_hours * 3600
     places = opened.orphans(older_than_s=seconds) if dry_run else opened.collect_garbage(older_than_s=seconds)

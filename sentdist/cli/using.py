@@ -46,7 +46,10 @@ def encode(
     overwrite: Overwrite = False,
     store: StoreRoot = None,
 ) -> None:
-    """Write the embeddings of a file of sentences, of any size: it is read, embedded and written in batches."""
+    """Write the embeddings of a file of sentences.
+
+    Of any size: it is read, embedded and written in batches.
+    """
     from sentdist.data.texts import open_texts
     from sentdist.stages.embedding_file import DTYPES, SUFFIXES
     from sentdist.stages.whole_file import check_output
@@ -88,7 +91,10 @@ def similarity(
     overwrite: Overwrite = False,
     store: StoreRoot = None,
 ) -> None:
-    """Say how alike two sentences are, or the pairs of a file or of two: one score a line, cosine or by relations."""
+    """Say how alike sentences are.
+
+    Two sentences, or the pairs of a file or of two: one score a line, cosine or by relations.
+    """
     from sentdist.data.texts import looks_like_a_file
     from sentdist.stages.whole_file import check_output
 
@@ -129,7 +135,10 @@ def export(
     revision: EncoderRevision = None,
     store: StoreRoot = None,
 ) -> None:
-    """Write an encoder as a folder that sentence-transformers load, or as an ONNX graph with its tokenizer."""
+    """Write an encoder for use elsewhere.
+
+    As a folder that sentence-transformers load, or as an ONNX graph with its tokenizer.
+    """
     check_choice("--format", kind, ("sentence-transformers", "onnx"))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")
 

@@ -51,6 +51,13 @@ def test_quick_answers_are_quick_and_load_nothing_heavy(arguments: tuple[str, ..
     assert took < seconds
 
 
+@pytest.mark.parametrize("group", [(), ("store",), ("bank",)])
+def test_every_command_is_told_in_one_line_of_a_narrow_terminal(group: tuple[str, ...]) -> None:
+    listed = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80"}).output.partition("Commands:")[2]
+    assert len(listed.splitlines()) > 2
+    assert "..." not in listed
+
+
 def test_a_plan_says_what_is_shared(tmp_path: Path) -> None:
     answer = _call("plan", DEMO, "--store", str(tmp_path), "--trials")
     assert answer.exit_code == 0
