@@ -65,6 +65,20 @@ class TokenBatch:
             lengths=lengths,
         )
 
+    def filled(self, multiple: int) -> TokenBatch:
+        """Return the batch with sentences of no meaning behind its own, none longer than these, so that T is a multiple of `multiple`."""
+        missing = -self.num_tokens % multiple
+        if not missing:
+            return self
+        fillers = [min(self.longest, missing - start) for start in range(0, missing, self.longest)]
+        lengths = (*self.lengths, *fillers)
+        return replace(
+            self,
+            token_ids=torch.cat([self.token_ids, self.token_ids[:1].expand(missing)]),
+            boundaries=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=self.boundaries.device),
+            lengths=lengths,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:

@@ -14,7 +14,7 @@ from sentdist.execution.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.batch import TokenBatch
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.grad_cache import encode_in_micro_batches, mean_over_blocks, micro_batches
+from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objectives import InfoNCE
 from sentdist.learning.objectives.info_nce import info_nce
@@ -53,7 +53,8 @@ def kept(engine: Engine, tokens: TokenBatch) -> Tensor:
     """The micro-batches of five, with all their activations."""
     embeddings: dict[int, Tensor] = {}
     for rows in micro_batches(tokens.lengths, size=5):
-        embeddings |= dict(zip(rows, engine.encode(tokens.take(rows)), strict=True))
+        filled = tokens.take(rows).filled(TOKENS_MULTIPLE)
+        embeddings |= dict(zip(rows, engine.encode(filled)[: len(rows)], strict=True))
     return torch.stack([embeddings[row] for row in range(tokens.num_sentences)])
 
 
@@ -64,6 +65,26 @@ def test_micro_batches_hold_each_sentence_once_and_nearly_equal_numbers_of_token
     assert len(dealt) == -(-len(lengths) // size) and all(0 < len(rows) <= size for rows in dealt)
     tokens = [sum(lengths[row] for row in rows) for rows in dealt]
     assert max(tokens) - min(tokens) <= 2 * max(lengths)
+
+
+@pytest.mark.parametrize("multiple", [1, 8, 64, 100])
+def test_filling_changes_no_embedding_and_no_gradient(tiny_encoder_dir: str, multiple: int) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir, hidden_dropout=0.0, attention_dropout=0.0)
+    tokens = encoder.tokenize(WORDS)
+    filled = tokens.filled(multiple)
+    assert filled.num_tokens == sum(filled.lengths) == int(filled.boundaries[-1]) and filled.num_tokens % multiple == 0
+    assert filled.num_tokens - tokens.num_tokens < multiple and filled.longest == tokens.longest
+
+    def gradients(batch: TokenBatch) -> tuple[Tensor, list[Tensor]]:
+        encoder.zero_grad()
+        embeddings = encoder(batch)[: tokens.num_sentences]
+        embeddings.square().mul(torch.linspace(-1, 1, embeddings.shape[1])).sum().backward()
+        return embeddings, [parameter.grad.clone() for parameter in encoder.parameters() if parameter.grad is not None]
+
+    expected, found = gradients(tokens), gradients(filled)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-6)
+    for one, other in zip(found[1], expected[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()) + 1e-7)
 
 
 def test_blocks_of_anchors_change_nothing() -> None:
