@@ -44,5 +44,9 @@ class TrainingDiverged(SentdistError):  # noqa: N818 - an event that ends a run,
     """A loss or gradient that is not finite; raised before the optimizer is touched."""
 
 
+class SweepStopped(SentdistError):  # noqa: N818 - as above
+    """A person ended a sweep; what it had built is kept."""
+
+
 def _rebuild(kind: type[SentdistError], state: dict[str, str]) -> SentdistError:
     return kind(where=state["where"], found=state["found"], expected=state["expected"], remedy=state["remedy"])

@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from planning import plan_of, small_recipe
@@ -22,6 +22,7 @@ from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.tracking.tracker import Tracker
+from tests.waiting import wait_for
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 NUM_POINTS = 8
@@ -65,15 +66,6 @@ class MlflowServer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
-
-
-def wait_for(condition: Callable[[], bool], *, what: str, seconds: float = 60.0) -> None:
-    """Ask again until it holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(what)
-        time.sleep(0.05)
 
 
 def small_sweep(name: str, *, num_phi_sets: int = 2) -> Plan:

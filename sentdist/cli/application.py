@@ -31,6 +31,7 @@ COMMANDS = (
     building.plan,
     building.run,
     building.sweep,
+    building.stop,
     leaking.leaks,
     scoring.evaluate,
     using.encode,

@@ -1,4 +1,4 @@
-"""Commands that look ahead and build: plan, run, sweep."""
+"""Commands that look ahead, build and end building: plan, run, sweep, stop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 from sentdist.cli.opening import IN_A_JOB, store_root
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
+from sentdist.errors import RecipeError
 
 if TYPE_CHECKING:
     from sentdist.plan.unroll import Plan
@@ -73,6 +74,32 @@ def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = No
     build(recipe, overrides or [], store, data)
 
 
+def stop(
+    sweep: Annotated[str | None, typer.Argument(help="Its name, which is that of its recipe.", show_default=False)] = None,
+    all_sweeps: Annotated[bool, typer.Option("--all", help="All that the cluster is building.")] = False,
+) -> None:
+    """End a sweep that a cluster is building.
+
+    What only it needs ends, also when its driver is gone; what is finished is kept. Submitted again, trainings go on from their last checkpoints.
+    """
+    if (sweep is None) != all_sweeps:
+        raise RecipeError(
+            where="sentdist stop",
+            found="no sweep" if sweep is None else f"{sweep} and --all",
+            expected="one of them",
+            remedy="Name a sweep, or say --all.",
+        )
+
+    from sentdist.execution.run import check_auth_mode, connect
+    from sentdist.execution.stopping import stop_sweeps
+
+    check_auth_mode()
+    connect()
+    for stopped in stop_sweeps(sweep):
+        ended = f"{stopped.num_ended} stage{'' if stopped.num_ended == 1 else 's'}"
+        typer.echo(f"{stopped.sweep}: stopped; {ended} ended that were being built or waited for it. What is finished is kept.")
+
+
 def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan, Context]:
     from sentdist.stages.planned import planned
 
@@ -106,7 +133,7 @@ def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | N
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     summary = run_recipe(recipe, overrides=overrides, store=store_root(store), data=data, tracking=tracking, speak=typer.echo)
     _print_scores(plan.recipe.name, context.store)
-    if command == "sweep" and len(summary.failures) < summary.num_trials:
+    if command == "sweep" and len(summary.failures) < summary.num_trials and not summary.was_stopped:
         _publish_report(plan.recipe.name, context.store, tracking)
     if summary.failures:
         raise typer.Exit(1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from sentdist.execution.board import Teller
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.resources import uses_worker_group
+from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
 from sentdist.plan.stage import Stage

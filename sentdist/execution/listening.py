@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 
-from sentdist.execution.board import Board
+from sentdist.errors import SweepStopped
+from sentdist.execution.board import Board, cause_of
 
 LOOK_UP_S = 0.5  # how long after the end the listener may still wait for news
 
@@ -36,6 +37,11 @@ def _listen(board: Board, speak: Callable[[str], None], is_over: threading.Event
                 return
         try:
             events, since = ray.get(news)
+        except RayTaskError as error:
+            if isinstance(cause_of(error), SweepStopped):
+                speak(f"{board.submission.sweep}: being stopped by `sentdist stop`")
+                return
+            raise
         except RayError:  # the board died; a trial will open a fresh one, whose events are numbered from nought
             if is_over.wait(LOOK_UP_S):
                 return

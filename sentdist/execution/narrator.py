@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sentdist.execution.board import Teller
 from sentdist.execution.progress import SPEAK_EVERY, StageEvent
+from sentdist.execution.stage_board import Teller
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stages import Train

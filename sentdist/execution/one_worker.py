@@ -6,10 +6,10 @@ import time
 from contextlib import closing
 
 from sentdist.execution.banks import bank_of
-from sentdist.execution.board import Teller
 from sentdist.execution.checkpoints import CheckpointClock
 from sentdist.execution.narrator import Narrator
 from sentdist.execution.running import RunningFolder, forget_running
+from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.execution.trainer import engine_of, use_threads
 from sentdist.learning.checkpoint import DevScore

@@ -11,9 +11,10 @@ from sentdist.tracking.tracker import NullTracker, Tracker
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """Travels by pickle to the board, to stages and to trials; nothing in it changes a result."""
+    """Travels by pickle to the board, to stages and to trials; nothing in it changes a result. sweep: name of the recipe."""
 
     context: Context
     tracker: Tracker = field(default_factory=NullTracker)
     trainings_at_once: int = 1
+    sweep: str = "unnamed"
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

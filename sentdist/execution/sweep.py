@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import ray
 
+from sentdist.errors import SweepStopped
 from sentdist.execution.board import Board
 from sentdist.execution.bodies import build_stage
 from sentdist.execution.listening import telling
@@ -53,10 +54,22 @@ class SweepSummary:
         counts = [f"{kind} {self.mentioned[kind]} mentioned, {self.found[kind]} found, {self.built[kind]} built" for kind in kinds]
         done = self.num_trials - len(self.failures)
         told = [f"{self.name}: {done} of {self.num_trials} trials have scores, {self.seconds:.0f} s; " + "; ".join(counts)]
-        told += [f"FAILED  {failure.name}: {failure.message}" for failure in self.failures]
-        if self.failures:
+        failed = [failure for failure in self.failures if not isinstance(failure.error, SweepStopped)]
+        told += [f"FAILED  {failure.name}: {failure.message}" for failure in failed]
+        if failed:
             told.append("Everything else is kept. Mend the cause and submit again: only what is missing is built.")
+        if self.was_stopped:
+            num_stopped = len(self.failures) - len(failed)
+            told.append(
+                f"STOPPED by `sentdist stop`, {num_stopped} trial{'s' if num_stopped > 1 else ''} before the end. What is finished is kept; "
+                "submitted again, trainings go on from their last checkpoints."
+            )
         return told
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether somebody ended the sweep before it had all scores."""
+        return any(isinstance(failure.error, SweepStopped) for failure in self.failures)
 
 
 def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, speak: Speak = print) -> SweepSummary:
@@ -78,10 +91,10 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
     tracker = tracker or NullTracker()
     tracker.begin_sweep(sweep, {stage.key: stage.canonical() for stage in plan.stages})
     outcomes: dict[str, Outcome] = {}
-    with _tracked(tracker):
+    with _tracked(tracker, outcomes):
         if offered is not None:
             speak(_opening(plan, missing, offered, context.store.shown))
-            outcomes = _carry_out(missing, context, tracker, offered, speak)
+            outcomes |= _carry_out(plan.recipe.name, missing, context, tracker, offered, speak)
     build_overlaps(plan, context)  # seconds, in this process: no stage waits for them
     summary = _summary(plan, context, is_there, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
@@ -89,10 +102,10 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
     return summary
 
 
-def _carry_out(missing: list[Trial], context: Context, tracker: Tracker, offered: Capacity, speak: Speak) -> dict[str, Outcome]:
+def _carry_out(name: str, missing: list[Trial], context: Context, tracker: Tracker, offered: Capacity, speak: Speak) -> dict[str, Outcome]:
     from sentdist.execution.trials import run_trials  # Tune takes seconds to import, and often nothing is missing
 
-    submission = Submission(context=context, tracker=tracker, trainings_at_once=offered.trainings_at_once)
+    submission = Submission(context=context, tracker=tracker, trainings_at_once=offered.trainings_at_once, sweep=name)
     board = Board(submission, build_stage)
     try:
         with telling(board, speak):
@@ -100,20 +113,20 @@ def _carry_out(missing: list[Trial], context: Context, tracker: Tracker, offered
     finally:
         board.leave()
     for outcome in outcomes.values():
-        if outcome.error is not None:
+        if outcome.error is not None and not isinstance(outcome.error, SweepStopped):
             tracker.fail(outcome.key, outcome.message)
     return outcomes
 
 
 @contextmanager
-def _tracked(tracker: Tracker) -> Iterator[None]:
+def _tracked(tracker: Tracker, outcomes: Mapping[str, Outcome]) -> Iterator[None]:
     """End the sweep's run, whichever way the sweep ends."""
     try:
         yield
     except BaseException:
         tracker.finish_sweep("stopped")
         raise
-    tracker.finish_sweep()
+    tracker.finish_sweep("stopped" if any(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values()) else None)
 
 
 def _opening(plan: Plan, missing: list[Trial], offered: Capacity, store: str) -> str:

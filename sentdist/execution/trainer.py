@@ -26,11 +26,11 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from sentdist.errors import SentdistError
 from sentdist.execution.banks import bank_of
-from sentdist.execution.board import Teller
 from sentdist.execution.checkpoints import CheckpointClock
 from sentdist.execution.narrator import Narrator
 from sentdist.execution.resources import controller_environment, nodes_of
 from sentdist.execution.running import RUNNING, forget_running, store_place
+from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine

@@ -12,8 +12,10 @@ from typing import Any
 from pyarrow import fs
 from ray import tune
 
-from sentdist.execution.board import Board, Body, cause_of
+from sentdist.errors import SweepStopped
+from sentdist.execution.board import Board, cause_of
 from sentdist.execution.running import RUNNING, store_place
+from sentdist.execution.stage_board import Body, stopped
 from sentdist.execution.submission import Submission
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial
@@ -21,6 +23,8 @@ from sentdist.plan.unroll import Trial
 # Whatever waits reserves no CPU, or trials would starve the work they wait for: two workers of one CPU each find no place on two CPUs of
 # which a trial holds 0.01. Tune refuses a trial that reserves nothing at all, so it reserves a little of what is not scarce.
 TRIAL_RESOURCES = {"memory": float(2**20)}
+
+STOPPED = "sweep_stopped"  # what a trial reports when somebody has stopped the sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,21 +57,26 @@ def run_trials(
         tune.with_resources(tune.with_parameters(_run_trial, trials=by_key, submission=submission, body=body), TRIAL_RESOURCES),
         param_space={"trial": tune.grid_search(list(by_key))},
         tune_config=tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True),
-        run_config=tune.RunConfig(name=name, storage_path=storage, storage_filesystem=filesystem, verbose=0, callbacks=callbacks),
+        run_config=tune.RunConfig(
+            name=name, storage_path=storage, storage_filesystem=filesystem, verbose=0, callbacks=callbacks, stop=_UntilStopped()
+        ),
     )
     try:
         results = tuner.fit()
     finally:
         if filesystem.get_file_info(f"{storage}/{name}").type == fs.FileType.Directory:
             filesystem.delete_dir(f"{storage}/{name}")
-    outcomes = {}
+    errors, was_stopped = {}, False
     for number in range(len(results)):
         result = results[number]
-        key = str((result.config or {})["trial"])
-        error = None if result.error is None else cause_of(result.error)
-        if error is None and not submission.context.store.has(by_key[key].scores):
-            error = RuntimeError("Tune ended without having run this trial to its end")
-        outcomes[key] = Outcome(key=key, name=by_key[key].name, error=error)
+        if result.error is not None:
+            errors[str((result.config or {})["trial"])] = cause_of(result.error)
+        was_stopped = was_stopped or bool((result.metrics or {}).get(STOPPED))
+    unfinished = stopped(submission.sweep) if was_stopped else RuntimeError("Tune ended without having run this trial to its end")
+    outcomes = {}
+    for key, trial in by_key.items():
+        is_done = key in errors or submission.context.store.has(trial.scores)
+        outcomes[key] = Outcome(key=key, name=trial.name, error=errors.get(key) if is_done else unfinished)
     return outcomes
 
 
@@ -76,12 +85,32 @@ def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Sub
     trial = trials[config["trial"]]
     board = Board(submission, body)
     train = trial.scores.encoder
-    for event in board.follow(trial.scores):
-        if event.what == "dev" and isinstance(train, Train) and event.key == train.key:
-            tune.report({"step": event.step, "dev_score": event.score})
+    try:
+        for event in board.follow(trial.scores):
+            if event.what == "dev" and isinstance(train, Train) and event.key == train.key:
+                tune.report({"step": event.step, "dev_score": event.score})
+    except SweepStopped:
+        tune.report({STOPPED: True})
+        return
+    finally:
+        board.part()
     found = submission.context.store.get(trial.scores)
     assert found is not None, "a trial that was followed to its end has scores"
     tune.report({name: value for name, value in found.record.results.items() if isinstance(value, int | float)})
+
+
+class _UntilStopped(tune.Stopper):
+    """Ends Tune's run with the first trial that says that the sweep was stopped; the others would only say the same, one by one."""
+
+    def __init__(self) -> None:
+        self._is_stopped = False
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        self._is_stopped = self._is_stopped or STOPPED in result
+        return self._is_stopped
+
+    def stop_all(self) -> bool:
+        return self._is_stopped
 
 
 class _TrialLines(tune.Callback):
@@ -94,6 +123,8 @@ class _TrialLines(tune.Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         known = self._trials[trial.config["trial"]]
+        if not any(task.name in trial.last_result for task in known.scores.tasks):  # the sweep was stopped
+            return
         scores = ", ".join(
             f"{task.name} {trial.last_result[task.name]:.2f}" for task in known.scores.tasks if task.name in trial.last_result
         )

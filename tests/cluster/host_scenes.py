@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from sentdist.learning.bank import FileBank
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
+from tests.waiting import wait_for
 
 IDS = np.arange(0, 900, 7)
 
@@ -54,16 +54,8 @@ def _living() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-def _wait_for(num_hosts: int) -> None:
-    """Until the cluster has noticed who is there: about 15 s after a host was cut off."""
-    deadline = time.monotonic() + 120
-    while len(_living()) != num_hosts:
-        assert time.monotonic() < deadline, f"{len(_living())} nodes are alive, not {num_hosts}"
-        time.sleep(0.5)
-
-
 if __name__ == "__main__":
     scene, store_root, num_hosts = sys.argv[1:]
     ray.init(log_to_driver=False)
-    _wait_for(int(num_hosts))
+    wait_for(lambda: len(_living()) == int(num_hosts), what=f"{num_hosts} living nodes", seconds=120)  # one that is cut off: about 15 s
     {"look-up": looks_up_on_every_host, "begin": begins_a_bank}[scene](store_root)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, ResourceError, SweepStopped
 from sentdist.plan.objectives import Entropy, Regularized
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Task, Training
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -140,6 +145,143 @@ def test_the_board_ends_with_the_last_submission(workplace: Any) -> None:
     first, second = workplace.open(), workplace.open()
     first.build(_rcl((0.01,)))
     first.leave()
+    assert ray.get(second.actor.num_told.remote()) == 0
+    second.leave()
     with pytest.raises(RayActorError):
         ray.get(second.actor.num_told.remote())
     assert second.build(_rcl((0.01, 0.02))).record.kind == "scores"
+
+
+class Gated:
+    """A store whose entropy encoders wait for a gate."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log, self.gate, self.store = folder / "log", folder / "gate", ArtifactStore(folder / "store")
+
+    def open(self, sweep: str) -> Any:
+        from sentdist.execution.board import Board
+        from sentdist.execution.submission import Submission
+
+        context = Context(store=self.store, runtime=RUNTIME)
+        return Board(Submission(context=context, sweep=sweep), _gated_body(self.log, self.gate), patience_s=0.5)
+
+    def processes_of(self, label: str) -> list[int]:
+        """Those that began a training of that label, in order."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [int(line.split()[-1]) for line in lines if line.startswith(f"train {label}-")]
+
+    def wait_for(self, label: str) -> int:
+        """The process that begins a training."""
+        wait_for(lambda: bool(self.processes_of(label)), what=label)
+        return self.processes_of(label)[-1]
+
+    @contextmanager
+    def callers(self) -> Iterator[ThreadPoolExecutor]:
+        """Threads to ask for stages; a test that fails leaves none of them at the gate."""
+        with ThreadPoolExecutor(3) as pool:
+            try:
+                yield pool
+            finally:
+                self.gate.touch()
+
+
+def _gated_body(log: Path, gate: Path) -> Any:
+    """A body that writes down what it begins and in which process, and waits at entropy encoders for the file `gate`."""
+
+    def body(stage: Any, submission: Any, teller: Any) -> Any:
+        import os
+        import time
+
+        with log.open("a") as file:
+            file.write(f"{stage.kind} {stage.label} {os.getpid()}\n")
+        while stage.kind == "train" and "entropy" in stage.label and not gate.exists():
+            time.sleep(0.02)
+        store = submission.context.store
+        with store.staged() as folder:
+            (folder / "data").write_text(stage.label)
+            return store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
+
+    return body
+
+
+def _lives(process: int) -> bool:
+    return Path(f"/proc/{process}").exists()
+
+
+@pytest.fixture
+def gated(cluster: Any, tmp_path: Path) -> Gated:
+    return Gated(tmp_path)
+
+
+def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None:
+    import ray
+
+    from sentdist.execution.stopping import stop_sweeps
+
+    first, second = gated.open("first"), gated.open("second")
+    with gated.callers() as pool:
+        stopped = [pool.submit(first.build, trial) for trial in (_rcl((0.01, 0.02)), _rcl((0.01,)))]
+        shared, alone = gated.wait_for("entropy+0.01"), gated.wait_for("entropy+0.02")
+        kept = pool.submit(second.build, _rcl((0.01,)))
+        wait_for(lambda: ray.get(second.actor.sweeps.remote()) == {"first": 8, "second": 4}, what="all requests")
+        with pytest.raises(ResourceError, match=r'only first, second .* Did you mean "first"'):
+            stop_sweeps("frist")
+        (told,) = stop_sweeps("first")
+        assert told.num_ended == 4  # the other entropy encoder, its bank, the training on both banks, its scores
+        for build in stopped:  # also the one whose stages all go on, for the other sweep
+            with pytest.raises(SweepStopped, match=r"first: .* `sentdist stop`"):
+                build.result(timeout=60)
+        wait_for(lambda: not _lives(alone), what="the end of the process")
+        assert _lives(shared)
+        with pytest.raises(SweepStopped):
+            first.build(_rcl((0.03,)))
+        gated.gate.touch()
+        assert kept.result(timeout=60).record.kind == "scores"
+    assert len(gated.processes_of("entropy+0.01")) == 1
+    first.leave()
+    again = gated.open("first")
+    assert again.build(_rcl((0.01, 0.02))).record.kind == "scores"
+    for board in (again, second):
+        board.leave()
+
+
+def test_work_of_a_submission_that_leaves_ends(gated: Gated) -> None:
+    """As when `ray job stop` ends a driver in order: it leaves while its trials wait."""
+    first, second = gated.open("first"), gated.open("second")
+    with gated.callers() as pool:
+        building = pool.submit(first.build, _rcl((0.01,)))
+        process = gated.wait_for("entropy+0.01")
+        first.leave()
+        wait_for(lambda: not _lives(process), what="the end of the process")
+        assert building.exception(timeout=60) is not None
+    gated.gate.touch()
+    assert second.build(_rcl((0.01,))).record.kind == "scores"
+    second.leave()
+
+
+DRIVER = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+import ray
+ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
+from tests.cluster.test_board import Gated, _rcl
+Gated(Path({folder!r})).open("killed").build(_rcl((0.01,)))
+"""
+
+
+def test_work_of_a_killed_driver_ends_unless_another_needs_it(cluster: Any, gated: Gated, tmp_path: Path) -> None:
+    import ray
+
+    script = DRIVER.format(root=str(Path(__file__).parents[2]), address=cluster.address, folder=str(tmp_path))
+    other = gated.open("other")
+    with gated.callers() as pool, subprocess.Popen([sys.executable, "-c", script]) as driver:
+        kept = pool.submit(other.build, _rcl((0.02,)))
+        needed, needless = gated.wait_for("entropy+0.02"), gated.wait_for("entropy+0.01")
+        driver.kill()
+        wait_for(lambda: not _lives(needless), what="the end of the work that nobody needs")
+        assert _lives(needed)
+        assert ray.get(other.actor.sweeps.remote()) == {"other": 4}
+        gated.gate.touch()
+        assert kept.result(timeout=60).record.kind == "scores"
+    other.leave()

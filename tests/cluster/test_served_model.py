@@ -27,7 +27,8 @@ from sentdist.tracking.casting import Casting
 from sentdist.tracking.registry import register_best_encoder
 from sentdist.tracking.sweep_runs import SweepRuns
 from tests.encoders import SENTENCES
-from tests.mlflow_scenes import make_up, small_sweep, wait_for
+from tests.mlflow_scenes import make_up, small_sweep
+from tests.waiting import wait_for
 
 START_S = 300.0  # a server of MLflow's imports torch and sentence-transformers, on a machine many times slower than usual
 

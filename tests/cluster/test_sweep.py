@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,26 @@ from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
+from sentdist.tracking.tracker import NullTracker, Outcome
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
 PHIS = [0.01, 0.02, 0.03, 0.04, 0.05]
 LIGHT: Json = {"engine": "torch", "bank_in_object_store": False, "max_failures": 0}
+
+
+class LastWord(NullTracker):
+    """Keeps how sweeps ended."""
+
+    def __init__(self) -> None:
+        self.said: list[Outcome | None] = []
+
+    def finish_sweep(self, outcome: Outcome | None = None) -> None:
+        self.said.append(outcome)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return NullTracker, ()  # workers know nothing of this module
 
 
 def grid_values(encoder: Path, **changes: Json) -> dict[str, Json]:
@@ -135,6 +151,33 @@ def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_
     records = {artifact.key: artifact.record.created_at for artifact in context.store.artifacts()}
     assert set(records) == {stage.key for stage in (*plan.stages, *overlaps_of(plan))}
     assert all(records[key] == created_at for key, created_at in finished.items())
+
+
+def test_a_stopped_sweep_says_so_and_goes_on_when_it_is_submitted_again(
+    cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    from sentdist.execution.stopping import stop_sweeps
+    from sentdist.execution.sweep import run_sweep
+
+    values = grid_values(tiny_encoder_dir, name="ended", sweep={"methods.rcl.phis": [PHIS[:1], PHIS[:2], PHIS[:3]]})
+    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+    lines: list[str] = []
+    tracker = LastWord()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_sweep, plan, context, tracker=tracker, speak=lines.append)
+        wait_for(lambda: running.done() or any("bank" in line and "done" in line for line in lines), what="the first bank")
+        (stopped,) = stop_sweeps("ended")
+        summary = running.result(timeout=60)
+    assert stopped.num_ended > 0
+    assert summary.was_stopped
+    assert 0 < len(summary.failures) <= 3
+    assert "ended: being stopped by `sentdist stop`" in lines
+    assert not any("FAILED" in line for line in lines)
+    assert f"STOPPED by `sentdist stop`, {len(summary.failures)} trial" in lines[-1]
+    assert tracker.said == ["stopped"]
+    again = run_sweep(plan, context, speak=lambda line: None)
+    assert not again.failures, again.lines
+    assert again.found["bank"] > 0
 
 
 def test_a_diverging_cell_is_named_and_the_others_are_kept(cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:

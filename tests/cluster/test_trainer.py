@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import torch
 from safetensors.torch import load_file
 from tiny_world import tiny_plan, tiny_values, write_data
 
+from sentdist.errors import SweepStopped
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here, run_local
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -65,9 +68,14 @@ def test_rcl_on_two_workers_gives_the_parameters_of_one_process(cluster: Any, ti
     assert not list((tmp_path / "on-ray" / "running").iterdir())
 
 
-def test_a_training_that_loses_a_worker_goes_on_from_its_checkpoint(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoint(
+    cluster: Any, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    import ray
+
     from sentdist.execution.board import Board
     from sentdist.execution.bodies import build_stage
+    from sentdist.execution.stopping import Stopped, stop_sweeps
     from sentdist.execution.submission import Submission
 
     data = write_data(tmp_path / "data")
@@ -81,19 +89,29 @@ def test_a_training_that_loses_a_worker_goes_on_from_its_checkpoint(cluster: Any
     _, here = tiny_plan(values, data=data, store=tmp_path / "here")
     stage = plan.trials[0].scores.encoder
     assert isinstance(stage, Train)
-    board = Board(Submission(context=on_ray), build_stage)
+    first = Board(Submission(context=on_ray, sweep="long"), build_stage)
     heard_after: list[int] = []
     killed_at = None
-    for event in board.follow(stage):
-        if event.what != "step" or event.step is None:
-            continue
-        if killed_at is None and event.step >= 36:
-            cluster.kill_train_worker()
-            killed_at = event.step
-        elif killed_at is not None:
-            heard_after.append(event.step)
-    board.leave()
+    with ThreadPoolExecutor(1) as pool, pytest.raises(SweepStopped):
+        for event in first.follow(stage):
+            if event.what != "step" or event.step is None:
+                continue
+            if killed_at is None and event.step >= 36:
+                cluster.kill_train_worker()
+                killed_at = event.step
+            elif killed_at is not None:
+                heard_after.append(event.step)
+                if len(heard_after) == 2:
+                    stopping = pool.submit(stop_sweeps, "long")
     assert killed_at is not None and min(heard_after) > 12, "it began again instead of going on"  # 12: the first step that is spoken of
+    assert stopping.result() == [Stopped(sweep="long", num_ended=1)]
+    wait_for(lambda: ray.available_resources().get("CPU") == 2, what="the workers' CPUs")
+    assert not on_ray.store.has(stage)
+    first.leave()
+    second = Board(Submission(context=on_ray, sweep="long"), build_stage)
+    steps = [event.step for event in second.follow(stage) if event.what == "step" and event.step is not None]
+    second.leave()
+    assert min(steps) > 36, "it began again instead of going on"
     for needed in (stage.corpus, stage):
         build_here(needed, here)
     _assert_same_parameters(stage, here, on_ray)

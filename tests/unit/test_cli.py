@@ -78,6 +78,8 @@ def test_a_plan_says_what_is_shared(tmp_path: Path) -> None:
         (("explain", "abc", "def"), "expected one artifact"),
         (("store", "show", "abc"), "expected one artifact"),
         (("report", "unheard_of"), "expected a sweep that was started"),
+        (("stop",), "found no sweep"),
+        (("stop", "demo", "--all"), "found demo and --all"),
     ],
 )
 def test_a_mistake_is_told_in_one_sentence(

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 from tiny_world import tiny_plan, tiny_values, write_data
 
-from sentdist.execution.board import Teller
 from sentdist.execution.one_worker import train_in_task
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.running import RunningFolder
+from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.learning.checkpoint import PROGRESS_FILE
 from sentdist.plan.stages import Train

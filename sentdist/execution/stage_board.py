@@ -1,0 +1,332 @@
+"""Who builds what on a cluster: a named, detached actor that maps the key of a stage to the one piece of work that makes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from sentdist.errors import SweepStopped
+from sentdist.execution.progress import StageEvent
+from sentdist.execution.resources import stage_demand
+from sentdist.execution.submission import Submission
+from sentdist.plan.stage import Stage
+from sentdist.store.store import Artifact
+from sentdist.tracking.tracker import NullTracker
+
+KEPT_EVENTS = 2000
+ANSWER_S = 1.0  # within which an answer has been delivered
+ABORT_S = 60.0  # how long Ray Train may take to let a worker group go
+
+Body = Callable[[Stage, Submission, "Teller"], Artifact]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Teller:
+    """Says what happens to stages; travels to whoever builds one."""
+
+    board: Any  # the actor's handle
+
+    def tell(self, event: StageEvent) -> None:
+        """Post an event and go on; a board that is gone hears nothing."""
+        self.board.tell.remote(event)
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """asked_by: the submissions that need it, for itself or as an input of something else. on_group: whether it drives a worker group."""
+
+    ref: ray.ObjectRef
+    on_group: bool
+    asked_by: set[str] = field(default_factory=set)
+
+
+@dataclass(kw_only=True)
+class _Events:
+    """The last events, numbered; whoever has read up to a number is woken by the next one."""
+
+    kept: deque[StageEvent] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
+    num_told: int = 0
+    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+
+class StageBoard:
+    """The actor itself; use it through `Board`. It reserves nothing and keeps nothing that the store does not have: it may die any time.
+
+    A stage is looked for in the store first, then among the work in flight; only then it is started, with the ObjectRefs of its inputs as
+    arguments, so that Ray starts it when they exist and never if one of them failed. A key that failed is forgotten: the next submission
+    that asks starts it again, while the one in which it failed is given the same error, not the same work once more.
+
+    Work that no submission needs any more is ended: because they were stopped, have left, or have no living process. With the last
+    submission the board ends too.
+    """
+
+    def __init__(self, body: Body, patience_s: float) -> None:
+        self._body = body
+        self._patience_s = patience_s
+        self._work: dict[str, _Work] = {}
+        self._failed: dict[str, _Work] = {}
+        self._submissions: dict[str, Submission] = {}
+        self._seats: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it parts
+        self._stopped: set[str] = set()  # submissions
+        self._num_stopping = 0
+        self._room: asyncio.Semaphore | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._events = _Events()
+
+    async def attend(self, submission: Submission, seat: str) -> None:
+        """A process of a submission comes; answered when it parts. The reference to the answer is lost with the process, see `watch`."""
+        self._submissions.setdefault(submission.id, submission)
+        self._seats[seat] = asyncio.Event()
+        await self._seats[seat].wait()
+
+    async def watch(self, seat: str, answer: list[ray.ObjectRef]) -> None:
+        """Take notice when the process that holds `answer`, which `attend` gives, parts or dies."""
+        self._in_background(self._watch_seat(seat, answer[0]))
+
+    async def part(self, seat: str) -> None:
+        """The process needs nothing any more."""
+        if seat in self._seats:
+            self._seats[seat].set()
+
+    async def request(self, stage: Stage, submission: Submission) -> list[ray.ObjectRef]:
+        """The reference to a stage's artifact, in a list because Ray would otherwise wait for it.
+
+        Raises:
+            SweepStopped: the submission was stopped.
+        """
+        self._refuse_stopped(submission.id)
+        self._submissions.setdefault(submission.id, submission)
+        return [self._ref(stage, submission)]
+
+    async def tell(self, event: StageEvent) -> None:
+        """Keep an event and wake those who listen."""
+        async with self._events.news:
+            self._events.kept.append(event)
+            self._events.num_told += 1
+            self._events.news.notify_all()
+
+    async def events(self, since: int | None, submission_id: str) -> tuple[list[StageEvent], int]:
+        """The events after number `since` (None: from now on) and the number of the last one; waits until there is one.
+
+        Raises:
+            SweepStopped: the submission was stopped; told at once.
+        """
+        events = self._events
+        since = events.num_told if since is None else since
+        async with events.news:
+            await events.news.wait_for(lambda: events.num_told > since or submission_id in self._stopped)
+            self._refuse_stopped(submission_id)
+            num_new = min(events.num_told - since, len(events.kept))
+            return list(events.kept)[len(events.kept) - num_new :], events.num_told
+
+    async def num_told(self) -> int:
+        """The number of the last event."""
+        return self._events.num_told
+
+    async def leave(self, submission_id: str) -> None:
+        """A submission ends, and with it the work that only it needs; answered when that has ended. The last one ends the board."""
+        self._submissions.pop(submission_id, None)
+        await _ended(self._release({submission_id}))
+        self._end_if_idle()
+
+    async def sweeps(self) -> dict[str, int]:
+        """How many stages are in flight for each sweep that is being built."""
+        found: dict[str, set[str]] = {}
+        for submission in self._submissions.values():
+            if submission.id not in self._stopped:
+                found.setdefault(submission.sweep, set()).update(key for key, work in self._work.items() if submission.id in work.asked_by)
+        return {sweep: len(keys) for sweep, keys in found.items()}
+
+    async def stop(self, sweep: str) -> int:
+        """Give the submissions of a sweep nothing more and end the work that only they need; how many pieces of work, once they have ended.
+
+        What waits never starts, and what runs ends where it is: a training goes on from its last checkpoint when it is asked for again.
+        """
+        stopped = {submission.id for submission in self._submissions.values() if submission.sweep == sweep} - self._stopped
+        self._stopped |= stopped
+        async with self._events.news:
+            self._events.news.notify_all()
+        unneeded = self._release(stopped)
+        self._num_stopping += 1
+        await _ended(unneeded)
+        self._in_background(self._end_after_answer())
+        return len(unneeded)
+
+    async def check(self, submission_id: str) -> None:
+        """Nothing, or:
+
+        Raises:
+            SweepStopped: the submission was stopped.
+        """
+        self._refuse_stopped(submission_id)
+
+    async def drive(self, stage: Stage, submission: Submission, *inputs: Artifact) -> Artifact:
+        """Have a worker group trained when there is room for one.
+
+        Whoever drives a group reserves nothing, so without this bound every training of a sweep would start a controller and wait there.
+        """
+        self._room = self._room or asyncio.Semaphore(submission.trainings_at_once)
+        async with self._room:
+            driver = _drive.options(
+                name=f"{stage.kind} {stage.label}", num_cpus=0, max_retries=submission.context.runtime.max_failures
+            ).remote(self._body, stage, submission, _teller())
+            try:
+                artifact: Artifact = await driver
+            except asyncio.CancelledError:
+                await _abort(driver)
+                raise
+            return artifact
+
+    def _ref(self, stage: Stage, submission: Submission) -> ray.ObjectRef:
+        work = self._work.get(stage.key)
+        if work is None:
+            failed = self._failed.get(stage.key)
+            if failed is not None and submission.id in failed.asked_by:
+                return failed.ref
+            found = submission.context.store.get(stage)
+            if found is not None:
+                return ray.put(found)
+            self._failed.pop(stage.key, None)
+            work = self._start(stage, submission)
+            self._work[stage.key] = work
+            self._in_background(self._watch_work(stage.key, work))
+        self._note_need(stage, submission.id)
+        return work.ref
+
+    def _start(self, stage: Stage, submission: Submission) -> _Work:
+        inputs = [self._ref(needed, submission) for needed in stage.inputs]
+        demand = stage_demand(stage, submission.context.runtime)
+        if demand.drives_worker_group:
+            return _Work(ref=_this_board().drive.remote(stage, submission, *inputs), on_group=True)
+        task = _build.options(
+            name=f"{stage.kind} {stage.label}",
+            num_cpus=demand.num_cpus,
+            num_gpus=demand.num_gpus,
+            max_retries=submission.context.runtime.max_failures,  # after the loss of a process or node; an exception is final
+        )
+        return _Work(ref=task.remote(self._body, stage, submission, _teller(), *inputs), on_group=False)
+
+    def _note_need(self, stage: Stage, submission_id: str) -> None:
+        """A submission needs a stage that is in flight, hence those of its inputs that are in flight."""
+        work = self._work.get(stage.key)
+        if work is not None and submission_id not in work.asked_by:
+            work.asked_by.add(submission_id)
+            for needed in stage.inputs:
+                self._note_need(needed, submission_id)
+
+    def _release(self, submission_ids: set[str]) -> list[_Work]:
+        """End what only these submissions need; whoever asks for it from now on starts it anew."""
+        for work in self._work.values():
+            work.asked_by -= submission_ids
+        unneeded = [key for key, work in self._work.items() if not work.asked_by]
+        ended = [self._work.pop(key) for key in reversed(unneeded)]  # what waits for an input before the input
+        for work in ended:
+            # A process that is interrupted in an import or in a library's own code is fit for nothing afterwards, so it ends ("force"). Ray
+            # Train's workers hold a placement group, which only their own controller gives back.
+            ray.cancel(work.ref, force=not work.on_group)
+        return ended
+
+    async def _watch_work(self, key: str, work: _Work) -> None:
+        try:
+            await work.ref
+        except Exception:  # whoever asked holds the reference and gets the error whole; here it only matters that there was one
+            if self._work.get(key) is work:
+                self._failed[key] = work
+        if self._work.get(key) is work:
+            del self._work[key]
+
+    async def _watch_seat(self, seat: str, answer: ray.ObjectRef) -> None:
+        with suppress(RayError):  # its process died
+            await answer
+        self._seats.pop(seat, None)
+        submission_id = _submission_of(seat)
+        await asyncio.sleep(self._patience_s)
+        if submission_id in self._submissions and not any(_submission_of(taken) == submission_id for taken in self._seats):
+            await self._clear_up(self._submissions.pop(submission_id))
+
+    async def _clear_up(self, submission: Submission) -> None:
+        """Nothing is left of a submission that did not leave: its driver was killed."""
+        await _ended(self._release({submission.id}))
+        if not isinstance(submission.tracker, NullTracker):
+            with suppress(RayError):
+                await _note_stopped.remote(submission)
+        self._end_if_idle()
+
+    def _refuse_stopped(self, submission_id: str) -> None:
+        if submission_id in self._stopped:
+            raise stopped(self._submissions[submission_id].sweep if submission_id in self._submissions else "the sweep")
+
+    async def _end_after_answer(self) -> None:
+        """The submissions that were stopped have perhaps left before whoever stopped them has heard that it is done."""
+        await asyncio.sleep(ANSWER_S)
+        self._num_stopping -= 1
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if not self._submissions and not self._work and not self._num_stopping:
+            ray.kill(_this_board())  # `exit_actor` would wait for those who listen for news; whoever asks now opens a fresh board
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)  # the loop itself keeps only weak references to its tasks
+        task.add_done_callback(self._tasks.discard)
+
+
+def stopped(sweep: str) -> SweepStopped:
+    """What a submission hears when it was stopped."""
+    return SweepStopped(
+        where=sweep,
+        found="that it was stopped by `sentdist stop`",
+        expected="that it goes on",
+        remedy="What is finished is kept. Submit it again: trainings go on from their last checkpoints.",
+    )
+
+
+@ray.remote
+def _build(body: Body, stage: Stage, submission: Submission, teller: Teller, *inputs: Artifact) -> Artifact:
+    return body(stage, submission, teller)
+
+
+@ray.remote
+def _drive(body: Body, stage: Stage, submission: Submission, teller: Teller) -> Artifact:
+    try:
+        return body(stage, submission, teller)
+    except KeyboardInterrupt:  # cancelled before Ray Train had its own ear for this; see `_release` on why the process ends
+        raise SystemExit("cancelled") from None
+
+
+@ray.remote(num_cpus=0)
+def _note_stopped(submission: Submission) -> None:
+    submission.tracker.finish_sweep("stopped")
+
+
+async def _abort(driver: ray.ObjectRef) -> None:
+    """Interrupt the driver of a worker group, whose controller then lets workers and resources go; kill it if that takes too long."""
+    ray.cancel(driver, force=False)
+    done, _ = await asyncio.wait([asyncio.wrap_future(driver.future())], timeout=ABORT_S)
+    if not done:
+        ray.cancel(driver, force=True)
+
+
+async def _ended(works: Iterable[_Work]) -> None:
+    """Wait until cancelled work has ended."""
+    await asyncio.gather(*(asyncio.wrap_future(work.ref.future()) for work in works), return_exceptions=True)
+
+
+def _this_board() -> Any:
+    return ray.get_runtime_context().current_actor
+
+
+def _teller() -> Teller:
+    return Teller(board=_this_board())
+
+
+def _submission_of(seat: str) -> str:
+    return seat.partition("/")[0]
