@@ -14,6 +14,7 @@ from sentdist.cli.opening import IN_A_JOB, store_root
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import RecipeError
+from sentdist.plan.counting import counted
 
 if TYPE_CHECKING:
     from sentdist.plan.unroll import Plan
@@ -41,7 +42,13 @@ def plan(
     ahead = forecast(unrolled, context.store)
     console = open_console()
     table = empty_table(
-        f"{unrolled.recipe.name}: {len(unrolled.trials)} trials", "stage", "mentioned", "distinct", "in the store", "to build", "sentences"
+        f"{unrolled.recipe.name}: {counted(len(unrolled.trials), 'trial')}",
+        "stage",
+        "mentioned",
+        "distinct",
+        "in the store",
+        "to build",
+        "sentences",
     )
     for kind in ahead.kinds:
         cells = (kind.mentions, kind.distinct, kind.finished, kind.missing, kind.sentences)

@@ -10,6 +10,7 @@ import typer
 from sentdist.cli.opening import open_store, store_root
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import empty_table, open_console
+from sentdist.plan.counting import counted
 
 
 def report(
@@ -76,5 +77,7 @@ def track(
     from sentdist.tracking.rebuild import rebuild as rebuild_runs
 
     for found in rebuild_runs(open_store(store), uri, sweep):
-        typer.echo(f"{found.name}: {found.num_scored} of {found.num_trials} trials have scores; {found.num_runs} runs are up to date")
+        typer.echo(
+            f"{found.name}: {found.num_scored} of {counted(found.num_trials, 'trial')} with scores; {counted(found.num_runs, 'run')} up to date"
+        )
     typer.echo(f"MLflow at {uri} shows what is in {store_root(store)}.")

@@ -25,6 +25,7 @@ from sentdist.cli.options import (
 )
 from sentdist.cli.printing import empty_table, open_console, sentence_progress
 from sentdist.errors import DataError
+from sentdist.plan.counting import counted
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
@@ -100,9 +101,9 @@ def search(
             advance(done)
     _print_hits(asked, found, output)
     seconds, count = time.perf_counter() - started, found.nearest.num_documents
-    typer.echo(f"{count:,} sentences searched for {len(asked):,} queries in {seconds:.1f} s", err=True)
+    typer.echo(f"{counted(count, 'sentence')} searched for {counted(len(asked), 'query', 'queries')} in {seconds:.1f} s", err=True)
     if count < depth:
-        typer.echo(f"The corpus has {count} sentences, fewer than {depth}: all of them are shown.", err=True)
+        typer.echo(f"The corpus has {counted(count, 'sentence')}, fewer than {depth}: all are shown.", err=True)
 
 
 def _all_sentences(texts: Texts) -> list[str]:

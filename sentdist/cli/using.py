@@ -25,6 +25,7 @@ from sentdist.cli.options import (
 )
 from sentdist.cli.printing import empty_table, open_console, sentence_progress
 from sentdist.errors import DataError
+from sentdist.plan.counting import counted
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
@@ -69,7 +70,7 @@ def encode(
         for done in encode_file(loaded, texts, out, dtype=dtype):
             advance(done)
     seconds = time.perf_counter() - started
-    typer.echo(f"{out}: {done:,} embeddings of width {loaded.width}, {dtype}; {seconds:.1f} s, {done / seconds:,.0f} sentences/s")
+    typer.echo(f"{out}: {counted(done, 'embedding')} of width {loaded.width}, {dtype}; {seconds:.1f} s, {done / seconds:,.0f} sentences/s")
 
 
 def similarity(
@@ -122,7 +123,7 @@ def similarity(
     with sentence_progress("scoring pairs", files[0].num_rows) as advance:
         for done in write_scores(scorer, pair_batches(*files), out):
             advance(done)
-    typer.echo(f"{out}: {done:,} pairs, {time.perf_counter() - started:.1f} s")
+    typer.echo(f"{out}: {counted(done, 'pair')}, {time.perf_counter() - started:.1f} s")
 
 
 def export(

@@ -19,7 +19,8 @@ import ray.experimental
 from ray.exceptions import RayActorError
 
 from sentdist.errors import DataError, StoreError
-from sentdist.execution.bank_room import Room, bank_bytes, disk_to_spill_to, room_for, smallest_object_store
+from sentdist.execution.bank_room import Room, disk_to_spill_to, room_for, smallest_object_store
+from sentdist.learning.bank_shape import REMEDY, BankShape
 from sentdist.store.store import ArtifactStore
 
 NAMESPACE = "sentdist"
@@ -33,7 +34,7 @@ HEAD = {"node:__internal_head__": 0.001}  # the owner lives where the cluster it
 
 @dataclass(frozen=True, kw_only=True)
 class BankOrder:
-    """Which artifact is wanted as a bank: S rows of width D in shards of `rows_per_shard`. Plain values: it outlives the code that made it."""
+    """Which artifact is wanted as a bank. Plain values: it outlives the code that made it."""
 
     store: str
     place: str
@@ -41,18 +42,7 @@ class BankOrder:
     made_at: str  # of the artifact: one that was removed and made anew has the same key and other numbers
     label: str
     encoder: str
-    num_sentences: int
-    width: int
-    dtype: str
-    rows_per_shard: int
-
-    @property
-    def num_shards(self) -> int:
-        return -(-self.num_sentences // self.rows_per_shard)
-
-    @property
-    def num_bytes(self) -> int:
-        return bank_bytes(self.num_sentences, self.width, self.dtype)
+    shape: BankShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +98,7 @@ class EmbeddingBanks:
         missing = [order for order in dict.fromkeys(orders) if order.key not in self._held or self._held[order.key].order != order]
         for order in missing:
             self._held.pop(order.key, None)
-        room = self.room(sum(order.num_bytes for order in missing)) if missing else None
+        room = self.room(sum(order.shape.num_bytes for order in missing)) if missing else None
         now = time.time()
         for order in missing:
             bank = HeldBank(shards=_start(order), making=uuid.uuid4().hex)
@@ -127,7 +117,7 @@ class EmbeddingBanks:
         disk = shutil.disk_usage(_spill_folder(nodes, ray.get_runtime_context().get_node_id()))
         return room_for(
             wanted_bytes,
-            held_bytes=sum(held.order.num_bytes for held in self._held.values()),
+            held_bytes=sum(held.order.shape.num_bytes for held in self._held.values()),
             memory_bytes=smallest_object_store(nodes),
             disk_bytes=disk_to_spill_to(total_bytes=disk.total, free_bytes=disk.free),
         )
@@ -184,25 +174,25 @@ def drop_bank(name: str) -> BankFacts:
 @ray.remote
 def _read_shards(order: BankOrder, first: int, last: int) -> Iterator[np.ndarray]:
     """Shards `first` … `last` − 1 of a bank as plain arrays: a memory map would be pickled, and every reader would get a copy of its own."""
-    store = ArtifactStore(order.store)
+    store, shape = ArtifactStore(order.store), order.shape
     for shard in range(first, last):
         place = f"{order.place}/shards/{shard:05d}.npy"
-        rows = min(order.rows_per_shard, order.num_sentences - shard * order.rows_per_shard)
-        expected = f"a {order.dtype} array of shape {(rows, order.width)}"
+        rows = shape.shard_rows(shard)
+        expected = f"a {shape.dtype} array of shape {(rows, shape.width)}"
         with store.open_file(place) as stream:
             try:
                 array = np.load(stream, allow_pickle=False)
             except (ValueError, EOFError) as error:
                 raise _damaged(place, f"{type(error).__name__}: {error}", expected) from error
-        if array.shape != (rows, order.width) or array.dtype.name != order.dtype:
+        if array.shape != (rows, shape.width) or array.dtype.name != shape.dtype:
             raise _damaged(place, f"a {array.dtype.name} array of shape {array.shape}", expected)
         yield array
 
 
 def _start(order: BankOrder) -> tuple[ray.ObjectRef, ...]:
     """Have the shards read, spread over the nodes; any of these tasks can be run again, on any node, with the same result."""
-    num_tasks = min(TASKS_PER_BANK, order.num_shards, -(-order.num_bytes // BYTES_PER_TASK))
-    bounds = np.linspace(0, order.num_shards, num_tasks + 1).astype(int).tolist()
+    num_tasks = min(TASKS_PER_BANK, order.shape.num_shards, -(-order.shape.num_bytes // BYTES_PER_TASK))
+    bounds = np.linspace(0, order.shape.num_shards, num_tasks + 1).astype(int).tolist()
     refs: list[ray.ObjectRef] = []
     for first, last in itertools.pairwise(bounds):
         task: Any = _read_shards.options(
@@ -232,11 +222,11 @@ def _facts(held: _Held, addresses: Mapping[str, str]) -> BankFacts:
         key=order.key,
         owner=owner_name(order.store),
         encoder=order.encoder,
-        num_sentences=order.num_sentences,
-        width=order.width,
-        dtype=order.dtype,
-        num_bytes=order.num_bytes,
-        num_shards=order.num_shards,
+        num_sentences=order.shape.num_sentences,
+        width=order.shape.width,
+        dtype=order.shape.dtype,
+        num_bytes=order.shape.num_bytes,
+        num_shards=order.shape.num_shards,
         nodes=tuple(sorted({addresses.get(node, node) for place in places for node in place["node_ids"]})),
         num_spilled=sum(bool(place["did_spill"]) for place in places),
         age_s=now - held.made_at,
@@ -251,9 +241,7 @@ def _spill_folder(nodes: list[dict[str, Any]], node_id: str) -> Path:
 
 
 def _damaged(place: str, found: str, expected: str) -> DataError:
-    return DataError(
-        where=place, found=found, expected=expected, remedy="Remove the bank artifact and run the recipe again to make it anew."
-    )
+    return DataError(where=place, found=found, expected=expected, remedy=REMEDY)
 
 
 @cache

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from sentdist.errors import ResourceError
 
 SPILL_FROM = 0.8  # of an object store: where Ray begins to move objects to disk (object_spilling_threshold)
@@ -32,11 +30,6 @@ class Room:
         others = f" beside {_size(self.held_bytes)} of other banks" if self.held_bytes else ""
         where = "in memory" if not self.spilled_bytes else f"{_size(self.spilled_bytes)} of it spilled to disk, where look-ups are slower"
         return f"bank of {_size(self.wanted_bytes)}{others} for an object store of {_size(self.memory_bytes)} a node: {where}"
-
-
-def bank_bytes(num_sentences: int, width: int, dtype: str) -> int:
-    """Size of one encoder's bank: S · D numbers of 2 bytes (float16) or 4 bytes (float32)."""
-    return num_sentences * width * np.dtype(dtype).itemsize
 
 
 def room_for(wanted_bytes: int, *, held_bytes: int, memory_bytes: int, disk_bytes: int) -> Room:

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from sentdist.errors import DataError, StoreError
 from sentdist.execution.bank_owner import BankOrder, HeldBank, bank_owner
-from sentdist.execution.bank_room import Room, bank_bytes
+from sentdist.execution.bank_room import Room
 from sentdist.execution.board import cause_of
 from sentdist.learning.bank import Bank, check_ids, check_rows, look_up
+from sentdist.learning.bank_shape import bank_bytes, bank_shape
 from sentdist.plan.stages import Embed
 from sentdist.stages.context import Context
 
@@ -39,9 +40,9 @@ class ObjectStoreBank:
         """(N, K, D) float32; DataError for an id outside the bank or an embedding that is not finite."""
         ids = np.asarray(sentence_ids).ravel()
         where = ", ".join(order.label for order in self.orders)
-        check_ids(ids, num_sentences=self.orders[0].num_sentences, where=where)
+        check_ids(ids, num_sentences=self.orders[0].shape.num_sentences, where=where)
         pairs = zip(self._shards, self.orders, strict=True)
-        rows_NKD = np.stack([look_up(shards, ids, rows_per_shard=order.rows_per_shard) for shards, order in pairs])
+        rows_NKD = np.stack([look_up(shards, ids, rows_per_shard=order.shape.rows_per_shard) for shards, order in pairs])
         check_rows(rows_NKD, ids, where=where)
         return torch.from_numpy(rows_NKD)
 
@@ -66,11 +67,11 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
         raise DataError(where="bank", found="no encoder", expected="at least one", remedy="Give the bank at least one phi.")
     first = orders[0]
     for order in orders:
-        if (order.num_sentences, order.width) != (first.num_sentences, first.width):
+        if (order.shape.num_sentences, order.shape.width) != (first.shape.num_sentences, first.shape.width):
             raise DataError(
                 where=f"bank {order.label}",
-                found=f"{order.num_sentences} sentences of width {order.width}",
-                expected=f"{first.num_sentences} of width {first.width}, as {first.label} has",
+                found=f"{order.shape.num_sentences} sentences of width {order.shape.width}",
+                expected=f"{first.shape.num_sentences} of width {first.shape.width}, as {first.label} has",
                 remedy="Embed the same corpus with encoders of one width.",
             )
     lost: tuple[str, ...] = ()
@@ -120,28 +121,16 @@ def order_of(stage: Embed, context: Context) -> BankOrder:
         raise StoreError(
             where=f"{context.store.shown}/{stage.place}", found="nothing", expected="a finished bank", remedy="Run the whole recipe."
         )
-    found = context.store.read_text(f"{stage.place}/bank.json")
-    try:
-        shape = json.loads(found or "")
-        return BankOrder(
-            store=context.store.root,
-            place=stage.place,
-            key=stage.key,
-            made_at=artifact.record.created_at,
-            label=stage.label,
-            encoder=stage.encoder.label,
-            num_sentences=int(shape["num_sentences"]),
-            width=int(shape["width"]),
-            dtype=np.dtype(shape["dtype"]).name,
-            rows_per_shard=int(shape["rows_per_shard"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            where=f"{stage.place}/bank.json",
-            found=f"{type(error).__name__}: {error}",
-            expected="the shape of a bank",
-            remedy="Remove the bank artifact and run the recipe again to make it anew.",
-        ) from error
+    said = f"{stage.place}/bank.json"
+    return BankOrder(
+        store=context.store.root,
+        place=stage.place,
+        key=stage.key,
+        made_at=artifact.record.created_at,
+        label=stage.label,
+        encoder=stage.encoder.label,
+        shape=bank_shape(context.store.read_text(said) or "", where=said),
+    )
 
 
 def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> tuple[list[HeldBank], Room | None]:

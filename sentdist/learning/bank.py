@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import DataError
+from sentdist.learning.bank_shape import REMEDY, BankShape, bank_shape
 
 
 class Bank(Protocol):
@@ -23,35 +22,13 @@ class Bank(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class BankShape:
-    """One encoder's part of a bank: S rows of width D, `rows_per_shard` to a file (the last file may hold fewer)."""
-
-    num_sentences: int
-    width: int
-    dtype: str
-    rows_per_shard: int
-
-    @property
-    def num_shards(self) -> int:
-        return -(-self.num_sentences // self.rows_per_shard)
-
-    def shard_rows(self, shard: int) -> int:
-        """Rows of shard number `shard`."""
-        return min(self.rows_per_shard, self.num_sentences - shard * self.rows_per_shard)
-
-
 def read_bank_shape(folder: Path) -> BankShape:
     """The `bank.json` of a bank artifact; DataError when it is missing or makes no sense."""
+    path = folder / "bank.json"
     try:
-        found = json.loads((folder / "bank.json").read_text())
-        shape = BankShape(**{name: found[name] for name in ("num_sentences", "width", "dtype", "rows_per_shard")})
-        sound = shape.num_sentences > 0 and shape.width > 0 and shape.rows_per_shard > 0 and shape.dtype in ("float16", "float32")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder / "bank.json", f"{type(error).__name__}: {error}", "a readable bank.json") from error
-    if not sound:
-        raise _damaged(folder / "bank.json", repr(found), "positive num_sentences, width and rows_per_shard, dtype float16 or float32")
-    return shape
+        return bank_shape(path.read_text(), where=str(path))
+    except OSError as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}", "a readable bank.json") from error
 
 
 def look_up(shards: Sequence[np.ndarray], sentence_ids: np.ndarray, *, rows_per_shard: int) -> np.ndarray:
@@ -140,6 +117,4 @@ def _map_shard(path: Path, shape: BankShape, shard: int) -> np.ndarray:
 
 
 def _damaged(path: Path, found: str, expected: str) -> DataError:
-    return DataError(
-        where=str(path), found=found, expected=expected, remedy="Remove the bank artifact and run the recipe again to make it anew."
-    )
+    return DataError(where=str(path), found=found, expected=expected, remedy=REMEDY)

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from sentdist.data.corpus import Corpus
-from sentdist.learning.bank import BankShape
+from sentdist.learning.bank_shape import BankShape
 from sentdist.learning.encode import encode
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.plan.stage import Json
@@ -52,8 +52,7 @@ class BankBody:
         assert sum(rows for rows, _ in shapes) == self.num_rows, "every sentence is embedded once"
         shape = BankShape(num_sentences=self.num_rows, width=shapes[0][1], dtype=self._stage.dtype, rows_per_shard=rows_per_shard)
         (folder / "bank.json").write_text(json.dumps(asdict(shape)))
-        num_bytes = shape.num_sentences * shape.width * np.dtype(shape.dtype).itemsize
-        return {"num_sentences": shape.num_sentences, "width": shape.width, "bytes": num_bytes}
+        return {"num_sentences": shape.num_sentences, "width": shape.width, "bytes": shape.num_bytes}
 
     @cached_property
     def _corpus(self) -> Corpus:

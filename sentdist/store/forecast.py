@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.relations import LinkTask
+from sentdist.plan.counting import counted
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, ScoredTask
@@ -76,8 +77,7 @@ class Forecast:
         if self.seconds is None:
             return "How long that takes is not known yet: this store holds no earlier training or bank to judge by."
         minutes = max(1, round(self.seconds / 60))
-        unit = "minute" if minutes == 1 else "minutes"
-        return f"About {minutes} {unit} of work, one stage after another, at the speed of earlier runs in this store."
+        return f"About {counted(minutes, 'minute')} of work, one stage after another, at the speed of earlier runs in this store."
 
 
 def forecast(plan: Plan, store: ArtifactStore) -> Forecast:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sentdist.plan.counting import counted
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -69,9 +70,7 @@ def stage_note(
     reason: str | None,
 ) -> str:
     number = len(trials)
-    lines = [
-        f"**{label}**, a {KINDS[kind]} that {number} trial{'s' if number != 1 else ''} of {sweep} {'use' if number != 1 else 'uses'}; made once."
-    ]
+    lines = [f"**{label}**, a {KINDS[kind]} that {counted(number, 'trial')} of {sweep} {'use' if number != 1 else 'uses'}; made once."]
     if reason:
         lines.append(f"Ended without an artifact: {reason}")
     if record is not None and record.kind == "train":
@@ -181,7 +180,7 @@ def _sharing(sweep: SweepRecord) -> str:
     return (
         f"{built} stages stand for the {mentions} that the trials need; {mentions - built} are shared."
         if mentions > built
-        else f"{built} stages."
+        else f"{counted(built, 'stage')}."
     )
 
 

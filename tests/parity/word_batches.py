@@ -7,28 +7,10 @@ import numpy as np
 from sentdist.learning.batch import Batch
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.gather import local_rows
+from tests.encoders import WORDS as VOCABULARY
 
 NUM_SENTENCES = 60
-WORDS = (
-    "a",
-    "the",
-    "man",
-    "woman",
-    "child",
-    "dog",
-    "cat",
-    "bird",
-    "house",
-    "garden",
-    "eats",
-    "runs",
-    "sleeps",
-    "in",
-    "under",
-    "near",
-    "not",
-    "today",
-)
+WORDS = (*VOCABULARY[:10], "eats", "runs", "sleeps", "in", "under", "near", "not", "today")  # golden losses are drawn from these
 
 
 def word_batches(encoder: SentenceEncoder, num_steps: int, *, rank: int = 0, world_size: int = 1, num_rows: int = 8) -> list[Batch]:

@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.bank_room import bank_bytes, disk_to_spill_to, room_for, smallest_object_store
+from sentdist.execution.bank_room import disk_to_spill_to, room_for, smallest_object_store
 
 MIB = 2**20
-
-
-@pytest.mark.parametrize(("dtype", "expected"), [("float16", 2 * 384_000), ("float32", 4 * 384_000)])
-def test_the_size_is_the_number_of_numbers_times_theirs(dtype: str, expected: int) -> None:
-    assert bank_bytes(1000, 384, dtype) == expected
 
 
 @pytest.mark.parametrize(

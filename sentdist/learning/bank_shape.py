@@ -1,0 +1,53 @@
+"""What one encoder's part of a bank is: how many rows of what, in which files. Without torch: who only moves banks need not load it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from sentdist.errors import DataError
+
+REMEDY = "Remove the bank artifact and run the recipe again to make it anew."
+
+
+@dataclass(frozen=True, kw_only=True)
+class BankShape:
+    """S rows of width D, `rows_per_shard` to a file (the last file may hold fewer)."""
+
+    num_sentences: int
+    width: int
+    dtype: str
+    rows_per_shard: int
+
+    @property
+    def num_shards(self) -> int:
+        return -(-self.num_sentences // self.rows_per_shard)
+
+    @property
+    def num_bytes(self) -> int:
+        return bank_bytes(self.num_sentences, self.width, self.dtype)
+
+    def shard_rows(self, shard: int) -> int:
+        """Rows of shard number `shard`."""
+        return min(self.rows_per_shard, self.num_sentences - shard * self.rows_per_shard)
+
+
+def bank_bytes(num_sentences: int, width: int, dtype: str) -> int:
+    """Size of one encoder's bank: S · D numbers of 2 bytes (float16) or 4 bytes (float32)."""
+    return num_sentences * width * np.dtype(dtype).itemsize
+
+
+def bank_shape(text: str, *, where: str) -> BankShape:
+    """What a `bank.json` says; DataError, about the place `where`, when it makes no sense."""
+    try:
+        found = json.loads(text)
+        shape = BankShape(**{name: found[name] for name in ("num_sentences", "width", "dtype", "rows_per_shard")})
+        sound = shape.num_sentences > 0 and shape.width > 0 and shape.rows_per_shard > 0 and shape.dtype in ("float16", "float32")
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(where=where, found=f"{type(error).__name__}: {error}", expected="a readable bank.json", remedy=REMEDY) from error
+    if not sound:
+        expected = "positive num_sentences, width and rows_per_shard, dtype float16 or float32"
+        raise DataError(where=where, found=repr(found), expected=expected, remedy=REMEDY)
+    return shape
