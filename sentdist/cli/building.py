@@ -103,8 +103,8 @@ def stop(
     check_auth_mode()
     connect()
     for stopped in stop_sweeps(sweep):
-        ended = f"{stopped.num_ended} stage{'' if stopped.num_ended == 1 else 's'}"
-        typer.echo(f"{stopped.sweep}: stopped; {ended} ended that were being built or waited for it. What is finished is kept.")
+        ended = counted(stopped.num_ended, "unfinished stage")
+        typer.echo(f"{stopped.sweep}: stopped, and with it {ended} that nothing else needs. What is finished is kept.")
 
 
 def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan, Context]:

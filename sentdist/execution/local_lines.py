@@ -34,7 +34,7 @@ def _told(stage: Stage, session: TrainSession | None, event: StepReport | DevSco
         assert stage.selection is not None, "a dev score needs a selection"
         return StageEvent(
             key=stage.key, kind=stage.kind, label=stage.label, what="dev", step=event.step, num_steps=num_steps,
-            task=stage.selection.task.name, score=event.score, is_best=session.progress.best_step == event.step,
+            task=stage.selection.name, score=event.score, is_best=session.progress.best_step == event.step,
         )  # fmt: skip
     every = max(1, round(num_steps * SPEAK_EVERY))
     if (event.step + 1) % every:

@@ -61,7 +61,7 @@ class Narrator:
         self._teller.tell(
             StageEvent(
                 key=self._stage.key, kind=self._stage.kind, label=self._stage.label, what="dev",
-                step=score.step, num_steps=self._num_steps, task=self._stage.selection.task.name, score=score.score,
+                step=score.step, num_steps=self._num_steps, task=self._stage.selection.name, score=score.score,
                 is_best=self._session.progress.best_step == score.step,
             )
         )  # fmt: skip

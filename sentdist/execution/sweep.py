@@ -17,6 +17,7 @@ from sentdist.execution.bodies import build_stage
 from sentdist.execution.listening import telling
 from sentdist.execution.resources import Capacity, capacity, nodes_of
 from sentdist.execution.submission import Submission
+from sentdist.plan.counting import counted
 from sentdist.plan.stage import Stage
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.stages.context import Context
@@ -53,16 +54,16 @@ class SweepSummary:
         kinds = [kind for kind in ("corpus", "targets", "train", "bank", "scores") if self.mentioned[kind]]
         counts = [f"{kind} {self.mentioned[kind]} mentioned, {self.found[kind]} found, {self.built[kind]} built" for kind in kinds]
         done = self.num_trials - len(self.failures)
-        told = [f"{self.name}: {done} of {self.num_trials} trials have scores, {self.seconds:.0f} s; " + "; ".join(counts)]
+        told = [f"{self.name}: {done} of {counted(self.num_trials, 'trial')} with scores, {self.seconds:.0f} s; " + "; ".join(counts)]
         failed = [failure for failure in self.failures if not isinstance(failure.error, SweepStopped)]
         told += [f"FAILED  {failure.name}: {failure.message}" for failure in failed]
         if failed:
             told.append("Everything else is kept. Mend the cause and submit again: only what is missing is built.")
         if self.was_stopped:
-            num_stopped = len(self.failures) - len(failed)
+            left = counted(len(self.failures) - len(failed), "trial")
             told.append(
-                f"STOPPED by `sentdist stop`, {num_stopped} trial{'s' if num_stopped > 1 else ''} before the end. What is finished is kept; "
-                "submitted again, trainings go on from their last checkpoints."
+                f"STOPPED by `sentdist stop`, {left} before the end. What is finished is kept; submitted again, trainings go on from their "
+                "last checkpoints."
             )
         return told
 
@@ -131,9 +132,9 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, Outcome]) -> Iterator[None
 
 def _opening(plan: Plan, missing: list[Trial], offered: Capacity, store: str) -> str:
     runtime = plan.recipe.runtime
-    width = f"{runtime.workers} worker{'s' if runtime.workers > 1 else ''}"
-    limit = f"{offered.trainings_at_once} training{'s' if offered.trainings_at_once > 1 else ''} at once (bound by {offered.limited_by})"
-    return f"{plan.recipe.name}: {len(missing)} of {len(plan.trials)} trials to run, {width} a training, {limit}; store {store}"
+    width = counted(runtime.workers, "worker")
+    limit = f"{counted(offered.trainings_at_once, 'training')} at once (bound by {offered.limited_by})"
+    return f"{plan.recipe.name}: {len(missing)} of {counted(len(plan.trials), 'trial')} to run, {width} a training, {limit}; store {store}"
 
 
 def _summary(plan: Plan, context: Context, before: Mapping[str, bool], outcomes: Mapping[str, Outcome], seconds: float) -> SweepSummary:

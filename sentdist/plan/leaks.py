@@ -20,7 +20,8 @@ def overlaps_of(plan: Plan) -> tuple[Overlap, ...]:
             continue
         upstream = topological((trial.scores.encoder,))
         sources = [stage for stage in upstream if isinstance(stage, CORPORA)]
-        chosen_by = dict.fromkeys(stage.selection.task for stage in upstream if isinstance(stage, Train) and stage.selection is not None)
+        selections = [stage.selection for stage in upstream if isinstance(stage, Train) and stage.selection is not None]
+        chosen_by = dict.fromkeys(task for selection in selections for task in selection.tasks)
         dev_sets: list[Task] = [task for task in chosen_by if task not in trial.scores.tasks]
         for source in (*sources, *dev_sets):
             overlap = Overlap(of=source, tasks=trial.scores.tasks)

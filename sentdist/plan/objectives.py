@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -59,11 +59,14 @@ class SupMPN(Frozen):
 class Relational(Frozen):
     """Relational sentence embeddings (RSE, arXiv 2212.08802, Eq. 1 and 2): the anchor is shifted by its relation's embedding."""
 
+    later_fields: ClassVar[tuple[str, ...]] = ("keep_relations",)
+
     name: Literal["rse"] = "rse"
     temperature: Temperature = 0.05
     hard_negatives: bool = True
     relation_learning_rate: Annotated[float, Field(gt=0.0)] = 1e-2
     phi: float = 0.0
+    keep_relations: bool = False  # go on with the vectors of the encoder that training starts from, relation by relation; False: new ones
 
 
 class Regression(Frozen):

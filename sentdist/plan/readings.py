@@ -18,6 +18,25 @@ def relations_of(objective: Objective, corpus: AnyCorpus) -> tuple[str, ...]:
     return corpus.relation_names if is_relational and isinstance(corpus, RelationalCorpus) else ()
 
 
+def check_kept_relations(objective: Objective, corpus: AnyCorpus, start: Train | None, *, where: str) -> None:
+    """Refuse to keep relations that the encoder to start from does not have.
+
+    Raises:
+        RecipeError: no start, a start without relations, or with none of those of this corpus.
+    """
+    if not any(isinstance(term, Relational) and term.keep_relations for term in terms_of(objective)):
+        return
+    before = () if start is None else relations_of(start.objective, start.corpus)
+    if not set(before) & set(relations_of(objective, corpus)):
+        named = f"a start that knows {', '.join(before)}" if before else "a start without relations"
+        raise RecipeError(
+            where=f"{where}: keep_relations",
+            found="no start" if start is None else named,
+            expected=f"a start, trained with rse, that knows one of {', '.join(relations_of(objective, corpus))}",
+            remedy="Leave keep_relations out: training then starts with new vectors.",
+        )
+
+
 def check_view(view: View, relations: tuple[str, ...], *, where: str) -> None:
     """Refuse scoring by relations that the encoder does not have.
 

@@ -38,11 +38,16 @@ class EncoderSection(Frozen):
 
 
 class SelectionSection(Frozen):
-    """Which dev task chooses the checkpoint, and how often it is scored."""
+    """Which dev task chooses the checkpoint (`stsb-dev+sickr-dev`: the mean of several), and how often it is scored."""
 
     task: str
     every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
     view: View = View()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tasks, one by one."""
+        return tuple(self.task.split("+"))
 
 
 class EvaluationSection(Frozen):
@@ -133,7 +138,7 @@ class Recipe(Frozen):
         if self.evaluation.links is not None:
             _known_corpus("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         if self.selection is not None:
-            _known("selection.task", self.selection.task, tuple(name for name, card in TASKS.items() if card.kind in ("sts", "retrieval")))
+            _check_dev_tasks(self.selection.names)
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
         return self
@@ -189,6 +194,16 @@ def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> No
         type(shared).model_validate(shared.model_dump() | own)
     except ValidationError as error:
         raise ValueError("; ".join(f"{where}.{p['loc'][0]}: {p['msg']}, found {p['input']!r}" for p in error.errors())) from None
+
+
+def _check_dev_tasks(names: tuple[str, ...]) -> None:
+    for name in names:
+        _known("selection.task", name, tuple(name for name, card in TASKS.items() if card.kind in ("sts", "retrieval")))
+    kinds = sorted({TASKS[name].kind for name in names})
+    if len(kinds) > 1:
+        raise ValueError(f"selection.task: found tasks of {' and of '.join(kinds)}; expected tasks of one kind, whose scores have a mean")
+    if len(set(names)) < len(names):
+        raise ValueError(f"selection.task: found {'+'.join(names)}; expected each task once")
 
 
 def _known_corpus(where: str, name: str | None, names: Sequence[str]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from sentdist.plan.relational import RelationalScoring
-from sentdist.plan.stage import Frozen
+from sentdist.plan.stage import Frozen, Json
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Precision = Literal["fp32", "bf16"]
@@ -116,8 +117,26 @@ class Probes(Frozen):
 
 
 class Selection(Frozen):
-    """Score a dev task every so often and keep the best weights."""
+    """Score a dev task every so often and keep the best weights; of several tasks the mean of their scores counts."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("further_tasks",)
 
     task: Task
     view: View = View()
     every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # of the training rows of an epoch
+    further_tasks: tuple[Task, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return (self.task, *self.further_tasks)
+
+    @property
+    def name(self) -> str:
+        """As a recipe spells it."""
+        return "+".join(task.name for task in self.tasks)
+
+
+def dev_tasks(selection: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """The tasks in a `Selection` as a record keeps it."""
+    further = selection.get("further_tasks")
+    return [task for task in (selection["task"], *(further if isinstance(further, list) else ())) if isinstance(task, dict)]

@@ -18,7 +18,12 @@ KEY_LENGTH = 16  # hex digits: 64 bits, a chance of 3e-8 that two of a million s
 
 
 class Frozen(BaseModel):
-    """A keyword-only value: unknown fields are refused, numbers become the declared type (`1` is `1.0` in a float field)."""
+    """A keyword-only value: unknown fields are refused, numbers become the declared type (`1` is `1.0` in a float field).
+
+    later_fields: those that came after artifacts were made. A key leaves them out while they hold their default, so that these keys stay.
+    """
+
+    later_fields: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
@@ -50,8 +55,7 @@ class Stage(Frozen):
 
     def canonical(self) -> dict[str, Json]:
         """Kind, revision and fields as JSON values, every input stage replaced by its key."""
-        fields = {name: _canonical(getattr(self, name), f"{self.kind}.{name}") for name in type(self).model_fields}
-        return {"kind": self.kind, "revision": self.revision, "fields": fields}
+        return {"kind": self.kind, "revision": self.revision, "fields": _fields(self, self.kind)}
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
@@ -95,8 +99,14 @@ def _canonical(value: object, where: str) -> Json:
     if isinstance(value, Stage):
         return {"stage": value.key}
     if isinstance(value, Frozen):
-        return {name: _canonical(getattr(value, name), f"{where}.{name}") for name in type(value).model_fields}
+        return _fields(value, where)
     raise TypeError(f"{where}: a {type(value).__name__} has no canonical spelling, so it cannot stand in a stage")
+
+
+def _fields(value: Frozen, where: str) -> dict[str, Json]:
+    declared = type(value).model_fields
+    silent = {name for name in value.later_fields if getattr(value, name) == declared[name].default}
+    return {name: _canonical(getattr(value, name), f"{where}.{name}") for name in declared if name not in silent}
 
 
 def _stages_in(value: object) -> Iterator[Stage]:

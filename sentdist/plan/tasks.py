@@ -52,6 +52,9 @@ TASKS: dict[str, TaskCard] = {
     "sickr": TaskCard(
         kind="sts", source="sts/sick", split="test", metric="spearman", licence="CC BY-NC-SA 3.0", citation="sick", num_items=4927
     ),
+    "sickr-dev": TaskCard(  # SemEval's trial split
+        kind="sts", source="sts/sick", split="trial", metric="spearman", licence="CC BY-NC-SA 3.0", citation="sick", num_items=500
+    ),
     "stsb-pooled": TaskCard(  # train, dev and test as one: how RSE's own rows are scored (its dev pairs also choose the checkpoint)
         kind="sts", source="sts/stsb", split=None, metric="spearman", licence="CC BY-SA 4.0", citation="stsb", num_items=8628
     ),

@@ -17,7 +17,7 @@ from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_tas
 from sentdist.plan.fit import check_channels, check_encoder, check_fit, check_start, settled
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import phi_of, uses_targets
-from sentdist.plan.readings import check_links, check_view, relations_of
+from sentdist.plan.readings import check_kept_relations, check_links, check_view, relations_of
 from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection, recipe_from_values
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
@@ -259,6 +259,7 @@ class _Builder:
         self._check_batch(name, training, corpus)
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
         check_start(objective, None if start is None else start.objective, where=f"methods.{name}.objective")
+        check_kept_relations(objective, corpus, start, where=f"methods.{name}.objective")
         return Train(
             encoder=self.encoder(method),
             start=start,
@@ -341,7 +342,8 @@ class _Builder:
         check_view(section.view, relations, where="selection.view")
         is_own = section.view.relations is None and own.relations is not None
         view = View.model_validate(section.view.model_dump() | {"relations": _without_curve(own)}) if is_own else section.view
-        return Selection(task=self._selectable(section.task, fold=fold, role="dev"), view=view, every_fraction=section.every_fraction)
+        task, *further = [self._selectable(name, fold=fold, role="dev") for name in section.names]
+        return Selection(task=task, further_tasks=tuple(further), view=view, every_fraction=section.every_fraction)
 
     def _task(self, name: str, *, fold: int | None, role: str) -> ChosenTask:
         is_selectable = name in TASKS and TASKS[name].kind in ("sts", "retrieval")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
+from sentdist.plan.specs import dev_tasks
 from sentdist.plan.stage import Json
 from sentdist.report.tables import Seen
 from sentdist.store.record import Record
@@ -85,7 +86,7 @@ def _corpora_of(trial: TrialRecord, records: Mapping[str, Record]) -> set[str]:
 def _dev_sets_of(trial: TrialRecord, records: Mapping[str, Record]) -> list[Json]:
     """The tasks that chose the weights of these trainings."""
     selections = [_dict(record.stage["fields"]).get("selection") for record in _upstream(trial, records) if record.kind == "train"]
-    return [selection["task"] for selection in selections if isinstance(selection, dict)]
+    return [task for selection in selections if isinstance(selection, dict) for task in dev_tasks(selection)]
 
 
 _BUILT_ON = ("train", "bank", "targets")

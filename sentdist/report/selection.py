@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sentdist.plan.specs import dev_tasks
 from sentdist.plan.stage import Json
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record
@@ -90,18 +91,26 @@ def selection_sentence(cells: list[Chosen], *, column: str) -> str:
 
 
 def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[tuple[str, float, str | None, float | None]]:
-    """(dev task, dev score, test task of the same data, its score) of a trial whose training selected."""
+    """(dev tasks, dev score, test tasks of the same data, their mean score) of a trial whose training selected."""
     train, scores = records[str(trial.train)], records[trial.key]
     selection = _dict(train.stage["fields"]).get("selection")
     dev = train.results.get("best_dev_score")
     if not isinstance(selection, dict) or not isinstance(dev, int | float):
         return
-    dev_task = _dict(selection["task"])
+    chosen_by = dev_tasks(selection)
     tasks = _dict(scores.stage["fields"])["tasks"]
     assert isinstance(tasks, list)
-    twin = next((str(task["name"]) for task in tasks if isinstance(task, dict) and task.get("source") == dev_task["source"]), None)
-    score = None if twin is None else scores.results.get(twin)
-    yield str(dev_task["name"]), float(dev), twin, float(score) if isinstance(score, int | float) else None
+    of_source = {str(task.get("source")): str(task["name"]) for task in reversed(tasks) if isinstance(task, dict)}
+    twins = [of_source[str(task["source"])] for task in chosen_by if str(task["source"]) in of_source]
+    found = [score for twin in twins if isinstance(score := scores.results.get(twin), int | float)]
+    name = "+".join(str(task["name"]) for task in chosen_by)
+    all_there = len(twins) == len(chosen_by)
+    yield (
+        name,
+        float(dev),
+        "+".join(twins) if all_there else None,
+        statistics.mean(map(float, found)) if all_there and len(found) == len(twins) else None,
+    )
 
 
 def _number(value: float | None) -> str:

@@ -68,7 +68,7 @@ def dev_unit(sweep: SweepRecord) -> str:
     """What the recipe's selection task is scored in."""
     selection = sweep.recipe.get("selection")
     task = str(selection.get("task")) if isinstance(selection, dict) else "stsb-dev"
-    spec = TASKS.get(task)
+    spec = TASKS.get(task.partition("+")[0])
     return f"{task} ({'MAP' if spec is not None and spec.kind == 'retrieval' else 'Spearman'} × 100)"
 
 

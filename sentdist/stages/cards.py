@@ -41,7 +41,7 @@ def training_card(stage: Train, results: dict[str, Json]) -> EncoderCard:
     best = results["best_dev_score"]
     if stage.selection is not None and isinstance(best, float):
         measure = "Spearman × 100" if stage.selection.task.kind == "sts" else "MAP × 100"
-        scores[f"{stage.selection.task.name} ({measure}, chose the checkpoint)"] = round(best, 2)
+        scores[f"{stage.selection.name} ({measure}, chose the checkpoint)"] = round(best, 2)
     return EncoderCard(
         base_model=stage.encoder.checkpoint if stage.start is None else stage.start.label,
         base_revision=stage.encoder.revision if "/" in stage.encoder.checkpoint else None,

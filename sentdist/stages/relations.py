@@ -19,11 +19,15 @@ from sentdist.evaluation.relational import relation_cosines, relation_weights, r
 from sentdist.evaluation.sts import score_similarities
 from sentdist.learning.objectives.relational import Relational
 from sentdist.learning.relation_file import Relations, has_relations, read_relations, write_relations
+from sentdist.plan import objectives as plan
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, RelationFile, RelationPart
+from sentdist.plan.objectives import terms_of
 from sentdist.plan.readings import relations_of
 from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
+from sentdist.stages.inputs import folder_of
 
 COLUMNS = ("anchor", "positive", "negative")
 TABLE = "table.vectors.weight"
@@ -179,6 +183,26 @@ def live_reading(stage: Train, objective: object, scoring: RelationalScoring | N
     with torch.no_grad():
         vectors_KD = table(torch.arange(len(names), device=next(table.parameters()).device))
     return Reading(relations=Relations(names=names, vectors=vectors_KD.float().cpu().numpy()), scoring=scoring)
+
+
+def keep_relations(stage: Train, context: Context, objective: object) -> None:
+    """Let a relation table begin with the vectors of the encoder that training starts from, where the objective asks for it.
+
+    Relations are told apart by their names; those that the start does not know keep their random vectors.
+
+    Raises:
+        EncoderError: the start has no readable table.
+    """
+    if not any(isinstance(term, plan.Relational) and term.keep_relations for term in terms_of(stage.objective)):
+        return
+    assert isinstance(objective, nn.Module) and stage.start is not None, "the plan keeps only relations that a start has"
+    before = read_relations(folder_of(stage.start, context))
+    table = next(module for module in objective.modules() if isinstance(module, Relational)).table
+    names = relations_of(stage.objective, stage.corpus)
+    with torch.no_grad():
+        for name, vector_D in zip(before.names, before.vectors, strict=True):
+            if name in names:
+                table.vectors.weight[names.index(name)] = torch.from_numpy(vector_D)
 
 
 def save_relations(stage: Train, folder: Path, heads: dict[str, Tensor]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -37,7 +38,7 @@ from sentdist.stages.environment import environment
 from sentdist.stages.heads import load_heads, save_heads
 from sentdist.stages.inputs import folder_of, load_encoder
 from sentdist.stages.objectives import Ingredients, make_objective, num_columns, opponents_of
-from sentdist.stages.relations import live_reading, save_relations
+from sentdist.stages.relations import keep_relations, live_reading, save_relations
 from sentdist.stages.scoring import LoadedTask, load_task, viewed
 from sentdist.stages.tagging import targets_of
 from sentdist.store.store import Artifact
@@ -75,13 +76,14 @@ class TrainSession:
         self._opponents = opponents_of(self._objective)
         learner = Learner(self._encoder, self._objective)
         load_heads(stage, context, learner)
+        keep_relations(stage, context, self._objective)
         self.schedule = _Schedule.of(stage, self._corpus.num_rows)
         self.engine = make_engine(learner, _optimization(stage.training, self.schedule.num_steps))
         apply_matmul_precision(self._encoder.device)
         if self._opponents is not None:
             self._opponents.to(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank
-        self._dev = None if stage.selection is None else load_task(stage.selection.task, context.data_root)
+        self._dev = () if stage.selection is None else tuple(load_task(task, context.data_root) for task in stage.selection.tasks)
         stopping = (
             None
             if stage.stopping is None
@@ -191,7 +193,7 @@ class TrainSession:
         self._curve.add(report)
 
     def _is_dev_due(self) -> bool:
-        if self._dev is None:
+        if not self._dev:
             return False
         in_epoch = self.progress.step_in_epoch
         return in_epoch == 0 or (
@@ -205,19 +207,24 @@ class TrainSession:
         return self.progress.stopping is not None and self.progress.stopping.is_over
 
     def _score_dev(self) -> DevScore:
-        assert self._dev is not None and self.stage.selection is not None
-        embeddings = embed_in_training(self.engine, self._encoder, self._dev, self.context.runtime.tokens_per_batch)
+        assert self.stage.selection is not None
+        embeddings = [embed_in_training(self.engine, self._encoder, task, self.context.runtime.tokens_per_batch) for task in self._dev]
         give_back_freed_memory()
         view = self.stage.selection.view
         reading = live_reading(self.stage, self._objective, view.relations)
-        score = self._dev.score(viewed(embeddings, view, where=self.stage.label), reading).main
+        scores = [
+            task.score(viewed(embeddings_SD, view, where=self.stage.label), reading).main
+            for task, embeddings_SD in zip(self._dev, embeddings, strict=True)
+        ]
+        defined = [score for score in scores if score is not None]
+        score = statistics.mean(defined) if len(defined) == len(scores) else None
         found = DevScore(step=self.progress.step, score=float("-inf") if score is None else score)
         is_best = self.progress.best_score is None or found.score > self.progress.best_score
         if is_best:
             self._best = self.engine.weights()
             self.progress = replace(self.progress, best_score=found.score, best_step=found.step)
         self.progress = replace(self.progress, history=(*self.progress.history, found))
-        self.history.append({"step": found.step, "dev_score": score, "task": self.stage.selection.task.name, "at": round(time.time(), 2)})
+        self.history.append({"step": found.step, "dev_score": score, "task": self.stage.selection.name, "at": round(time.time(), 2)})
         return found
 
     def _results(self) -> dict[str, Json]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sentdist.plan.specs import dev_tasks
 from sentdist.plan.stage import Json
 from sentdist.store.sweep import TrialRecord
 
@@ -34,7 +35,7 @@ def data_sets(key: str, stages: Stages) -> list[tuple[str, str, str]]:
         found += data_sets(inner, stages) if inner in stages else []
     selection = fields.get("selection")
     if kind == "train" and isinstance(selection, dict):
-        found.append(_task(selection["task"], "dev"))
+        found += [_task(task, "dev") for task in dev_tasks(selection)]
     tasks = fields.get("tasks")
     if isinstance(tasks, list):
         found += [_task(task, "test") for task in tasks]
@@ -99,8 +100,7 @@ def _train(key: str, stages: Stages) -> dict[str, Json]:
         found["phi"] = _phi(objective)
     selection = fields.get("selection")
     if isinstance(selection, dict):
-        task = selection["task"]
-        found["selection.task"] = task["name"] if isinstance(task, dict) else None
+        found["selection.task"] = "+".join(str(task["name"]) for task in dev_tasks(selection))
         found["selection.every_fraction"] = selection["every_fraction"]
     start = _input(fields.get("start"))
     found["start"] = _objective(start, stages).get("name") if start else None

@@ -33,6 +33,13 @@ class SaltierSoup(Soup):
     revision: ClassVar[int] = 2
 
 
+class PepperedSoup(Soup):
+    """Pepper came later."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("pepper",)
+    pepper: float = 0.0
+
+
 class Colour(enum.Enum):
     RED = "red"
 
@@ -151,3 +158,9 @@ def test_labels_are_safe_folder_names() -> None:
         encoder=EncoderSpec(checkpoint="Some Org/Model:x", revision="r"), objective=Entropy(phi=-0.01), training=Training(batch_size=32)
     )
     assert stage.place == f"train/entropy-0.01-some-org-model-x-b32-s0-{stage.key}"
+
+
+def test_a_later_field_counts_only_where_it_is_used() -> None:
+    assert PepperedSoup(salt=2.0).key == PepperedSoup(salt=2.0, pepper=0.0).key == Soup(salt=2.0).key
+    assert PepperedSoup(salt=2.0, pepper=1.0).key != Soup(salt=2.0).key
+    assert PepperedSoup(pepper=1.0).canonical()["fields"] == {"salt": 1.0, "bowls": [], "stock": None, "pepper": 1.0}

@@ -94,6 +94,31 @@ def test_the_relations_learn_at_a_rate_of_their_own(
     assert np.abs(fast.vectors - slow.vectors).mean() > 0.02
 
 
+def test_relations_of_the_start_are_kept_where_the_recipe_says_so(world: tuple[Plan, Context], tiny_encoder_dir: Path, data: Path) -> None:
+    """At a rate of 1e-6 a vector stays where it began: at that of the start, or at a random one."""
+    still = relations_values(tiny_encoder_dir)["methods"]["rse"]  # type: ignore[index, call-overload]
+    slow: Json = {"name": "rse", "relation_learning_rate": 1e-6}
+    twins: Json = {"kind": "relations", "relations": [TWIN, ENTAILMENT | {"name": "implication"}], "held_out": 4}
+    second: Json = {"corpus": "twins", "start": "rse", "select": False}
+    methods: Json = {
+        "rse": still,
+        "anew": second | {"objective": slow},
+        "kept": second | {"objective": slow | {"keep_relations": True}},
+    }
+    values = relations_values(tiny_encoder_dir, methods=methods, baseline=None, corpora={"twins": twins}, evaluation={"tasks": ["stsb"]})
+    plan, context = tiny_plan(values, data=data, store=world[1].store.root)
+    run_local(plan, context)
+    tables = {
+        trial.method: dict(zip(found.names, found.vectors, strict=True))
+        for trial in plan.trials
+        for found in [read_relations(folder_of(trial.scores.encoder, context))]  # type: ignore[arg-type]
+    }
+    assert list(tables["kept"]) == list(tables["anew"]) == ["twin", "implication"]
+    np.testing.assert_allclose(tables["kept"]["twin"], tables["rse"]["twin"], atol=1e-4)
+    np.testing.assert_allclose(tables["kept"]["implication"], tables["anew"]["implication"], atol=1e-4)  # the start does not know it
+    assert np.abs(tables["anew"]["twin"] - tables["rse"]["twin"]).mean() > 0.02
+
+
 def test_sentence_transformers_reads_the_encoder_without_its_relations(world: tuple[Plan, Context]) -> None:
     from sentence_transformers import SentenceTransformer
 
@@ -217,6 +242,8 @@ def refusal(**changes: Json) -> str:
         ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
         ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 4, "seed": 1}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
         ({"evaluation": {"tasks": ["stsb"], "links": {"corpus": "aloen"}}}, 'Did you mean "alone"?'),
+        ({"methods__rse__objective": {"name": "rse", "keep_relations": True}}, "keep_relations: found no start"),
+        ({"methods__rse__objective": {"name": "rse", "keep_relations": True}, "methods__rse__start": "merged"}, "a start without relations"),
     ],
 )  # fmt: skip
 def test_recipes_without_a_meaning_are_refused(changes: dict[str, Json], said: str) -> None:

@@ -64,6 +64,7 @@ class RelationTable(nn.Module):
 class Relational(nn.Module):
     """RSE as an objective: `relational_info_nce` with the relation of each row in `batch.relations` and a table that is trained with the encoder.
 
+    A training that goes on from an encoder of RSE begins with a new table, unless its stage asks to keep that of its start (`keep_relations`).
     RecipeError for a temperature or learning rate that is not above 0, a phi that is not finite, no relation.
     """
 
