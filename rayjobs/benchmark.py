@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import resource
 import statistics
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from multiprocessing.connection import Connection
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rayjobs.contestants import CONTESTANTS, PARTS, Work, encoding_sentences, packaged_encoder
+from rayjobs.interleaved import Side, Turns, interleave, machine
+from rayjobs.speed_page import speed_page
+from sentdist.plan.stage import Json
 
-TARGETS = {("training", "fp32"): 3.0, ("training", "bf16"): 2.0, ("encoding", "fp32"): 1.8, ("encoding", "bf16"): 1.5}
+DEFAULTS = ("training", "encoding")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One side of one comparison. Rates are medians over rounds; `others_busy` is the largest load others put on the machine meanwhile."""
+    """One side of one comparison. Rates are medians over rounds."""
 
     what: str
     side: str
@@ -38,70 +36,58 @@ class Figure:
 
 
 def main() -> None:
-    """Run the comparisons asked for and write speed.json and speed.md."""
+    """Run the comparisons asked for and write speed.json and speed.md; parts that are not asked for stay as they were measured."""
     asked = _arguments()
-    encoder, table = packaged_encoder(), triplets(Path(asked.data))
-    figures: list[Figure] = []
-    for what in asked.what:
-        for max_length in asked.max_length:
-            for precision in asked.precision:
-                work = Work(
-                    encoder=encoder,
-                    triplets=table,
-                    batch_size=64,
-                    max_length=max_length,
-                    precision=precision,
-                    temperature=0.05,
-                    threads=asked.threads,
-                )
-                figures += interleave(what, work, rounds=asked.rounds, units=asked.units if what == "training" else 1)
-                print(_lines(figures[-2:]), flush=True)
-    report = {"machine": machine(asked.threads), "figures": [figure.__dict__ for figure in figures], **_small_figures()}
     folder = Path(asked.out)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "speed.json").write_text(json.dumps(report, indent=1))
-    (folder / "speed.md").write_text(_markdown(report, figures, asked))
+    kept = folder / "speed.json"
+    parts: dict[str, dict[str, Json]] = json.loads(kept.read_text()) if kept.is_file() else {}
+    for what in asked.what:
+        measured = _sts(asked) if what == "sts" else _against_peer(what, asked)
+        parts[what] = {"machine": dict(machine(asked.threads)), "command": _command(what, asked), **measured}
+        kept.write_text(json.dumps(parts, indent=1))
+        (folder / "speed.md").write_text(speed_page(parts))
     print(f"written: {folder / 'speed.md'}")
 
 
-def interleave(what: str, work: Work, *, rounds: int, units: int) -> list[Figure]:
-    """Let the sides take turns, `units` draws a turn; each lives in a process of its own, so that its peak memory is its own."""
-    context = multiprocessing.get_context("spawn")
-    sides = {}
-    for side in CONTESTANTS[what]:
-        here, there = context.Pipe()
-        process = context.Process(target=_take_turns, args=(what, side, work, there), daemon=True)
-        process.start()
-        sides[side] = (process, here)
-    draws: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
-    for number in range(rounds + 1):  # the first round warms up
-        for side, (_, pipe) in sides.items():
-            pipe.send(units)
-            drawn = pipe.recv()
-            draws[side] += drawn if number else []
-    peaks = {}
-    for side, (process, pipe) in sides.items():
-        pipe.send(0)
-        peaks[side] = pipe.recv()
-        process.terminate()
-        process.join()
-    count = work.sentences_per_step if what == "training" else len(encoding_sentences(work))
-    return [_figure(what, side, work, draws[side], peaks[side], count, rounds) for side in sides]
+def _against_peer(what: str, asked: argparse.Namespace) -> dict[str, Json]:
+    encoder, table = packaged_encoder(), triplets(Path(asked.data))
+    figures: list[Figure] = []
+    for max_length in asked.max_length:
+        for precision in asked.precision:
+            work = Work(
+                encoder=encoder, triplets=table, batch_size=64, max_length=max_length, precision=precision, temperature=0.05,
+                threads=asked.threads,
+            )  # fmt: skip
+            sides = {side: Side(contestant=contestant, work=work) for side, contestant in CONTESTANTS[what].items()}
+            found = interleave(sides, rounds=asked.rounds, units=asked.units if what == "training" else 1)
+            count = work.sentences_per_step if what == "training" else len(encoding_sentences(work))
+            figures += [_figure(what, side, work, turns, count, asked.rounds) for side, turns in found.items()]
+            print(_lines(figures[-2:]), flush=True)
+    return {"figures": [asdict(figure) for figure in figures], **(_small_figures() if what == "training" else {})}
 
 
-def _take_turns(what: str, side: str, work: Work, pipe: Connection) -> None:
-    contestant: Iterator[dict[str, float]] = CONTESTANTS[what][side](work)
-    while units := pipe.recv():
-        pipe.send([next(contestant) for _ in range(units)])
-    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+def _sts(asked: argparse.Namespace) -> dict[str, Json]:
+    from rayjobs.sts_contestants import StsWork, measured_bootstrap, measured_sts
+
+    work = StsWork(encoder=packaged_encoder(), data=asked.data, tasks=tuple(asked.tasks), precision="fp32", threads=asked.threads)
+    figures = measured_sts(work, rounds=asked.rounds)
+    for figure in figures:
+        print(figure, flush=True)
+    return {"figures": [asdict(figure) for figure in figures], "bootstrap_s": measured_bootstrap(work, rounds=asked.rounds)}
 
 
-def _figure(what: str, side: str, work: Work, draws: list[dict[str, float]], peak: float, count: int, rounds: int) -> Figure:
-    seconds = statistics.median(draw["seconds"] for draw in draws)
-    parts = {part: statistics.median(draw[part] for draw in draws) for part in PARTS if part in draws[0]}
+def _command(what: str, asked: argparse.Namespace) -> str:
+    lengths = "" if what == "sts" else f" --max-length {' '.join(map(str, asked.max_length))}"
+    return f"python -m rayjobs.benchmark --data DIR --what {what}{lengths} --threads {asked.threads} --rounds {asked.rounds}"
+
+
+def _figure(what: str, side: str, work: Work, turns: Turns, count: int, rounds: int) -> Figure:
+    seconds = turns.median("seconds")
     return Figure(
         what=what, side=side, precision=work.precision, max_length=work.max_length, sentences_per_s=round(count / seconds, 1),
-        seconds=round(seconds, 4), peak_gib=round(peak, 2), rounds=rounds, parts={part: round(value, 4) for part, value in parts.items()},
+        seconds=round(seconds, 4), peak_gib=round(turns.peak_gib, 2), rounds=rounds,
+        parts={part: round(turns.median(part), 4) for part in PARTS if part in turns.draws[0]},
     )  # fmt: skip
 
 
@@ -162,19 +148,6 @@ def triplets(data: Path) -> pa.Table:
     return table.select(["sent0", "sent1", "hard_neg"]).rename_columns(["anchor", "positive", "negative"]).combine_chunks()
 
 
-def machine(threads: int) -> dict[str, str]:
-    """What a figure was measured on."""
-    from sentdist.stages.environment import environment
-
-    found = environment()
-    names = ("processor", "python", "torch", "transformers", "sentence-transformers", "commit")
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "threads": str(threads),
-        **{name: found[name] for name in names if name in found},
-    }
-
-
 def _lines(pair: list[Figure]) -> str:
     ours, peer = pair
     ratio = ours.sentences_per_s / peer.sentences_per_s
@@ -184,55 +157,14 @@ def _lines(pair: list[Figure]) -> str:
     )
 
 
-def _markdown(report: Mapping[str, object], figures: list[Figure], asked: argparse.Namespace) -> str:
-    machine = report["machine"]
-    assert isinstance(machine, dict)
-    lines = ["# Speed against sentence-transformers", "", "Interleaved in one run, medians; ratios are at equal precision.", ""]
-    lines += [f"- {name}: {value}" for name, value in machine.items()]
-    lines += [
-        f"- command: `python -m rayjobs.benchmark --data DIR --max-length {' '.join(map(str, asked.max_length))} --threads {asked.threads} --rounds {asked.rounds}`",
-        "",
-    ]
-    lines += [
-        "| what | precision | max length | sentdist, sentences/s | sentence-transformers | ratio | target | peak GiB, ours / theirs |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for ours, peer in zip(figures[::2], figures[1::2], strict=True):
-        target = TARGETS[ours.what, ours.precision] if ours.max_length >= 75 else None
-        lines.append(
-            f"| {ours.what} | {ours.precision} | {ours.max_length} | {ours.sentences_per_s} | {peer.sentences_per_s} | "
-            f"**{ours.sentences_per_s / peer.sentences_per_s:.2f}×** | {f'{target}×' if target else '–'} | {ours.peak_gib} / {peer.peak_gib} |"
-        )
-    lines += [
-        "",
-        "Where a step of ours goes (seconds, medians):",
-        "",
-        "| precision | max length | " + " | ".join(PARTS) + " |",
-        "|---|---|" + "---|" * len(PARTS),
-    ]
-    for ours in figures[::2]:
-        if ours.parts:
-            lines.append(f"| {ours.precision} | {ours.max_length} | " + " | ".join(f"{ours.parts[part]:.4f}" for part in PARTS) + " |")
-    small = {
-        name: next(iter(values.values()))
-        for name, values in report.items()
-        if isinstance(values, dict) and name.startswith(("eq3", "bank"))
-    }
-    lines += [
-        "",
-        f"Eq. 3 with N = 4, forward and backward: {small['eq3_batch_64']} ms at batch 64, {small['eq3_batch_512']} ms at batch 512.",
-    ]
-    lines += [f"Look-up of 64 rows in a bank of N = 4: {small['bank']} ms.", ""]
-    return "\n".join(lines)
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", required=True, help="data root with nli/triplets.parquet")
+    parser.add_argument("--data", required=True, help="data root with nli/triplets.parquet, and sts/*.parquet for the part sts")
     parser.add_argument("--out", default="infra/benchmarks")
-    parser.add_argument("--what", nargs="+", default=["training", "encoding"], choices=list(CONTESTANTS))
-    parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"])
-    parser.add_argument("--max-length", nargs="+", type=int, default=[128, 32])
+    parser.add_argument("--what", nargs="+", default=list(DEFAULTS), choices=[*CONTESTANTS, "sts"])
+    parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"], help="not of sts, which compares both with the peer's default")
+    parser.add_argument("--max-length", nargs="+", type=int, default=[128, 32], help="not of sts, which takes the encoder's own")
+    parser.add_argument("--tasks", nargs="+", default=["sts"], help="of sts")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--units", type=int, default=3, help="optimizer steps a turn")

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from rayjobs.benchmark import machine, triplets
+from rayjobs.benchmark import triplets
 from rayjobs.contestants import Work, packaged_encoder, sentdist_training
+from rayjobs.interleaved import machine
 
 STEPS = 3
 SIDES = ((64, None), (512, None), (512, 192), (512, 64))  # rows of a batch, sentences of a micro-batch

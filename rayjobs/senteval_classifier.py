@@ -26,16 +26,18 @@ Rows = np.ndarray
 class Classifiers:
     """K logistic regressions over rows of one matrix, each with training rows, dev rows and a penalty of its own."""
 
-    def __init__(self, features: Tensor, labels: Tensor, *, train: Sequence[Rows], dev: Sequence[Rows], penalties: Sequence[float]) -> None:
+    def __init__(
+        self, features: Tensor, labels: Tensor, *, train: Sequence[Rows], dev: Sequence[Rows], penalties: Sequence[float], seed: int
+    ) -> None:
         self.features, self.labels = features, labels
         self.train, self.dev = list(train), list(dev)
         self.decay = torch.tensor(penalties)[:, None, None]
         num_classes, width = int(labels.max()) + 1, features.shape[1]
-        torch.manual_seed(SEED)
+        torch.manual_seed(seed)
         linear = torch.nn.Linear(width, num_classes)  # every one of SentEval's begins with this seed, so with these weights
         start = torch.cat([linear.weight.detach().T, linear.bias.detach()[None]])
         self.weights = start.repeat(len(penalties), 1, 1)  # (K, D + 1, V), the bias last: weight decay takes it along
-        self.random = [np.random.RandomState(SEED) for _ in penalties]
+        self.random = [np.random.RandomState(seed) for _ in penalties]
 
     def fit(self) -> None:
         """Train all to their ends; `weights` are the best of each, `best` their dev accuracies."""
@@ -89,47 +91,47 @@ class Classifiers:
         self.weights[active], first[active], second[active], steps[active] = weights, mean, square, step
 
 
-def _grid(features: Tensor, labels: Tensor, rows: Rows, num_folds: int) -> float:
+def _grid(features: Tensor, labels: Tensor, rows: Rows, num_folds: int, seed: int) -> float:
     """The penalty of the best mean dev accuracy over folds of `rows`; the first of equals."""
-    folds = list(StratifiedKFold(num_folds, shuffle=True, random_state=SEED).split(rows, labels[rows].numpy()))
+    folds = list(StratifiedKFold(num_folds, shuffle=True, random_state=seed).split(rows, labels[rows].numpy()))
     train = [rows[fit] for _ in PENALTIES for fit, _ in folds]
     dev = [rows[held] for _ in PENALTIES for _, held in folds]
-    models = Classifiers(features, labels, train=train, dev=dev, penalties=[penalty for penalty in PENALTIES for _ in folds])
+    models = Classifiers(features, labels, train=train, dev=dev, penalties=[penalty for penalty in PENALTIES for _ in folds], seed=seed)
     models.fit()
     means = np.round(100 * models.best.reshape(len(PENALTIES), num_folds).mean(axis=1), 2)
     return PENALTIES[int(np.argmax(means))]
 
 
-def _final(features: Tensor, labels: Tensor, rows: Rows, penalty: float, test: Rows) -> np.ndarray:
+def _final(features: Tensor, labels: Tensor, rows: Rows, penalty: float, test: Rows, seed: int) -> np.ndarray:
     """Predictions of a model that keeps 5 % of its training rows for early stopping."""
-    order = np.random.RandomState(SEED).permutation(len(rows))
+    order = np.random.RandomState(seed).permutation(len(rows))
     held = int(0.05 * len(rows))
-    model = Classifiers(features, labels, train=[rows[order[held:]]], dev=[rows[order[:held]]], penalties=[penalty])
+    model = Classifiers(features, labels, train=[rows[order[held:]]], dev=[rows[order[:held]]], penalties=[penalty], seed=seed)
     model.random[0].permutation(len(rows))  # SentEval draws its passes from the generator that has drawn the held-out rows
     model.fit()
     return model.predict(model.weights[0], test)
 
 
-def nested_accuracy(features: np.ndarray, labels: Sequence[int], *, num_folds: int = 10) -> float:
+def nested_accuracy(features: np.ndarray, labels: Sequence[int], *, num_folds: int = 10, seed: int = SEED) -> float:
     """Accuracy × 100 by nested folds (MR, CR, SUBJ, MPQA): the mean of the folds' rounded accuracies."""
     inputs, gold = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)), torch.tensor(labels)
     accuracies = []
-    for train, test in StratifiedKFold(num_folds, shuffle=True, random_state=SEED).split(features, labels):
-        penalty = _grid(inputs, gold, train, num_folds)
-        predicted = _final(inputs, gold, train, penalty, test)
+    for train, test in StratifiedKFold(num_folds, shuffle=True, random_state=seed).split(features, labels):
+        penalty = _grid(inputs, gold, train, num_folds, seed)
+        predicted = _final(inputs, gold, train, penalty, test, seed)
         accuracies.append(round(100 * float((predicted == gold[test].numpy()).mean()), 2))
     return float(np.mean(accuracies))
 
 
 def split_accuracy(
-    features: np.ndarray, labels: Sequence[int], *, train: Rows, test: Rows, dev: Rows | None = None, num_folds: int = 10
+    features: np.ndarray, labels: Sequence[int], *, train: Rows, test: Rows, dev: Rows | None = None, num_folds: int = 10, seed: int = SEED
 ) -> float:
     """Accuracy × 100 with fixed splits: the penalty by folds within train (TREC, MRPC), or on dev (SST2), where the very model of the grid is tested."""
     inputs, gold = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)), torch.tensor(labels)
     if dev is None:
-        predicted = _final(inputs, gold, train, _grid(inputs, gold, train, num_folds), test)
+        predicted = _final(inputs, gold, train, _grid(inputs, gold, train, num_folds, seed), test, seed)
     else:
-        models = Classifiers(inputs, gold, train=[train] * 4, dev=[dev] * 4, penalties=PENALTIES)
+        models = Classifiers(inputs, gold, train=[train] * 4, dev=[dev] * 4, penalties=PENALTIES, seed=seed)
         models.fit()
         predicted = models.predict(models.weights[int(np.argmax(np.round(100 * models.best, 2)))], test)
     return 100 * float((predicted == gold[test].numpy()).mean())

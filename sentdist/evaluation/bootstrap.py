@@ -19,9 +19,6 @@ NUM_RESAMPLES = 10_000
 ITEMS_PER_BLOCK = 10_000
 RESAMPLES_PER_SEED = 250  # part of the result; a generator takes as long to make as 4000 numbers
 Number = TypeVar("Number", bound=np.generic)
-# Counts of one block: a few resamples of 3000 items. Arrays of this size are reused by the allocator; with 20 000 items each is mapped and
-# cleared anew (57 000 page faults in a tenth of the work below, half as slow again). Part of the result, for each block has a seed.
-ITEMS_PER_BLOCK = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

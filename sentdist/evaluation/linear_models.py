@@ -35,17 +35,18 @@ def trained_side_by_side(
     train: Sequence[NDArray[np.int64]],
     dev: Sequence[NDArray[np.int64]],
     penalties: Sequence[float],
+    seed: int = SEED,
     random: np.random.RandomState | None = None,
 ) -> LinearModels:
     """Train K models, each on rows of its own, until six looks at its dev rows brought no better accuracy; its best weights are kept.
 
     All models walk through the same shuffled rows and pass over those that are not theirs, so a block of rows is multiplied once for all of them. A
     block is as long as it takes for a model to find 64 rows of its own in it on average (SentEval: 64 exactly); all else is SentEval's, early stopping
-    too. random: what shuffles the rows; None begins with SentEval's seed.
+    too. seed: of the first weights. random: what shuffles the rows; None begins with the seed, too.
     """
     classes, gold_S = np.unique(labels_S, return_inverse=True)
     inputs_SD = np.hstack([features_SD, np.ones((len(features_SD), 1), dtype=np.float32)])
-    walk = _Walk.begin(inputs_SD, gold_S, len(classes), train, penalties, random or np.random.RandomState(SEED))
+    walk = _Walk.begin(inputs_SD, gold_S, len(classes), train, penalties, seed, random or np.random.RandomState(seed))
     is_dev_SK = _membership(dev, len(features_SD))
     count = len(train)
     best_K, kept, misses_K = np.full(count, -1.0), np.zeros_like(walk.weights), np.zeros(count, dtype=np.int64)
@@ -91,11 +92,12 @@ class _Walk:
         num_classes: int,
         train: Sequence[NDArray[np.int64]],
         penalties: Sequence[float],
+        seed: int,
         random: np.random.RandomState,
     ) -> _Walk:
         """All models from the same weights, as SentEval's: uniform within 1/√D, torch's default of a linear layer."""
         width = inputs_SD.shape[1] - 1
-        start = np.random.default_rng(SEED).uniform(-1.0, 1.0, size=(width + 1, num_classes, 1)) / np.sqrt(width)
+        start = np.random.default_rng(seed).uniform(-1.0, 1.0, size=(width + 1, num_classes, 1)) / np.sqrt(width)
         own_SK = _membership(train, len(inputs_SD))
         share = own_SK.sum(axis=0).mean() / own_SK.any(axis=1).sum()
         weights = np.repeat(start.astype(np.float32), len(train), axis=2)

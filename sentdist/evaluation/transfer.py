@@ -15,20 +15,23 @@ DEV_FRACTION = 0.05  # of the training rows of a final model, which say when to 
 
 
 def senteval_cross_validated(
-    features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, where: str = "classification"
+    features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, seed: int = SEED, where: str = "classification"
 ) -> ClassificationScore:
     """Test every row once, in stratified folds; λ is chosen within each training part by folds of its own (SentEval's for MR, CR, SUBJ, MPQA).
+
+    seed: of folds, first weights and shuffles; SentEval's own if left out.
 
     Raises:
         DataError: embeddings that are not finite, fewer than two labels, a label with too few rows for the folds.
     """
     features, gold = checked_rows(features_SD, labels, where)
     check_folds(gold, num_folds, nested=True, where=where)
-    outer = _folds(gold, np.arange(len(gold)), num_folds)
-    inner = [pair for train, _ in outer for pair in _folds(gold, train, num_folds)]
-    penalties = _best_penalties(features, gold, inner, num_folds)
-    finals = [_with_dev(train, np.random.RandomState(SEED)) for train, _ in outer]
-    models = trained_side_by_side(features, gold, train=[fit for fit, _ in finals], dev=[held for _, held in finals], penalties=penalties)
+    outer = _folds(gold, np.arange(len(gold)), num_folds, seed)
+    inner = [pair for train, _ in outer for pair in _folds(gold, train, num_folds, seed)]
+    penalties = _best_penalties(features, gold, inner, num_folds, seed)
+    finals = [_with_dev(train, np.random.RandomState(seed)) for train, _ in outer]
+    fit_rows, dev_rows = zip(*finals, strict=True)
+    models = trained_side_by_side(features, gold, train=fit_rows, dev=dev_rows, penalties=penalties, seed=seed)
     predicted = np.empty_like(gold)
     for number, (_, test) in enumerate(outer):
         predicted[test] = models.predict(features, number, test)
@@ -43,9 +46,12 @@ def senteval_split(
     test: ArrayLike,
     dev: ArrayLike | None = None,
     num_folds: int = 10,
+    seed: int = SEED,
     where: str = "classification",
 ) -> ClassificationScore:
     """Fit on the rows `train`, test on the rows `test`; λ is chosen on `dev` (SentEval's for SST2), or by folds within train (TREC, MRPC).
+
+    seed: as in `senteval_cross_validated`.
 
     Raises:
         DataError: as `split_classified`.
@@ -55,21 +61,25 @@ def senteval_split(
     fit, held = parts["train"], parts["test"]
     if dev is None:
         check_folds(gold[fit], num_folds, nested=False, where=where)
-        penalties = _best_penalties(features, gold, _folds(gold, fit, num_folds), num_folds)
-        random = np.random.RandomState(SEED)
+        penalties = _best_penalties(features, gold, _folds(gold, fit, num_folds, seed), num_folds, seed)
+        random = np.random.RandomState(seed)
         train_rows, dev_rows = _with_dev(fit, random)
-        models = trained_side_by_side(features, gold, train=[train_rows], dev=[dev_rows], penalties=penalties, random=random)
+        models = trained_side_by_side(features, gold, train=[train_rows], dev=[dev_rows], penalties=penalties, seed=seed, random=random)
         best = 0
     else:
         count = len(PENALTIES)
-        models = trained_side_by_side(features, gold, train=[fit] * count, dev=[parts["dev"]] * count, penalties=PENALTIES)
+        models = trained_side_by_side(features, gold, train=[fit] * count, dev=[parts["dev"]] * count, penalties=PENALTIES, seed=seed)
         best = int(np.argmax(np.round(100 * models.dev_accuracies, 2)))
         penalties = [PENALTIES[best]]
     return scored(gold[held], models.predict(features, best, held), held, penalties)
 
 
 def _best_penalties(
-    features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]], num_folds: int
+    features_SD: NDArray[np.float32],
+    gold_S: NDArray[np.str_],
+    folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    num_folds: int,
+    seed: int,
 ) -> list[float]:
     """For each run of `num_folds` folds the penalty of the best mean dev accuracy; the weakest of equals, as SentEval takes it."""
     models = trained_side_by_side(
@@ -78,6 +88,7 @@ def _best_penalties(
         train=[train for train, _ in folds for _ in PENALTIES],
         dev=[held for _, held in folds for _ in PENALTIES],
         penalties=PENALTIES * len(folds),
+        seed=seed,
     )
     means = models.dev_accuracies.reshape(-1, num_folds, len(PENALTIES)).mean(axis=1)
     return [PENALTIES[int(np.argmax(np.round(100 * row, 2)))] for row in means]
@@ -90,7 +101,9 @@ def _with_dev(rows: NDArray[np.int64], random: np.random.RandomState) -> tuple[N
     return order[count:], order[:count]
 
 
-def _folds(gold_S: NDArray[np.str_], rows: NDArray[np.int64], num_folds: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _folds(
+    gold_S: NDArray[np.str_], rows: NDArray[np.int64], num_folds: int, seed: int
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """(training rows, held-out rows) of each fold of `rows`, stratified."""
-    splitter = StratifiedKFold(n_splits=num_folds, shuffle=True, random_state=SEED)
+    splitter = StratifiedKFold(n_splits=num_folds, shuffle=True, random_state=seed)
     return [(rows[train], rows[held]) for train, held in splitter.split(rows, gold_S[rows])]

@@ -123,7 +123,14 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
 
 
 def evaluation_of(
-    checkpoint: str, *, revision: str | None, pooling: str, tasks: tuple[str, ...], max_length: int | None, resolver: Resolver
+    checkpoint: str,
+    *,
+    revision: str | None,
+    pooling: str,
+    tasks: tuple[str, ...],
+    max_length: int | None,
+    resolver: Resolver,
+    precision: str = "fp32",
 ) -> Evaluate:
     """The scores of any encoder on tasks or groups of tasks, without a recipe.
 
@@ -132,7 +139,8 @@ def evaluation_of(
     """
     values: dict[str, Json] = {
         "name": "evaluate", "encoder": {"checkpoint": checkpoint, "revision": revision, "pooling": pooling},
-        "corpus": {"source": "none"}, "evaluation": {"tasks": list(tasks), "max_length": max_length}, "methods": {"base": {}},
+        "corpus": {"source": "none"}, "evaluation": {"tasks": list(tasks), "max_length": max_length, "precision": precision},
+        "methods": {"base": {}},
     }  # fmt: skip
     return _Builder(recipe_from_values(values, where="sentdist evaluate"), resolver, {}).scores("base", seed=0, fold=None)
 

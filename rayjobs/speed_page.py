@@ -1,0 +1,100 @@
+"""The page of the speed benchmark, a function of speed.json: each part with the machine and the command that measured it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+TARGETS = {("training", "fp32"): 3.0, ("training", "bf16"): 2.0, ("encoding", "fp32"): 1.8, ("encoding", "bf16"): 1.5}
+STS_TARGETS = {"default": 3.0, "equal": 1.5}
+BOOTSTRAP_TARGET_S = 5.0
+PEER_DEFAULT = ("sentence-transformers", "fp32")
+
+Figures = list[Mapping[str, Any]]
+
+
+def speed_page(parts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Markdown of all parts in the order training, encoding, sts."""
+    lines = ["# Speed against sentence-transformers", "", "Both sides interleaved in one run, each in a process of its own; medians.", ""]
+    for what in ("training", "encoding", "sts"):
+        if what not in parts:
+            continue
+        part = parts[what]
+        title = "All tasks of `--tasks sts`, from sentences to Spearman" if what == "sts" else what.capitalize()
+        lines += [
+            f"## {title}",
+            "",
+            *(f"- {name}: {value}" for name, value in part["machine"].items()),
+            f"- command: `{part['command']}`",
+            "",
+        ]
+        lines += _sts(part) if what == "sts" else _rates(part["figures"])
+        if what == "training":
+            lines += _shares(part)
+    return "\n".join(lines)
+
+
+def _rates(figures: Figures) -> list[str]:
+    lines = [
+        "| precision | max length | sentdist, sentences/s | sentence-transformers | ratio | target | peak GiB, ours / theirs |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for ours, peer in zip(figures[::2], figures[1::2], strict=True):
+        target = TARGETS[ours["what"], ours["precision"]] if ours["max_length"] >= 75 else None
+        lines.append(
+            f"| {ours['precision']} | {ours['max_length']} | {ours['sentences_per_s']} | {peer['sentences_per_s']} | "
+            f"**{ours['sentences_per_s'] / peer['sentences_per_s']:.2f}×** | {f'{target}×' if target else '–'} | {ours['peak_gib']} / {peer['peak_gib']} |"
+        )
+    return [*lines, ""]
+
+
+def _shares(part: Mapping[str, Any]) -> list[str]:
+    names = list(part["figures"][0]["parts"])
+    lines = ["Where a step of ours goes (seconds, medians):", "", f"| precision | max length | {' | '.join(names)} |"]
+    lines.append("|---|---|" + "---|" * len(names))
+    for ours in part["figures"][::2]:
+        lines.append(f"| {ours['precision']} | {ours['max_length']} | " + " | ".join(f"{ours['parts'][one]:.4f}" for one in names) + " |")
+    eq3 = [part[f"eq3_batch_{batch}"]["milliseconds"] for batch in (64, 512)]
+    return [
+        *lines,
+        "",
+        f"Eq. 3 with N = 4, forward and backward: {eq3[0]} ms at batch 64, {eq3[1]} ms at batch 512.",
+        f"Look-up of 64 rows in a bank of N = 4: {part['bank']['lookup_of_64_rows_ms']} ms.",
+        "",
+    ]
+
+
+def _sts(part: Mapping[str, Any]) -> list[str]:
+    figures: Figures = part["figures"]
+    seconds = {(one["side"], one["precision"]): one["seconds"] for one in figures}
+    lines = [
+        "Ours is the whole scores stage of `sentdist evaluate`: encoder and data read, every different sentence encoded once, items and spectrum written. Theirs are",
+        "`EmbeddingSimilarityEvaluator`s in their default settings, model and pairs in memory. The peer's default precision is fp32; in bf16 its weights are bfloat16.",
+        "",
+        f"| side | precision | seconds | over the peer's default (target {STS_TARGETS['default']}×) | at equal precision (target {STS_TARGETS['equal']}×) | peak GiB |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in figures:
+        peer = seconds["sentence-transformers", one["precision"]]
+        ratios = [f"**{other / one['seconds']:.2f}×**" for other in (seconds[PEER_DEFAULT], peer)]
+        if one["side"] != "sentdist":
+            ratios = ["–", "–"]
+        lines.append(f"| {one['side']} | {one['precision']} | {one['seconds']:.1f} | {' | '.join(ratios)} | {one['peak_gib']} |")
+    tasks = list(figures[0]["scores"])
+    lines += ["", "Spearman × 100:", "", f"| side | precision | {' | '.join(tasks)} |", "|---|---|" + "---|" * len(tasks)]
+    for one in figures:
+        lines.append(f"| {one['side']} | {one['precision']} | " + " | ".join(f"{one['scores'][task]:.3f}" for task in tasks) + " |")
+    lines += ["", f"Largest difference between the sides at one precision: {', '.join(_differences(figures))}.", ""]
+    lines.append(
+        f"10,000 bootstrap resamples of these pairs for two systems: {part['bootstrap_s']:.2f} s (target {BOOTSTRAP_TARGET_S:.0f} s)."
+    )
+    return [*lines, ""]
+
+
+def _differences(figures: Figures) -> list[str]:
+    scores = {(one["side"], one["precision"]): one["scores"] for one in figures}
+    found = []
+    for precision in dict.fromkeys(one["precision"] for one in figures):
+        ours, peer = (scores[side, precision] for side in ("sentdist", "sentence-transformers"))
+        found.append(f"{max(abs(ours[task] - peer[task]) for task in ours):.3f} in {precision}")
+    return found
