@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentdist.cli.opening import encoder_folder, open_store
-from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, StoreRoot
+from sentdist.cli.opening import encoder_folder, encoder_use, open_store
+from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, Precision, StoreRoot
 from sentdist.cli.printing import empty_table, open_console, two_decimals
+from sentdist.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from sentdist.plan.stage import Json
+    from sentdist.plan.stages import Evaluate
+    from sentdist.stages.context import Context
+    from sentdist.stages.encoders import EncoderUse
+    from sentdist.store.store import Artifact
 
 
 def evaluate(
@@ -29,10 +35,24 @@ def evaluate(
     revision: EncoderRevision = None,
     pooling: Annotated[str, typer.Option(help="mean, cls, cls_mlp, cls_mlp_train_only or first_last.")] = "mean",
     max_length: Annotated[int | None, typer.Option(help="Tokens; the encoder's own limit if left out.")] = None,
+    precision: Precision = "fp32",
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
+    gpus_per_worker: Annotated[float, typer.Option("--gpus-per-worker", min=0.0)] = 0.0,
+    mteb: Annotated[
+        list[str] | None,
+        typer.Option("--mteb", metavar="TASK", help="Instead: tasks or a benchmark of mteb, or MODULE:CLASS of your own; may be repeated."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Where --mteb writes, in mteb's format.")] = None,
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
     """Score any encoder, ours or not."""
+    if mteb or out is not None:
+        use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
+        _on_mteb(use, mteb or [], out, without={"--tasks": tasks, "--workers": workers})
+        return
+
+    from sentdist.plan.runtime import Runtime
     from sentdist.plan.unroll import evaluation_of
     from sentdist.stages.resolve import FileResolver
 
@@ -40,20 +60,52 @@ def evaluate(
     checkpoint = encoder_folder(encoder, opened)
     resolver = FileResolver(data_root=data)
     given = tuple(name.strip() for names in tasks or ["sts"] for name in names.split(","))
-    stage = evaluation_of(checkpoint, revision=revision, pooling=pooling, tasks=given, max_length=max_length, resolver=resolver)
+    stage = evaluation_of(
+        checkpoint, revision=revision, pooling=pooling, tasks=given, max_length=max_length, precision=precision, resolver=resolver
+    )
 
     from sentdist.stages.context import Context
-    from sentdist.stages.local import build_here
 
+    runtime = Runtime(engine="torch", workers=workers or 1, gpus_per_worker=gpus_per_worker)
     context = Context(
-        store=opened, data_root=None if data is None else str(data), folders=tuple(resolver.folders.items()), keeps_embeddings=True
-    )
-    artifact = build_here(stage, context)
+        store=opened, data_root=None if data is None else str(data), runtime=runtime, folders=tuple(resolver.folders.items()),
+        keeps_embeddings=True,
+    )  # fmt: skip
+    artifact = opened.get(stage) or _scored(stage, context, over_workers=workers is not None)
     table = empty_table(encoder, "task", "measure", "× 100")
     for task, measure, score in _score_lines(given, artifact.record.results):
         table.add_row(task, measure, score)
     open_console().print(table)
     typer.echo(f"All measures and items: {opened.folder(artifact)}")
+
+
+def _scored(stage: Evaluate, context: Context, *, over_workers: bool) -> Artifact:
+    from sentdist.stages.build import build_scores
+
+    if not over_workers:
+        return build_scores(stage, context)
+    from sentdist.execution.encoding import embed_over_workers
+
+    return build_scores(stage, context, make_embed=embed_over_workers)
+
+
+def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Mapping[str, object]) -> None:
+    """Have mteb score the encoder on its own tasks."""
+    refused = [name for name, value in without.items() if value]
+    if not given or out is None or refused:
+        found = f"{refused[0]} beside --mteb" if refused else "--mteb without --out" if given else "--out without --mteb"
+        raise DataError(
+            where="sentdist evaluate", found=found, expected="--mteb TASK --out DIR, or --tasks", remedy="Name tasks of one kind."
+        )
+
+    from sentdist.stages.mteb_tasks import mteb_tasks, score_on_mteb
+
+    tasks = mteb_tasks(given)
+    table = empty_table(use.checkpoint, "task of mteb", "main score × 100")
+    for score in score_on_mteb(use.load(), tasks, out):
+        table.add_row(score.task, two_decimals(score.score))
+    open_console().print(table)
+    typer.echo(f"In mteb's format: {out}/results")
 
 
 def _score_lines(given: tuple[str, ...], results: Mapping[str, Json]) -> Iterator[tuple[str, str, str]]:

@@ -17,8 +17,8 @@ from sentdist.learning.encode import encode
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Embed
-from sentdist.stages.build import frozen_encoder
 from sentdist.stages.context import Context
+from sentdist.stages.embedding import frozen_encoder
 from sentdist.stages.inputs import folder_of
 
 

@@ -7,20 +7,17 @@ import time
 
 import numpy as np
 import pyarrow.parquet as pq
-import torch
 
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
-from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate, Train
 from sentdist.stages.cloud import Cloud, sampled_pairs
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
+from sentdist.stages.embedding import Embed, MakeEmbed, embed_here
 from sentdist.stages.encoded import kept_or_encoded
 from sentdist.stages.geometry_task import geometry_of
-from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
+from sentdist.stages.inputs import folder_of
 from sentdist.stages.probing import probe_results
 from sentdist.stages.relations import Reading, saved_reading
 from sentdist.stages.scoring import StsTask, load_task, viewed
@@ -30,14 +27,14 @@ from sentdist.store.store import Artifact
 ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
 
 
-def build_scores(stage: Evaluate, context: Context) -> Artifact:
-    """Embed every unique sentence of all tasks once, then score each task; items are kept for paired tests."""
+def build_scores(stage: Evaluate, context: Context, *, make_embed: MakeEmbed = embed_here) -> Artifact:
+    """Embed every unique sentence of all tasks once, here or as `make_embed` has it, then score each task; items are kept for paired tests."""
     started = time.perf_counter()
     tasks = [load_task(task, context.data_root) for task in stage.tasks]
     if isinstance(stage.encoder, LexicalSpec):
         scores, facts, cloud = [task.score_words(stage.encoder.name) for task in tasks], dict[str, Json](), None
     else:
-        scores, facts, cloud = _embedded_scores(stage, stage.encoder, tasks, context)
+        scores, facts, cloud = _embedded_scores(stage, stage.encoder, tasks, context, make_embed(stage, context))
     results = score_results(scores) | facts
     with context.store.staged() as folder:
         (folder / "items").mkdir()
@@ -50,40 +47,17 @@ def build_scores(stage: Evaluate, context: Context) -> Artifact:
 
 
 def _embedded_scores(
-    stage: Evaluate, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context
+    stage: Evaluate, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context, embed: Embed
 ) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
     """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are; and what pictures of its embeddings need."""
-    encoder = frozen_encoder(of, context)
     reading = saved_reading(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else None
     unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     row = {sentence: number for number, sentence in enumerate(unique)}
-
-    def embed(sentences: list[str]) -> np.ndarray:
-        tokens = context.runtime.tokens_per_batch
-        return encode(encoder, sentences, max_length=stage.max_length, tokens_per_batch=tokens, precision=stage.precision)
-
     embeddings = kept_or_encoded(stage, of, unique, context, embed) if context.keeps_embeddings else embed(unique)
     embeddings = viewed(embeddings, stage.view, where=stage.label)
     scores = [task.score(_rows_of(task, embeddings, row), reading) for task in tasks]
     geometry, cloud = _geometry(tasks, embeddings, row)
-    return scores, geometry | _relations(tasks, embeddings, row, reading) | probe_results(stage, encoder, context), cloud
-
-
-def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEncoder:
-    """A trained or untouched encoder, dropout off."""
-    torch.manual_seed(0)  # an untouched checkpoint may lack the head that its pooling asks for; an untrained one has random weights
-    if isinstance(encoder, Train):
-        loaded = SentenceEncoder.load(folder_of(encoder, context), pooling=encoder.encoder.pooling)
-    else:
-        loaded = SentenceEncoder.load(
-            checkpoint_of(encoder, context),
-            revision=hub_revision(encoder, context),
-            pooling=encoder.pooling,
-            initialization=encoder.initialization,
-        )
-    device = torch.device("cuda" if context.runtime.gpus_per_worker and torch.cuda.is_available() else "cpu")
-    apply_matmul_precision(device)
-    return loaded.to(device).eval()
+    return scores, geometry | _relations(tasks, embeddings, row, reading) | probe_results(stage, embed, context), cloud
 
 
 def score_results(scores: list[TaskScore]) -> dict[str, Json]:

@@ -9,18 +9,17 @@ from sentdist.data.order import shuffled
 from sentdist.data.targets import FileTargets
 from sentdist.errors import DataError
 from sentdist.evaluation.probes import probe_distribution, probe_regression
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.objectives.channels import Channels
 from sentdist.plan.specs import Probes
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate
 from sentdist.stages.context import Context
+from sentdist.stages.embedding import Embed
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.tagging import targets_of
 
 
-def probe_results(stage: Evaluate, encoder: SentenceEncoder, context: Context) -> dict[str, Json]:
+def probe_results(stage: Evaluate, embed: Embed, context: Context) -> dict[str, Json]:
     """What linear probes find, as results of the record; empty where none are asked for.
 
     `probes.tags_from_pos` and `probes.tags_from_bow`: the share of the tags' information that the tags' and the words' channels give away (1 is all, 0
@@ -32,13 +31,7 @@ def probe_results(stage: Evaluate, encoder: SentenceEncoder, context: Context) -
         return {}
     corpus = Corpus.open(folder_of(stage.targets.corpus, context))
     ids = np.sort(shuffled(corpus.num_sentences, seed=stage.probes.seed, stream="probes")[: stage.probes.num_sentences])
-    embeddings_SD = encode(
-        encoder,
-        corpus.sentences(ids),
-        max_length=stage.max_length,
-        tokens_per_batch=context.runtime.tokens_per_batch,
-        precision=stage.precision,
-    )
+    embeddings_SD = embed(corpus.sentences(ids))
     return _found(stage.probes, embeddings_SD, targets, ids)
 
 

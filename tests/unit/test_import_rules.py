@@ -40,6 +40,7 @@ OWNED_BY: dict[str, set[str]] = {
     "sentence_transformers": {"learning", "rayjobs"},
     "onnx": {"learning"},
     "onnxruntime": {"learning"},
+    "mteb": {"stages"},
     "datasets": {"data", "rayjobs"},  # rayjobs: the peer in the benchmark
     "pydantic": {"plan", "store"},
     "yaml": {"plan", "learning"},

@@ -12,7 +12,8 @@ from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.data.targets import read_counts
 from sentdist.errors import DataError
-from sentdist.execution.shards import ShardMaker, rows_per_shard
+from sentdist.execution.ray_data import rows_per_part
+from sentdist.execution.shards import ShardMaker
 from sentdist.plan.corpora import Corpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Tag
@@ -30,7 +31,7 @@ from sentdist.stages.sharded import body_of, build_in_shards, shard_name
     ],
 )
 def test_every_worker_has_several_shards_where_there_is_enough_to_do(num_sentences: int, workers: int, expected: int) -> None:
-    assert rows_per_shard(num_sentences, Runtime(workers=workers)) == expected
+    assert rows_per_part(num_sentences, Runtime(workers=workers)) == expected
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,108 @@
+"""Evaluating over workers: the scores of one process, what is kept afterwards, what a worker raises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from sentdist.errors import EncoderError, ResourceError
+from sentdist.plan.runtime import Runtime
+from sentdist.stages.context import Context
+from sentdist.store.store import Artifact, ArtifactStore
+from tests.tasks_world import stage_of, write_table
+
+pytestmark = [
+    pytest.mark.cluster,
+    # Ray Data 2.60 sets its own deprecated settings when a DataContext is made.
+    pytest.mark.filterwarnings(r"ignore:.*is deprecated:DeprecationWarning:ray\.data\.context"),
+]
+
+RUNTIME = Runtime(engine="torch", workers=2, cpus_per_worker=0.5)
+WORDS = ["a man", "a woman", "the dog", "runs", "sings", "in the house", "near the street", "today"]
+TASKS = ("sts=my/pairs", "classification=my/labels")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """More different sentences than two parts hold, of one to six words; labels that the first word gives away."""
+    root, draw = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    sentences = list(dict.fromkeys(" ".join(draw.choice(WORDS, size=1 + number % 6)) for number in range(2200)))
+    halves = list(zip(sentences[::2], sentences[1::2], strict=False))
+    pairs = [{"sentence1": one, "sentence2": other, "score": float(number % 6)} for number, (one, other) in enumerate(halves)]
+    labels = [{"text": sentence, "label": " ".join(sentence.split()[:2]) == "the dog"} for sentence in sentences[:300]]
+    write_table(root, "my/pairs", pairs)
+    write_table(root, "my/labels", [{**row, "label": str(row["label"])} for row in labels])
+    return root
+
+
+def _context(store: Path, data: Path, folders: dict[str, str], *, runtime: Runtime) -> Context:
+    return Context(
+        store=ArtifactStore(str(store)), data_root=str(data), runtime=runtime, folders=tuple(folders.items()), keeps_embeddings=True
+    )
+
+
+def _kept(store: Path) -> np.ndarray:
+    (file,) = (store / "encoded").rglob("embeddings.npy")
+    return np.load(file)
+
+
+def test_workers_give_the_scores_of_one_process_and_keep_what_they_embed(
+    cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path
+) -> None:
+    from sentdist.execution.encoding import embed_over_workers
+    from sentdist.stages.build import build_scores
+
+    stage, resolver = stage_of(tiny_encoder_dir, TASKS, data)
+    here = build_scores(stage, _context(tmp_path / "here", data, resolver.folders, runtime=Runtime(engine="torch")))
+    there = build_scores(stage, _context(tmp_path / "there", data, resolver.folders, runtime=RUNTIME), make_embed=embed_over_workers)
+    assert len(_kept(tmp_path / "there")) > 2 * 512, "three parts for two workers"
+    # Batches are cut at other places, so sums are taken in another order: some float32 roundings (6e-8) of numbers around 1.
+    np.testing.assert_allclose(_kept(tmp_path / "there"), _kept(tmp_path / "here"), atol=2e-6)
+    assert _scores(there) == pytest.approx(_scores(here), abs=0.01), "near ties may change places"
+    again, _ = stage_of(tiny_encoder_dir, TASKS[:1], data)
+    build_scores(again, _context(tmp_path / "there", data, resolver.folders, runtime=RUNTIME))
+    assert len(list((tmp_path / "there/encoded").rglob("embeddings.npy"))) == 1, "nothing was embedded again"
+
+
+def test_the_command_line_evaluates_over_workers(cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    here, there = (
+        _call(tiny_encoder_dir, "--tasks", TASKS[0], "--data", data, "--store", tmp_path / name, *workers)
+        for name, workers in (("here", ()), ("there", ("--workers", "2")))
+    )
+    assert here.exit_code == there.exit_code == 0, there.output
+    assert [line for line in there.output.splitlines() if "spearman" in line] == [
+        line for line in here.output.splitlines() if "spearman" in line
+    ]
+
+
+def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    from sentdist.execution.encoding import embed_over_workers
+
+    stage, _ = stage_of(tiny_encoder_dir, TASKS[:1], data)
+    moved = _context(tmp_path / "store", data, {stage.encoder.revision: str(tmp_path / "gone")}, runtime=RUNTIME)  # type: ignore[union-attr]
+    with pytest.raises(EncoderError, match="gone"):
+        embed_over_workers(stage, moved)(["a man sings"])
+
+
+def test_more_workers_than_the_cluster_holds_are_refused(cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    answer = _call(tiny_encoder_dir, "--tasks", TASKS[0], "--data", data, "--store", tmp_path, "--workers", "9")
+    assert answer.exit_code == 2 and "on 1 node" in answer.stderr
+    from sentdist.execution.encoding import embed_over_workers
+
+    stage, resolver = stage_of(tiny_encoder_dir, TASKS[:1], data)
+    with pytest.raises(ResourceError, match="Set runtime"):
+        embed_over_workers(stage, _context(tmp_path, data, resolver.folders, runtime=Runtime(engine="torch", workers=9)))
+
+
+def _call(encoder: Path, *arguments: str | Path) -> Result:
+    from sentdist.cli import app
+
+    return CliRunner().invoke(app, ["evaluate", str(encoder), *map(str, arguments)], env={"COLUMNS": "160"})
+
+
+def _scores(artifact: Artifact) -> dict[str, object]:
+    return {name: value for name, value in artifact.record.results.items() if isinstance(value, float)}
