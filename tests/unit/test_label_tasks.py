@@ -13,7 +13,7 @@ from sentdist.errors import DataError, RecipeError
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.report import citations
-from sentdist.stages import build
+from sentdist.stages import embedding
 from sentdist.stages.label_tasks import load_classification
 from tests.tasks_world import evaluated, stage_of, write_table
 
@@ -74,9 +74,9 @@ def test_every_unique_sentence_is_encoded_once_over_all_tasks(
     planted_encoder_dir: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    encode = build.encode
+    encode = embedding.encode
     monkeypatch.setattr(
-        build, "encode", lambda encoder, sentences, **options: (seen.extend(sentences), encode(encoder, sentences, **options))[1]
+        embedding, "encode", lambda encoder, sentences, **options: (seen.extend(sentences), encode(encoder, sentences, **options))[1]
     )
     evaluated(planted_encoder_dir, ("cr", "sst2", "mrpc"), data=data, store=tmp_path / "store")
     assert len(seen) == len(set(seen)) == 73
@@ -86,9 +86,9 @@ def test_other_tasks_of_an_encoder_encode_only_what_is_new(
     planted_encoder_dir: Path, tiny_encoder_dir: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: list[int] = []
-    encode = build.encode
+    encode = embedding.encode
     monkeypatch.setattr(
-        build, "encode", lambda encoder, sentences, **options: (counts.append(len(sentences)), encode(encoder, sentences, **options))[1]
+        embedding, "encode", lambda encoder, sentences, **options: (counts.append(len(sentences)), encode(encoder, sentences, **options))[1]
     )
     write_table(
         data, "my/new", [{"text": "the man eats", "label": "x"}, {"text": "a new text", "label": "y"}, {"text": "a man eats", "label": "y"}]

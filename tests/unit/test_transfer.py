@@ -76,6 +76,16 @@ def test_accuracy_is_that_of_sentevals_own_classifier() -> None:
     assert 75.0 < ours < 95.0 and ours == pytest.approx(theirs, abs=1.0)
 
 
+def test_a_seed_is_of_folds_weights_and_shuffles_and_sentevals_is_the_default() -> None:
+    features, labels = _planted(num_rows=150)
+    runs = [senteval_cross_validated(features, labels, num_folds=3, **seed) for seed in ({}, {"seed": 1111}, {"seed": 2})]  # type: ignore[arg-type]
+    np.testing.assert_array_equal(runs[0].predicted, runs[1].predicted)
+    assert (runs[1].predicted != runs[2].predicted).any()
+    parts = {"train": np.arange(100), "test": np.arange(100, 150)}
+    one, other = (senteval_split(features, labels, num_folds=3, seed=seed, **parts) for seed in (1111, 2))
+    assert (one.predicted != other.predicted).any()
+
+
 def test_fixed_splits_choose_on_dev_and_never_look_at_test() -> None:
     features, labels = _planted(num_rows=600)
     parts = {"train": list(range(300)), "dev": list(range(300, 400)), "test": list(range(400, 600))}
