@@ -64,7 +64,8 @@ def _against_peer(what: str, asked: argparse.Namespace) -> dict[str, Json]:
             count = work.sentences_per_step if what == "training" else len(encoding_sentences(work))
             figures += [_figure(what, side, work, turns, count, asked.rounds) for side, turns in found.items()]
             print(_lines(figures[-2:]), flush=True)
-    return {"figures": [asdict(figure) for figure in figures], **(_small_figures() if what == "training" else {})}
+    small: dict[str, Json] = {name: dict(values) for name, values in _small_figures().items()} if what == "training" else {}
+    return {"figures": [asdict(figure) for figure in figures], **small}
 
 
 def _sts(asked: argparse.Namespace) -> dict[str, Json]:

@@ -86,8 +86,10 @@ def _ours(loaded: LabelledTask, features_SD: np.ndarray, seed: int) -> float:
     task, rows = loaded.task, loaded.rows
     if task.split is None:
         return senteval_cross_validated(features_SD, rows.labels, num_folds=task.num_folds, seed=seed).accuracy
-    parts = {"train": rows.rows_of("train"), "test": rows.rows_of(task.split), "dev": None if task.dev is None else rows.rows_of(task.dev)}
-    return senteval_split(features_SD, rows.labels, num_folds=task.num_folds, seed=seed, **parts).accuracy
+    dev = None if task.dev is None else rows.rows_of(task.dev)
+    return senteval_split(
+        features_SD, rows.labels, train=rows.rows_of("train"), test=rows.rows_of(task.split), dev=dev, num_folds=task.num_folds, seed=seed
+    ).accuracy
 
 
 def _by_senteval(loaded: LabelledTask, features_SD: np.ndarray, seed: int) -> float:

@@ -23,19 +23,19 @@ pytestmark = [
 
 RUNTIME = Runtime(engine="torch", workers=2, cpus_per_worker=0.5)
 WORDS = ["a man", "a woman", "the dog", "runs", "sings", "in the house", "near the street", "today"]
-TASKS = ("sts=my/pairs", "classification=my/labels")
+TASKS = ("sts=my/pairs", "pairs=my/paraphrases")
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """More different sentences than two parts hold, of one to six words; labels that the first word gives away."""
+    """More different sentences than two parts hold, of one to six words, as graded pairs and as paraphrases or not."""
     root, draw = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     sentences = list(dict.fromkeys(" ".join(draw.choice(WORDS, size=1 + number % 6)) for number in range(2200)))
     halves = list(zip(sentences[::2], sentences[1::2], strict=False))
     pairs = [{"sentence1": one, "sentence2": other, "score": float(number % 6)} for number, (one, other) in enumerate(halves)]
-    labels = [{"text": sentence, "label": " ".join(sentence.split()[:2]) == "the dog"} for sentence in sentences[:300]]
+    paraphrases = [{"sentence1": one, "sentence2": other, "label": number % 2} for number, (one, other) in enumerate(halves[:300])]
     write_table(root, "my/pairs", pairs)
-    write_table(root, "my/labels", [{**row, "label": str(row["label"])} for row in labels])
+    write_table(root, "my/paraphrases", paraphrases)
     return root
 
 
@@ -62,7 +62,7 @@ def test_workers_give_the_scores_of_one_process_and_keep_what_they_embed(
     assert len(_kept(tmp_path / "there")) > 2 * 512, "three parts for two workers"
     # Batches are cut at other places, so sums are taken in another order: some float32 roundings (6e-8) of numbers around 1.
     np.testing.assert_allclose(_kept(tmp_path / "there"), _kept(tmp_path / "here"), atol=2e-6)
-    assert _scores(there) == pytest.approx(_scores(here), abs=0.01), "near ties may change places"
+    assert _scores(there) == pytest.approx(_scores(here), abs=0.05), "near ties may change places"
     again, _ = stage_of(tiny_encoder_dir, TASKS[:1], data)
     build_scores(again, _context(tmp_path / "there", data, resolver.folders, runtime=RUNTIME))
     assert len(list((tmp_path / "there/encoded").rglob("embeddings.npy"))) == 1, "nothing was embedded again"
