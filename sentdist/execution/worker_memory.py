@@ -1,0 +1,65 @@
+"""How much memory a training's worker takes: an estimate from what a plan knows, so that not more trainings run at once than fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stages import Train
+
+# Fitted to infra/benchmarks/memory.md and speed.md (torch 2.13 on CPU, MiniLM, NLI's real lengths, peak resident memory): 64 rows of three
+# sentences 1.95 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs.
+PROCESS_BYTES = 0.8 * 2**30  # Python, torch, transformers, Ray
+BYTES_PER_PARAMETER = {"fp32": 16, "bf16": 18}  # weight, gradient and AdamW's two moments in float32; and the copy that is computed with
+BYTES_PER_UNIT = {"fp32": 104, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
+TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
+MICRO_BATCH_HEAP = 1.5  # a heap that is asked for ever other sizes gives back late: 512 rows in micro-batches of 192 sentences, 2.4 GiB
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSize:
+    """What the size of a transformer depends on."""
+
+    num_tokens: int
+    num_positions: int
+    num_layers: int
+    width: int
+    inner_width: int
+
+    @property
+    def num_parameters(self) -> int:
+        """Embeddings, attention (4 D²) and feed-forward (2 D·I) of each layer; biases and norms are a thousandth."""
+        per_layer = 4 * self.width**2 + 2 * self.width * self.inner_width
+        return (self.num_tokens + self.num_positions) * self.width + self.num_layers * per_layer
+
+
+BERT_BASE = EncoderSize(num_tokens=30522, num_positions=512, num_layers=12, width=768, inner_width=3072)
+
+
+def encoder_size(configuration: Mapping[str, object]) -> EncoderSize:
+    """From a Hugging Face `config.json`; what it does not say is as in BERT-base, the largest of the encoders that the five papers train."""
+
+    def number(default: int, *names: str) -> int:
+        return next((value for name in names if isinstance(value := configuration.get(name), int)), default)
+
+    width = number(BERT_BASE.width, "hidden_size", "dim")
+    return EncoderSize(
+        num_tokens=number(BERT_BASE.num_tokens, "vocab_size"),
+        num_positions=number(BERT_BASE.num_positions, "max_position_embeddings"),
+        num_layers=number(BERT_BASE.num_layers, "num_hidden_layers", "n_layers"),
+        width=width,
+        inner_width=number(4 * width, "intermediate_size", "hidden_dim"),
+    )
+
+
+def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
+    """Peak host memory of one worker. With GPUs the activations lie there and are not counted."""
+    precision = stage.training.precision
+    held = PROCESS_BYTES + BYTES_PER_PARAMETER[precision] * size.num_parameters
+    if runtime.gpus_per_worker:
+        return held
+    sentences = stage.training.batch_size * stage.corpus.num_columns / runtime.workers
+    tokens = min(sentences, runtime.micro_batch or sentences) * min(TOKENS_PER_SENTENCE, stage.training.max_length)
+    heap = MICRO_BATCH_HEAP if runtime.micro_batch is not None and runtime.micro_batch < sentences else 1.0
+    return held + heap * tokens * BYTES_PER_UNIT[precision] * size.num_layers * size.width

@@ -1,0 +1,61 @@
+"""The estimate of a worker's memory against peaks that were measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentdist.execution.resources import Node, capacity
+from sentdist.execution.worker_memory import BERT_BASE, encoder_size, worker_bytes
+from sentdist.plan.objectives import InfoNCE
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import EncoderSpec, Training
+from sentdist.plan.stages import Corpus, Train
+from sentdist.stages.resolve import encoder_configuration
+
+GIB = 2.0**30
+MINILM = encoder_size(encoder_configuration(EncoderSpec(checkpoint="minilm-l6", revision="1"), {}))
+
+
+def _bytes(*, rows: int = 64, precision: str = "fp32", max_length: int = 128, size: object = MINILM, **runtime: object) -> float:
+    corpus = Corpus(source="nli/triplets", source_revision="r", columns=("sent0", "sent1", "hard_neg"))
+    training = Training.model_validate({"batch_size": rows, "precision": precision, "max_length": max_length})
+    encoder = EncoderSpec(checkpoint="e", revision="1")
+    stage = Train.model_validate({"encoder": encoder, "corpus": corpus, "objective": InfoNCE(), "training": training, "seed": 0})
+    return worker_bytes(stage, size, Runtime.model_validate(runtime))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "measured_gib"),  # infra/benchmarks/memory.md and speed.md; the peak of micro-batches as of the multiples of 64 tokens
+    [
+        ({}, 1.95),
+        ({"precision": "bf16"}, 2.38),
+        ({"rows": 512}, 6.42),
+        ({"rows": 512, "micro_batch": 192}, 2.4),
+    ],
+)
+def test_the_estimate_holds_what_was_measured_and_not_half_as_much_again(asked: dict[str, object], measured_gib: float) -> None:
+    assert measured_gib <= _bytes(**asked) / GIB < 1.5 * measured_gib  # type: ignore[arg-type]
+
+
+def test_the_size_of_an_encoder_is_read_from_its_configuration(tiny_encoder_dir: Path) -> None:
+    assert MINILM.num_parameters == pytest.approx(22.7e6, rel=0.01)
+    assert BERT_BASE.num_parameters == pytest.approx(109e6, rel=0.01)
+    folder = EncoderSpec(checkpoint="tiny", revision="sha256:1")
+    assert encoder_size(encoder_configuration(folder, {"sha256:1": str(tiny_encoder_dir)})).width == 32
+    assert encoder_size(encoder_configuration(EncoderSpec(checkpoint="owner/name", revision="c"), {})) == BERT_BASE
+
+
+def test_more_work_takes_more_and_is_shared_by_workers() -> None:
+    assert _bytes(size=BERT_BASE) > 2 * _bytes()
+    assert _bytes(rows=512, workers=8) == _bytes(rows=64)
+    assert _bytes(rows=512, max_length=8) < _bytes(rows=512)
+    assert _bytes(rows=512, gpus_per_worker=1) == _bytes(rows=64, gpus_per_worker=1)  # activations are on the GPU
+
+
+def test_the_demo_runs_on_a_small_machine() -> None:
+    """Ray offers 70 % or so of 4 GiB."""
+    asked = _bytes(max_length=32)
+    assert asked < 2.8 * GIB
+    assert capacity(Runtime(), (Node(cpus=2, memory_bytes=2.8 * GIB),), worker_bytes=asked).trainings_at_once == 1
