@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -64,11 +67,24 @@ def test_other_errors_of_the_writer_stay_what_they_are(tmp_path: Path) -> None:
         (folder / "missing").read_text()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_the_right_to_write_is_told(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(StoreError, match="no right to write"):
-        ArtifactStore(tmp_path).check_writable()
+@contextmanager
+def _without_roots_rights() -> Iterator[None]:
+    """Root may write anywhere, so for once it is nobody."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+def test_a_folder_without_the_right_to_write_is_told() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not pytest's own, into which nobody but its owner may look
+        Path(folder).chmod(0o555)
+        with _without_roots_rights(), pytest.raises(StoreError, match="no right to write"):
+            ArtifactStore(folder).check_writable()
 
 
 def test_a_file_in_the_place_of_the_store_is_told(tmp_path: Path) -> None:
