@@ -76,3 +76,30 @@ def test_equal_after_some_steps(micro_batch: int | None, kinds: tuple[str | int,
         for found_part, part in zip(found_opposing, opposing, strict=True):
             assert (found_part - part).abs().max() < 2e-4, kind
         assert "heads.terms.2.head.decoder.weight" not in found_weights, kind  # the encoder's matrix, which is compared above
+
+
+def masked_lm_by_engine(rank: int, world_size: int, folder: str) -> dict[str, tuple[list[float], dict[str, Tensor]]]:
+    """Losses and weights of masked language modelling on its own, whose embeddings nobody reads."""
+    outcomes = {}
+    for kind in ("torch", "0", "3"):
+        torch.manual_seed(0)
+        encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
+        objective = MaskedLM(encoder, hide=hide_every_third)
+        learner, optimization = Learner(encoder, objective), Optimization(num_steps=STEPS, lr=1e-3)
+        engine: Engine = (
+            TorchEngine(learner, optimization) if kind == "torch" else DeepSpeedEngine(learner, optimization, zero_stage=int(kind))
+        )
+        reports = list(train_steps(engine, objective, word_batches(encoder, STEPS, rank=rank, world_size=world_size)))
+        outcomes[kind] = [report.loss for report in reports], engine.weights()
+    return outcomes
+
+
+def test_masked_language_modelling_alone_is_one_on_all_engines(tmp_path: Path) -> None:
+    folder = str(maskable_encoder(tmp_path))
+    by_engine = run_in_processes(masked_lm_by_engine, 2, folder)[0]
+    losses, weights = by_engine["torch"]
+    for kind in ("0", "3"):
+        assert by_engine[kind][0] == pytest.approx(losses, rel=1e-4)
+        for name, weight in weights.items():
+            if not name.endswith("key.bias"):  # as above
+                assert (by_engine[kind][1][name] - weight).abs().max() < 2e-4, (kind, name)

@@ -9,12 +9,18 @@ import pytest
 import torch
 from encoders import SENTENCES
 from mask_tokens import maskable_encoder
+from torch import Tensor
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.batch import Batch
+from sentdist.learning.batch import Batch, TokenBatch
 from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
+from sentdist.learning.loop import train_steps
+from sentdist.learning.objectives.info_nce import InfoNCE
 from sentdist.learning.objectives.masked_lm import MaskedLM, Vocabulary, masked
+from sentdist.learning.objectives.weighted_sum import WeightedSum
+from sentdist.learning.optimization import Optimization
 
 VOCABULARY = Vocabulary(mask_id=4, special_ids=(0, 1, 2, 3, 4), num_tokens=1000)
 NUM = 200_000
@@ -124,3 +130,26 @@ def test_a_state_holds_the_tied_matrix_once_and_loads_again(encoder: SentenceEnc
     learner.load_state_dict(state)
     torch.testing.assert_close(words, state["encoder.model.embeddings.word_embeddings.weight"])
     assert isinstance(learner.heads, MaskedLM) and learner.heads.head.decoder.weight is words
+
+
+class SparingEngine(TorchEngine):
+    """Takes no more than one sentence through the encoder."""
+
+    def encode(self, tokens: TokenBatch) -> Tensor:
+        assert len(tokens.lengths) == 1
+        return super().encode(tokens)
+
+
+def test_alone_it_pays_for_no_embeddings(encoder: SentenceEncoder) -> None:
+    objective = MaskedLM(encoder, fraction=0.5)
+    learner = Learner(encoder, objective)
+    ids = np.arange(len(SENTENCES))[None]
+    batch = Batch(tokens=encoder.tokenize(SENTENCES), num_columns=1, first_row=0, sentence_ids=ids)
+    before = {name: weight.clone() for name, weight in learner.named_parameters()}
+    engine = SparingEngine(learner, Optimization(num_steps=2, lr=1e-3))
+    losses = [report.loss for report in train_steps(engine, objective, [batch, batch])]
+    assert all(loss > 0 for loss in losses)
+    moved = {name for name, weight in learner.named_parameters() if not torch.equal(weight, before[name])}
+    assert any(name.startswith("encoder.") for name in moved) and any(name.startswith("heads.") for name in moved)
+    with pytest.raises(AssertionError):  # a term beside it does read them
+        next(train_steps(engine, WeightedSum([(1.0, objective), (1.0, InfoNCE(temperature=1.0))]), [batch]))

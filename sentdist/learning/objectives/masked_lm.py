@@ -105,14 +105,16 @@ def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:
 class MaskedLM(nn.Module):
     """Masked language modelling on all sentences of a batch: nats, mean over the hidden tokens of all ranks.
 
-    A copy of the batch's tokens, freshly masked at each step, goes through the encoder a second time. An objective of its own (pre-training),
-    or a term of a sum: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821), and it masks both views anew.
+    A copy of the batch's tokens, freshly masked at each step, goes through the encoder. An objective of its own (pre-training), or a term of a
+    sum, beside the pass that the others need: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821), and it masks both views anew.
     fraction: how many tokens are chosen, in (0, 1). micro_batch: sentences whose activations are held at a time; None: all
         (see grad_cache.py). precision: of the second pass. hide: who chooses the tokens, by the contract of `masked`.
     The value returned is this rank's sum over hidden tokens, times the number of ranks, over the number of hidden tokens on all ranks: averaged
     over ranks it is the mean, however many tokens each rank happened to hide. 0 where none is hidden anywhere.
     The encoder is read, not owned: its parameters stay with whoever trains it. EncoderError where it cannot be masked for.
     """
+
+    reads_embeddings = False
 
     def __init__(
         self,

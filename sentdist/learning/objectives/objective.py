@@ -15,7 +15,10 @@ from sentdist.learning.gather import gather_rows
 
 
 class Objective(Protocol):
-    """A method's loss as the training loop calls it: nats, mean over this rank's B anchors against the candidates of all ranks."""
+    """A method's loss as the training loop calls it: nats, mean over this rank's B anchors against the candidates of all ranks.
+
+    One that works on the sentences themselves says `reads_embeddings = False`, and is not given their embeddings.
+    """
 
     def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (C·B, D) embeddings of `batch.tokens`, column by column."""
