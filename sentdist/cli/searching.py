@@ -103,7 +103,7 @@ def search(
     seconds, count = time.perf_counter() - started, found.nearest.num_documents
     typer.echo(f"{counted(count, 'sentence')} searched for {counted(len(asked), 'query', 'queries')} in {seconds:.1f} s", err=True)
     if count < depth:
-        typer.echo(f"The corpus has {counted(count, 'sentence')}, fewer than {depth}: all are shown.", err=True)
+        typer.echo(f"The corpus has {counted(count, 'sentence')}, fewer than {depth}: all of them are shown.", err=True)
 
 
 def _all_sentences(texts: Texts) -> list[str]:
