@@ -38,8 +38,11 @@ def two_decimals(value: object) -> str:
 
 
 @contextmanager
-def sentence_progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr with sentences per second while the context is open, on a terminal only; gives a function that takes how many are done."""
+def sentence_progress(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """A bar on stderr with sentences per second while the context is open, on a terminal only.
+
+    Gives a function that takes how many are done, and of how many if that was not known before.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     speed = TextColumn("{task.fields[speed]:,.0f} sentences/s")
@@ -47,4 +50,8 @@ def sentence_progress(what: str, total: int | None) -> Iterator[Callable[[int], 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=total, speed=0.0)
-        yield lambda done: progress.update(task, completed=done, speed=done / (progress.tasks[0].elapsed or 1e-9))
+
+        def advance(done: int, of: int | None = total) -> None:
+            progress.update(task, completed=done, total=of, speed=done / (progress.tasks[0].elapsed or 1e-9))
+
+        yield advance

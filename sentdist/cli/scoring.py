@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from sentdist.cli.opening import encoder_folder, encoder_use, open_store
 from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, Precision, StoreRoot
-from sentdist.cli.printing import empty_table, open_console, two_decimals
+from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
 from sentdist.errors import DataError
 
 if TYPE_CHECKING:
@@ -81,12 +82,15 @@ def evaluate(
 
 def _scored(stage: Evaluate, context: Context, *, over_workers: bool) -> Artifact:
     from sentdist.stages.build import build_scores
+    from sentdist.stages.embedding import embed_here
 
-    if not over_workers:
-        return build_scores(stage, context)
-    from sentdist.execution.encoding import embed_over_workers
+    embed = embed_here
+    if over_workers:
+        from sentdist.execution.encoding import embed_over_workers
 
-    return build_scores(stage, context, make_embed=embed_over_workers)
+        embed = embed_over_workers
+    with sentence_progress("encoding", None) as advance:
+        return build_scores(stage, context, make_embed=partial(embed, told=advance))
 
 
 def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Mapping[str, object]) -> None:

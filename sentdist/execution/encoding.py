@@ -17,7 +17,7 @@ from sentdist.execution.run import check_auth_mode, connect
 from sentdist.execution.trainer import use_threads
 from sentdist.plan.stages import Evaluate
 from sentdist.stages.context import Context
-from sentdist.stages.embedding import Embed, embed_here
+from sentdist.stages.embedding import Embed, Told, embed_here
 
 
 class SentenceEmbedder:
@@ -43,7 +43,7 @@ class SentenceEmbedder:
             return answer(part, error=pickle.dumps(error))
 
 
-def embed_over_workers(stage: Evaluate, context: Context) -> Embed:
+def embed_over_workers(stage: Evaluate, context: Context, *, told: Told | None = None) -> Embed:
     """By the stage's encoder, on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names.
 
     Equal to `embed_here` but for roundings: a sentence's last digits depend on the batch that it is in. An encoder given by path, and a
@@ -72,6 +72,8 @@ def embed_over_workers(stage: Evaluate, context: Context) -> Embed:
                 if row["error"]:
                     raise pickle.loads(row["error"])
                 found[row["part"]] = np.load(BytesIO(row["content"]))
+                if told is not None:
+                    told(sum(map(len, found.values())), len(sentences))
         embeddings_SD = np.empty((len(sentences), found[0].shape[1]), dtype=np.float32)
         for part, rows_SD in found.items():
             embeddings_SD[part::num_parts] = rows_SD

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -22,17 +22,18 @@ def encode(
     max_length: int | None = None,
     tokens_per_batch: int = 4096,
     precision: str = "fp32",
+    told: Callable[[int], None] | None = None,
 ) -> np.ndarray:
     """Return the test-time embeddings (S, D) float32 of S sentences, in their order, not normalized.
 
     tokens_per_batch: budget of a forward; 2k to 4k tokens are fastest on a CPU (more falls out of its cache).
-    precision: fp32, or bf16 for bfloat16 products over the float32 weights.
+    precision: fp32, or bf16 for bfloat16 products over the float32 weights. told: is given the number of sentences done, after each forward.
     """
     if tokens_per_batch < 1:
         raise ResourceError(
             where="encode: tokens_per_batch", found=str(tokens_per_batch), expected="at least 1 token", remedy="2048 to 4096 suit a CPU."
         )
-    embeddings_SD = np.empty((len(sentences), encoder.width), dtype=np.float32)
+    embeddings_SD, num_done = np.empty((len(sentences), encoder.width), dtype=np.float32), 0
     was_training = encoder.training
     encoder.eval()
     try:
@@ -41,6 +42,9 @@ def encode(
                 chunk = encoder.tokenize(sentences[start : start + _SENTENCES_AT_ONCE], max_length=max_length)
                 for rows, tokens in length_sorted(chunk, tokens_per_batch=tokens_per_batch):
                     embeddings_SD[start + rows] = encoder(tokens).cpu().numpy()
+                    num_done += len(rows)
+                    if told is not None:
+                        told(num_done)
     finally:
         encoder.train(was_training)
     return embeddings_SD

@@ -17,16 +17,23 @@ from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
 
 Embed = Callable[[list[str]], np.ndarray]  # S sentences to (S, D) float32
 MakeEmbed = Callable[[Evaluate, Context], Embed]
+Told = Callable[[int, int], None]  # sentences done, of how many
 
 
-def embed_here(stage: Evaluate, context: Context) -> Embed:
+def embed_here(stage: Evaluate, context: Context, *, told: Told | None = None) -> Embed:
     """By the stage's encoder, in this process."""
     assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
     encoder = frozen_encoder(stage.encoder, context)
 
     def embed(sentences: list[str]) -> np.ndarray:
-        tokens = context.runtime.tokens_per_batch
-        return encode(encoder, sentences, max_length=stage.max_length, tokens_per_batch=tokens, precision=stage.precision)
+        return encode(
+            encoder,
+            sentences,
+            max_length=stage.max_length,
+            tokens_per_batch=context.runtime.tokens_per_batch,
+            precision=stage.precision,
+            told=None if told is None else lambda done: told(done, len(sentences)),
+        )
 
     return embed
 

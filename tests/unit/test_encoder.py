@@ -124,6 +124,12 @@ def test_batches_stay_under_their_budget_and_cover_all() -> None:
     assert all(part.num_tokens <= 12 or part.num_sentences == 1 for _, part in batches)
 
 
+def test_encode_tells_how_far_it_is(tiny_encoder_dir: Path) -> None:
+    told: list[int] = []
+    encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES, tokens_per_batch=16, told=told.append)
+    assert len(told) > 1 and told == sorted(set(told)) and told[-1] == len(SENTENCES)
+
+
 def test_planted_encoder_knows_the_right_answers(planted_encoder_dir: Path) -> None:
     encoder = SentenceEncoder.load(planted_encoder_dir)
     same, shuffled, overlapping, disjoint = encode(
