@@ -18,7 +18,6 @@ from sentdist.execution.resources import stage_demand
 from sentdist.execution.submission import Submission
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
-from sentdist.tracking.tracker import NullTracker
 
 KEPT_EVENTS = 2000
 ANSWER_S = 1.0  # within which an answer has been delivered
@@ -254,9 +253,8 @@ class StageBoard:
     async def _clear_up(self, submission: Submission) -> None:
         """Nothing is left of a submission that did not leave: its driver was killed."""
         await _ended(self._release({submission.id}))
-        if not isinstance(submission.tracker, NullTracker):
-            with suppress(RayError):
-                await _note_stopped.remote(submission)
+        with suppress(RayError):
+            await _note_stopped.remote(submission)
         self._end_if_idle()
 
     def _refuse_stopped(self, submission_id: str) -> None:

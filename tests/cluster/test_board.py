@@ -19,6 +19,7 @@ from sentdist.plan.specs import EncoderSpec, Task, Training
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
+from sentdist.tracking.tracker import NullTracker, Outcome, Tracker
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -152,18 +153,28 @@ def test_the_board_ends_with_the_last_submission(workplace: Any) -> None:
     assert second.build(_rcl((0.01, 0.02))).record.kind == "scores"
 
 
+class LastWord(NullTracker):
+    """Writes into a file how a sweep ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def finish_sweep(self, outcome: Outcome | None = None) -> None:
+        self._path.write_text(str(outcome))
+
+
 class Gated:
     """A store whose entropy encoders wait for a gate."""
 
     def __init__(self, folder: Path) -> None:
         self.log, self.gate, self.store = folder / "log", folder / "gate", ArtifactStore(folder / "store")
 
-    def open(self, sweep: str) -> Any:
+    def open(self, sweep: str, tracker: Tracker | None = None) -> Any:
         from sentdist.execution.board import Board
         from sentdist.execution.submission import Submission
 
-        context = Context(store=self.store, runtime=RUNTIME)
-        return Board(Submission(context=context, sweep=sweep), _gated_body(self.log, self.gate), patience_s=0.5)
+        submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or NullTracker())
+        return Board(submission, _gated_body(self.log, self.gate), patience_s=0.5)
 
     def processes_of(self, label: str) -> list[int]:
         """Those that began a training of that label, in order."""
@@ -265,8 +276,8 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 import ray
 ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
-from tests.cluster.test_board import Gated, _rcl
-Gated(Path({folder!r})).open("killed").build(_rcl((0.01,)))
+from tests.cluster.test_board import Gated, LastWord, _rcl
+Gated(Path({folder!r})).open("killed", LastWord(Path({folder!r}) / "last-word")).build(_rcl((0.01,)))
 """
 
 
@@ -281,6 +292,8 @@ def test_work_of_a_killed_driver_ends_unless_another_needs_it(cluster: Any, gate
         driver.kill()
         wait_for(lambda: not _lives(needless), what="the end of the work that nobody needs")
         assert _lives(needed)
+        wait_for((tmp_path / "last-word").exists, what="a tracker that is told")
+        assert (tmp_path / "last-word").read_text() == "stopped"
         assert ray.get(other.actor.sweeps.remote()) == {"other": 4}
         gated.gate.touch()
         assert kept.result(timeout=60).record.kind == "scores"
