@@ -72,9 +72,11 @@ class SharedStages:
     def sentence(self) -> str:
         """Plain words for the report."""
         spared = self.num_mentioned - self.num_different
-        text = f"The sweep mentions {self.num_mentioned} {self.name}; only {self.num_different} of them differ, "
-        text += f"so {spared} trainings were never run" if spared else "so nothing could be shared"
-        if spared:
+        text = f"The sweep mentions {self.num_mentioned} {self.name}; "
+        if not spared:
+            text += "all of them differ, so nothing could be shared"
+        else:
+            text += f"only {self.num_different} of them differ, so {spared} trainings were never run"
             text += f" ({100 * spared / self.num_mentioned:.0f} % of them"
             text += f", about {_duration(self.saved_s)} of work)" if self.saved_s is not None else ")"
         if self.num_found:

@@ -200,7 +200,7 @@ def test_sharing_in_words() -> None:
         "The sweep mentions 30 entropy encoders; only 10 of them differ, so 20 trainings were never run (67 % of them, "
         "about 90 min of work); 4 were already in the store."
     )
-    assert "nothing could be shared" in SharedStages(name="encoders", num_mentioned=3, num_different=3).sentence()
+    assert "all of them differ, so nothing could be shared" in SharedStages(name="encoders", num_mentioned=3, num_different=3).sentence()
 
 
 def test_bad_input_is_named(rows: list[ResultRow], tmp_path: Path) -> None:
