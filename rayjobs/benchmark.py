@@ -79,8 +79,8 @@ def _sts(asked: argparse.Namespace) -> dict[str, Json]:
 
 
 def _command(what: str, asked: argparse.Namespace) -> str:
-    lengths = "" if what == "sts" else f" --max-length {' '.join(map(str, asked.max_length))}"
-    return f"python -m rayjobs.benchmark --data DIR --what {what}{lengths} --threads {asked.threads} --rounds {asked.rounds}"
+    own = f"--tasks {' '.join(asked.tasks)}" if what == "sts" else f"--max-length {' '.join(map(str, asked.max_length))}"
+    return f"python -m rayjobs.benchmark --data DIR --what {what} {own} --threads {asked.threads} --rounds {asked.rounds}"
 
 
 def _figure(what: str, side: str, work: Work, turns: Turns, count: int, rounds: int) -> Figure:

@@ -20,7 +20,7 @@ def speed_page(parts: Mapping[str, Mapping[str, Any]]) -> str:
         if what not in parts:
             continue
         part = parts[what]
-        title = "All tasks of `--tasks sts`, from sentences to Spearman" if what == "sts" else what.capitalize()
+        title = "Scoring STS tasks" if what == "sts" else what.capitalize()
         lines += [
             f"## {title}",
             "",
