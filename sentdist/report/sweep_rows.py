@@ -111,11 +111,13 @@ def _incomplete(sweep: SweepRecord, records: dict[str, Record]) -> Iterator[tupl
 
 
 def shared_trainings(sweep: SweepRecord, records: dict[str, Record]) -> tuple[int, int, float]:
-    """Entropy (and other shared) trainings that trials mention, those that differ, and the seconds that building each once has spared."""
+    """Trainings of encoders whose embeddings fill banks: how often trials mention them, as a part or for themselves, how many differ, and the
+    seconds that building each once has spared."""
     mentions = sweep.mentions
-    inner = {key for key in records if records[key].kind == "train" and key not in {trial.train for trial in sweep.trials}}
-    spared = sum((mentions[key] - 1) * records[key].seconds for key in inner)
-    return sum(mentions[key] for key in inner), len(inner), spared
+    inputs_of_banks = {key for record in records.values() if record.kind == "bank" for key in record.inputs}
+    entropy = {key for key in inputs_of_banks if key in records and records[key].kind == "train"}
+    spared = sum((mentions[key] - 1) * records[key].seconds for key in entropy)
+    return sum(mentions[key] for key in entropy), len(entropy), spared
 
 
 def _row(
