@@ -86,7 +86,7 @@ def bootstrap(work: StsWork) -> Iterator[Draw]:
         started = time.perf_counter()
         for name, systems_KS in similarities.items():
             gold = one[name]["score"].to_numpy()
-            paired_difference(*resample_spearman(systems_KS, gold, num_resamples=NUM_RESAMPLES, num_threads=work.threads))
+            paired_difference(*resample_spearman(systems_KS, gold, num_resamples=NUM_RESAMPLES))
         yield {"seconds": time.perf_counter() - started}
 
 
