@@ -15,6 +15,8 @@ from sentdist.store.sweep import SweepRecord
 
 COUNTED = ("corpus", "targets", "train", "bank")  # scoring costs every system the same
 
+MOST_NAMES = 24  # in a figure; its table has all
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
@@ -56,15 +58,13 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         raise DataError(where="cost", found="nothing to draw", expected="a finished system", remedy="Leave the figure out of this report.")
     records: list[list[object]] = []
     with house_style():
-        height = 1.5 + 0.42 * max(4, len(found))
-        figure, (axes,) = canvas(width=7.2, height=height)
         summaries = [summarize(list(one.scores)) for one in found]
+        named = _named(found, [score.mean for score in summaries])
+        height = 1.5 + 0.42 * max(4, len(named))
+        figure, (axes,) = canvas(width=7.2, height=height)
         for place, (one, score) in enumerate(zip(found, summaries, strict=True)):
             color = PALETTE[place % len(PALETTE)]
-            axes.annotate(
-                "", xy=(one.shared_s, score.mean), xytext=(one.alone_s, score.mean),
-                arrowprops={"arrowstyle": "-", "color": color, "alpha": 0.5, "linewidth": 1.4},
-            )  # fmt: skip
+            axes.plot([one.shared_s, one.alone_s], [score.mean, score.mean], color=color, alpha=0.5, linewidth=1.4)
             axes.errorbar(one.shared_s, score.mean, yerr=score.sd or 0.0, fmt="o", color=color, markeredgecolor="white", markersize=8)
             if one.alone_s > 1.02 * one.shared_s:
                 axes.plot(one.alone_s, score.mean, "o", color="white", markeredgecolor=color, markersize=7, markeredgewidth=1.5)
@@ -72,11 +72,8 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         longest = max(one.alone_s for one in found) or 1.0
         axes.set_xlim(-0.03 * longest, 1.05 * longest)
         axes.margins(y=0.15)
-        _label(
-            axes,
-            [(max(one.alone_s, one.shared_s), score.mean, one.system) for one, score in zip(found, summaries, strict=True)],
-            height_in=height,
-        )
+        points = [(max(one.alone_s, one.shared_s), score.mean, one.system) for one, score in zip(found, summaries, strict=True)]
+        _label(axes, [points[place] for place in named], height_in=height)
         axes.set_xlabel(f"{work_unit} to train a trial, all its inputs included")
         axes.set_ylabel(unit)
         quiet(axes)
@@ -84,6 +81,7 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         caption = (
             f"Score (± 1 standard deviation over seeds) against compute: filled with shared stages, hollow if every trial built its own. "
             f"All trials: {shared:,.0f} {work_unit} instead of {alone:,.0f}."
+            f"{'' if len(named) == len(found) else f' Of {len(found)} systems, those are named that no cheaper one equals.'}"
         )
         header = ["system", "mean", "sd", "seeds", f"{work_unit} shared", f"{work_unit} alone"]
         return save(figure, name=name, caption=caption, header=header, records=records)
@@ -91,6 +89,18 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
 
 def _counts(sweep: SweepRecord, key: str) -> bool:
     return sweep.places[key].partition("/")[0] in COUNTED
+
+
+def _named(found: Sequence[Cost], means: Sequence[float]) -> list[int]:
+    """Which systems get a name: all while there is room, else those that are better than everything that costs as much or less."""
+    if len(found) <= MOST_NAMES:
+        return list(range(len(found)))
+    best, front = float("-inf"), []
+    for place in sorted(range(len(found)), key=lambda place: (found[place].shared_s, -means[place])):
+        if means[place] > best:
+            best = means[place]
+            front.append(place)
+    return front[-MOST_NAMES:]
 
 
 def _label(axes: Axes, points: Sequence[tuple[float, float, str]], *, height_in: float) -> None:

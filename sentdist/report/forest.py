@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import Difference
 from sentdist.report.style import INK, MUTED, PALETTE, Drawing, canvas, house_style, save
 
 PANELS_A_ROW = 4
+MOST_LINES = 40  # a panel; the table has all
 HEADER = ("difference", "low", "high", "p", "p_holm", "test")
 
 
@@ -47,8 +49,12 @@ def task_forest(
     unit: str = "Spearman × 100",
     name: str = "differences-by-task",
 ) -> Drawing:
-    """A panel a task, a line a system, one scale for all: which tasks a difference of averages comes from. p after Holm's correction over tasks."""
+    """A panel a task, a line a system, one scale for all: which tasks a difference of averages comes from. p after Holm's correction over tasks.
+
+    Of many systems those are drawn that differ most, on average over tasks.
+    """
     _some(differences)
+    everyone, differences = differences, _most_different(differences)
     columns = min(PANELS_A_ROW, len(tasks))
     rows = -(-len(tasks) // columns)
     with house_style():
@@ -64,34 +70,52 @@ def task_forest(
             _lines(axes, [found.get(task) for found in differences.values()], size=5.0)
             axes.set_title(task, fontsize=9)
             axes.set_xlim(min(ends) - pad, max(ends) + pad)
-            axes.set_yticks(range(len(differences)), list(differences) if number % columns == 0 else [""] * len(differences))
+            if number % columns == 0:
+                axes.set_yticks(range(len(differences)), list(differences))
+            else:
+                axes.set_yticks([])
             axes.tick_params(labelsize=7.5)
         figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
-        records = [[system, task, *_numbers(one)] for system, found in differences.items() for task, one in found.items()]
+        records = [[system, task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()]
         caption = f"Difference from {baseline} task by task, with its 95 % interval, on one scale. Filled: p < 0.05 after Holm's correction; hollow: not, or untested."
+        if len(differences) < len(everyone):
+            caption += f" The {len(differences)} of {len(everyone)} systems that differ most."
         return save(figure, name=name, caption=caption, header=["system", "task", *HEADER], records=records)
+
+
+def _most_different(differences: Mapping[str, Mapping[str, Difference]]) -> Mapping[str, Mapping[str, Difference]]:
+    """Those with room in a panel, in the order given."""
+
+    def distance(system: str) -> float:
+        found = differences[system].values()
+        return abs(sum(one.difference for one in found) / len(found)) if found else 0.0
+
+    kept = set(sorted(differences, key=distance, reverse=True)[:MOST_LINES])
+    return {system: found for system, found in differences.items() if system in kept}
 
 
 def _lines(axes: Axes, differences: Sequence[Difference | None], *, size: float = 7.0) -> None:
     axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    for place, found in enumerate(differences):
-        if found is None:
-            continue
-        color = PALETTE[0] if found.difference >= 0 else PALETTE[1]
-        sure = _is_sure(found)
-        if found.low is not None and found.high is not None:
-            axes.plot(
-                [found.low, found.high], [place, place], color=color, linewidth=size / 3.2, alpha=1 if sure else 0.45, solid_capstyle="butt"
-            )
-        axes.plot(
-            found.difference,
-            place,
-            "o",
-            color=color if sure else "white",
-            markeredgecolor=color,
-            markersize=size,
-            markeredgewidth=size / 4.4,
-        )
+    drawn = [
+        (place, found, PALETTE[0] if found.difference >= 0 else PALETTE[1]) for place, found in enumerate(differences) if found is not None
+    ]
+    intervals = [
+        (place, found.low, found.high, to_rgba(color, 1.0 if _is_sure(found) else 0.45))
+        for place, found, color in drawn
+        if found.low is not None and found.high is not None
+    ]
+    if intervals:
+        places, lows, highs, colors = zip(*intervals, strict=True)
+        axes.hlines(places, lows, highs, colors=colors, linewidths=size / 3.2)
+    axes.scatter(
+        [found.difference for _, found, _ in drawn],
+        [place for place, _, _ in drawn],
+        s=size**2,
+        c=[color if _is_sure(found) else "white" for _, found, color in drawn],
+        edgecolors=[color for _, _, color in drawn],
+        linewidths=size / 4.4,
+        zorder=3,
+    )
     axes.set_ylim(len(differences) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.spines["left"].set_visible(False)
