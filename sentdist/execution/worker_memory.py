@@ -9,10 +9,11 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
 
 # Fitted to infra/benchmarks/memory.md and speed.md (torch 2.13 on CPU, MiniLM, NLI's real lengths, peak resident memory): 64 rows of three
-# sentences 1.95 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs.
+# sentences 2.59 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs.
 PROCESS_BYTES = 0.8 * 2**30  # Python, torch, transformers, Ray
+HEAP_BYTES = 0.5 * 2**30  # what the C library keeps of steps of ever other sizes: 64 rows take 1.9 GiB after three of them, 2.6 after forty
 BYTES_PER_PARAMETER = {"fp32": 16, "bf16": 18}  # weight, gradient and AdamW's two moments in float32; and the copy that is computed with
-BYTES_PER_UNIT = {"fp32": 104, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
+BYTES_PER_UNIT = {"fp32": 98, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
 TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
 MICRO_BATCH_HEAP = 1.5  # a heap that is asked for ever other sizes gives back late: 512 rows in micro-batches of 192 sentences, 2.4 GiB
 
@@ -62,4 +63,4 @@ def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     sentences = stage.training.batch_size * stage.corpus.num_columns / runtime.workers
     tokens = min(sentences, runtime.micro_batch or sentences) * min(TOKENS_PER_SENTENCE, stage.training.max_length)
     heap = MICRO_BATCH_HEAP if runtime.micro_batch is not None and runtime.micro_batch < sentences else 1.0
-    return held + heap * tokens * BYTES_PER_UNIT[precision] * size.num_layers * size.width
+    return held + HEAP_BYTES + heap * tokens * BYTES_PER_UNIT[precision] * size.num_layers * size.width
