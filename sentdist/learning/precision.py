@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import torch
 
 PRECISIONS = ("fp32", "bf16")
-_LARGEST_FP32_ERROR = 2e-6  # relative to the exact product; fp32 sums of 384 terms gave 4e-7, a product rounded to bfloat16 2e-3
+LARGEST_FP32_ERROR = 2e-6  # relative to the exact product; fp32 sums of 384 terms gave 4e-7, a product rounded to bfloat16 2e-3
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
@@ -36,7 +36,7 @@ def choose_matmul_precision(medium_error: float) -> str:
     "medium" *allows* rounding to bfloat16. On a CPU without bfloat16 matrix units it does not round and takes the faster oneDNN path (2.2 times the
     speed on AMD Zen 5); with such units (AMX) it rounds, and float32 would no longer mean float32.
     """
-    return "medium" if medium_error <= _LARGEST_FP32_ERROR else "highest"
+    return "medium" if medium_error <= LARGEST_FP32_ERROR else "highest"
 
 
 def apply_matmul_precision(device: torch.device) -> str:
