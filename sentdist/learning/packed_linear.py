@@ -27,12 +27,9 @@ def packed_linears(model: nn.Module, precision: str) -> Iterator[None]:
     kept: list[tuple[nn.Module, str, nn.Module]] = []
     try:
         if _packs_exactly(torch.get_float32_matmul_precision()):
-            for parent in list(model.modules()):
-                for name, child in list(parent.named_children()):
-                    packed = _packed(child, dtype)
-                    if packed is not None:
-                        kept.append((parent, name, child))
-                        parent._modules[name] = packed
+            for parent, name, packed in list(_replacements(model, dtype)):
+                kept.append((parent, name, parent.get_submodule(name)))
+                parent._modules[name] = packed
         yield
     finally:
         for parent, name, child in kept:
@@ -42,11 +39,11 @@ def packed_linears(model: nn.Module, precision: str) -> Iterator[None]:
 class _PackedLinear(nn.Module):
     """x Wᵀ + b, through GELU where that is asked for."""
 
-    def __init__(self, linear: nn.Linear, dtype: torch.dtype, *, gelu: bool = False) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, gelu: bool = False) -> None:
         super().__init__()
         self.dtype = dtype
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(dtype), _TOKENS_AT_ONCE)
-        self.bias = None if linear.bias is None else linear.bias.detach().to(dtype)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype), _TOKENS_AT_ONCE)
+        self.bias = None if bias is None else bias.detach().to(dtype)
         self.pointwise: tuple[str, list[float], str] = ("gelu", [], "none") if gelu else ("none", [], "")
 
     def forward(self, states: Tensor) -> Tensor:
@@ -55,14 +52,16 @@ class _PackedLinear(nn.Module):
         return product
 
 
-def _packed(module: nn.Module, dtype: torch.dtype) -> nn.Module | None:
-    """What takes a module's place at once, so that a forward in another thread meets the one or the other; None: it stays."""
-    if _is_whole(module):
-        return _PackedLinear(module, dtype)
-    dense = getattr(module, "dense", None)
-    if _is_whole(dense) and _is_exact_gelu(getattr(module, "intermediate_act_fn", None)):
-        return _PackedLinear(dense, dtype, gelu=True)
-    return None
+def _replacements(parent: nn.Module, dtype: torch.dtype) -> Iterator[tuple[nn.Module, str, _PackedLinear]]:
+    """What takes the place of which child: of a product with its GELU at once, so that a forward in another thread meets the one or the other."""
+    for name, child in parent.named_children():
+        dense = getattr(child, "dense", None)
+        if _is_whole(child):
+            yield parent, name, _PackedLinear(child.weight, child.bias, dtype)
+        elif _is_whole(dense) and _is_exact_gelu(getattr(child, "intermediate_act_fn", None)):
+            yield parent, name, _PackedLinear(dense.weight, dense.bias, dtype, gelu=True)
+        else:
+            yield from _replacements(child, dtype)
 
 
 def _is_whole(module: object) -> TypeGuard[nn.Linear]:
@@ -82,9 +81,8 @@ def _packs_exactly(matmul_precision: str) -> bool:
     """Whether packed float32 products exist here and are float32 products, under a setting of torch's that may allow others."""
 
     def product(left: Tensor, right: Tensor) -> Tensor:
-        linear = nn.Linear(right.shape[0], right.shape[1], bias=False)
-        linear.weight.data.copy_(right.T)
-        return _PackedLinear(linear, torch.float32)(left)
+        result: Tensor = _PackedLinear(right.T.contiguous(), None, torch.float32)(left)
+        return result
 
     try:
         with torch.inference_mode():

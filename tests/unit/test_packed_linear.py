@@ -48,6 +48,15 @@ def test_minilm_is_packed_whole_and_unpacked_after_an_error(minilm: Path) -> Non
     assert list(encoder.model.modules()) == before
 
 
+def test_no_random_number_is_drawn(tiny_encoder_dir: Path) -> None:
+    """Training draws its dropout from the same generator: encoding a dev set must not move it."""
+    encoder = SentenceEncoder.load(tiny_encoder_dir)
+    packed_linear._packs_exactly.cache_clear()
+    before = torch.get_rng_state()
+    encode(encoder, MANY)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 @pytest.mark.parametrize("activation", ["gelu_new", "relu"])
 def test_another_activation_is_computed_by_itself(activation: str, plain: pytest.MonkeyPatch, tiny_encoder_dir: Path) -> None:
     from transformers.activations import ACT2FN
