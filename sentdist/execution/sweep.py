@@ -137,7 +137,8 @@ def _largest_worker(plan: Plan, context: Context, is_there: Mapping[str, bool]) 
     """Bytes that a worker of the largest training takes that is still to be done."""
     trainings = [stage for stage in plan.stages if isinstance(stage, Train) and not is_there[stage.key]]
     folders = dict(context.folders)
-    sizes = {stage.encoder: encoder_size(encoder_configuration(stage.encoder, folders)) for stage in trainings}
+    encoders = {stage.encoder for stage in trainings}
+    sizes = {encoder: encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers) for encoder in encoders}
     return max((worker_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
 
 

@@ -38,8 +38,11 @@ class EncoderSize:
 BERT_BASE = EncoderSize(num_tokens=30522, num_positions=512, num_layers=12, width=768, inner_width=3072)
 
 
-def encoder_size(configuration: Mapping[str, object]) -> EncoderSize:
-    """From a Hugging Face `config.json`; what it does not say is as in BERT-base, the largest of the encoders that the five papers train."""
+def encoder_size(configuration: Mapping[str, object], *, layers: int | None = None) -> EncoderSize:
+    """From a Hugging Face `config.json`; what it does not say is as in BERT-base, the largest of the encoders that the five papers train.
+
+    layers: how many of its layers are kept; None: all.
+    """
 
     def number(default: int, *names: str) -> int:
         return next((value for name in names if isinstance(value := configuration.get(name), int)), default)
@@ -48,7 +51,7 @@ def encoder_size(configuration: Mapping[str, object]) -> EncoderSize:
     return EncoderSize(
         num_tokens=number(BERT_BASE.num_tokens, "vocab_size"),
         num_positions=number(BERT_BASE.num_positions, "max_position_embeddings"),
-        num_layers=number(BERT_BASE.num_layers, "num_hidden_layers", "n_layers"),
+        num_layers=layers or number(BERT_BASE.num_layers, "num_hidden_layers", "n_layers"),
         width=width,
         inner_width=number(4 * width, "intermediate_size", "hidden_dim"),
     )

@@ -75,6 +75,7 @@ class SentenceEncoder(nn.Module):
         hidden_dropout: float | None = None,
         drophead: float = 0.0,
         initialization: str = "pretrained",
+        layers: int | None = None,
     ) -> SentenceEncoder:
         """Load a checkpoint by hub id and revision, by path, or by a name in PACKAGED_ENCODERS, with float32 weights.
 
@@ -82,13 +83,14 @@ class SentenceEncoder(nn.Module):
         max_length: None takes what the checkpoint declares. attention_dropout, hidden_dropout: None keeps the checkpoint's own.
         drophead: probability of dropping an attention head, in [0, 1); only for models that run flat.
         initialization: "pretrained", or "random": only architecture and tokenizer are taken, all weights come from torch's generator.
+        layers: keep the first so many transformer layers; None keeps all.
         Raises EncoderError.
         """
         folder = find_checkpoint(checkpoint, revision=revision)
         pooling = _checked_pooling(pooling if pooling is not None else declared_pooling(folder) or "mean", folder)
         tokenizer = load_tokenizer(folder)
         model, padded_reason = load_model(
-            folder, attention_dropout=attention_dropout, hidden_dropout=hidden_dropout, initialization=initialization
+            folder, attention_dropout=attention_dropout, hidden_dropout=hidden_dropout, initialization=initialization, layers=layers
         )
         _check_vocabulary(tokenizer, model, folder)
         _check_drophead(drophead, padded_reason, folder)

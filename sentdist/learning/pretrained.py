@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig,
 
 from sentdist.errors import EncoderError
 from sentdist.learning.flat_attention import FLAT_ATTENTION, register_flat_attention
-from sentdist.learning.quiet import without_bars
+from sentdist.learning.quiet import without_bars, without_reports
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,11 +133,17 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def load_model(
-    folder: Path, *, attention_dropout: float | None = None, hidden_dropout: float | None = None, initialization: str = "pretrained"
+    folder: Path,
+    *,
+    attention_dropout: float | None = None,
+    hidden_dropout: float | None = None,
+    initialization: str = "pretrained",
+    layers: int | None = None,
 ) -> tuple[PreTrainedModel, str | None]:
     """Load the model in float32 with its dropout probabilities set; returns it with the reason why it cannot run flat (None when it can).
 
     initialization: "pretrained", or "random" for the architecture alone, with weights from torch's generator.
+    layers: the first so many transformer layers; None: all.
     """
     try:
         config = AutoConfig.from_pretrained(folder)
@@ -144,6 +151,8 @@ def load_model(
         raise _unreadable(folder, "configuration", error) from error
     _set_probability(config, _ATTENTION_DROPOUTS, attention_dropout, folder=folder, what="attention_dropout")
     _set_probability(config, _HIDDEN_DROPOUTS, hidden_dropout, folder=folder, what="hidden_dropout")
+    if layers is not None:
+        _keep_layers(config, layers, folder)
     is_flat = config.model_type in FLAT_FAMILIES
     attention = {"attn_implementation": FLAT_ATTENTION} if is_flat else {}
     if is_flat:
@@ -152,7 +161,7 @@ def load_model(
     if initialization == "random":
         return AutoModel.from_config(config, dtype=torch.float32, **attention), reason
     try:
-        with without_bars():
+        with without_bars(), nullcontext() if layers is None else without_reports():
             model, report = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, output_loading_info=True, **attention)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise _unreadable(folder, "model", error) from error
@@ -167,6 +176,18 @@ def load_model(
     if any(name.startswith("pooler.") for name in report["missing_keys"]):
         model.pooler = None
     return model, reason
+
+
+def _keep_layers(config: PreTrainedConfig, layers: int, folder: Path) -> None:
+    held = int(getattr(config, "num_hidden_layers", 0))
+    if not 1 <= layers <= held:
+        raise EncoderError(
+            where=f"encoder {folder}",
+            found=f"{held} transformer layers, {layers} wanted",
+            expected=f"encoder.layers from 1 to {held}",
+            remedy="Lower encoder.layers, or leave it out to keep all.",
+        )
+    config.num_hidden_layers = layers
 
 
 def _set_probability(config: PreTrainedConfig, names: tuple[str, ...], value: float | None, *, folder: Path, what: str) -> None:

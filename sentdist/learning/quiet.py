@@ -18,3 +18,14 @@ def without_bars() -> Iterator[None]:
     finally:
         if was_enabled:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def without_reports() -> Iterator[None]:
+    """No table of the weights that a checkpoint holds and the model does not, where that is meant."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)

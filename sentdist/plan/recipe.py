@@ -35,6 +35,7 @@ class EncoderSection(Frozen):
     revision: str | None = None  # of a hub checkpoint; a packaged one and a folder pin themselves
     pooling: Pooling = "mean"
     initialization: Literal["pretrained", "random"] = "pretrained"  # random: only the architecture and the tokenizer are taken
+    layers: Annotated[int, Field(ge=1)] | None = None  # the first so many transformer layers; None: all
 
 
 class SelectionSection(Frozen):

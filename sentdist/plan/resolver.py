@@ -14,6 +14,7 @@ class Pin:
     revision: str
     num_rows: int = 0
     width: int | None = None  # of an encoder's embeddings, where planning can know it
+    num_layers: int | None = None  # of an encoder, where planning can know it
     splits: tuple[str, ...] = ()  # of a source
 
 

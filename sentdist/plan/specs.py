@@ -18,10 +18,13 @@ Pooling = Literal["mean", "cls", "cls_mlp", "cls_mlp_train_only", "first_last"]
 class EncoderSpec(Frozen):
     """A pretrained checkpoint and how its token vectors become one embedding."""
 
+    later_fields: ClassVar[tuple[str, ...]] = ("layers",)
+
     checkpoint: str  # a packaged name (minilm-l6), a hub id, or the name of a folder whose content `revision` pins
     revision: str
     pooling: Pooling = "mean"
     initialization: Literal["pretrained", "random"] = "pretrained"  # random: only the architecture and the tokenizer are taken
+    layers: Annotated[int, Field(ge=1)] | None = None  # the first so many transformer layers; None: all
 
 
 class LexicalSpec(Frozen):

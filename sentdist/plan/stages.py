@@ -107,7 +107,8 @@ class Evaluate(Stage):
                 return self.encoder.label
             case LexicalSpec():
                 return slug(self.encoder.name)
-        return slug(f"{self.encoder.checkpoint}-{'untouched' if self.encoder.initialization == 'pretrained' else 'untrained'}")
+        layers = "" if self.encoder.layers is None else f"-{self.encoder.layers}-layers"
+        return slug(f"{self.encoder.checkpoint}{layers}-{'untouched' if self.encoder.initialization == 'pretrained' else 'untrained'}")
 
 
 class Overlap(Stage):

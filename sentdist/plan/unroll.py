@@ -184,7 +184,20 @@ class _Builder:
     def encoder(self, method: Method) -> EncoderSpec:
         """The checkpoint that a method starts from."""
         section, pin = self._pinned(method)
-        return EncoderSpec(checkpoint=pin.name, revision=pin.revision, pooling=section.pooling, initialization=section.initialization)
+        if section.layers is not None and pin.num_layers is not None and section.layers > pin.num_layers:
+            raise RecipeError(
+                where="encoder.layers",
+                found=f"{section.layers}, where {section.checkpoint} has {pin.num_layers} layers",
+                expected=f"1 to {pin.num_layers}",
+                remedy="Lower it, or leave it out to keep all layers.",
+            )
+        return EncoderSpec(
+            checkpoint=pin.name,
+            revision=pin.revision,
+            pooling=section.pooling,
+            initialization=section.initialization,
+            layers=section.layers,
+        )
 
     def _pinned(self, method: Method) -> tuple[EncoderSection, Pin]:
         section = EncoderSection.model_validate(self.recipe.encoder.model_dump() | method.encoder)

@@ -49,6 +49,7 @@ def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEn
             revision=hub_revision(encoder, context),
             pooling=encoder.pooling,
             initialization=encoder.initialization,
+            layers=encoder.layers,
         )
     device = torch.device("cuda" if context.runtime.gpus_per_worker and torch.cuda.is_available() else "cpu")
     apply_matmul_precision(device)

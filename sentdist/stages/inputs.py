@@ -39,6 +39,7 @@ def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
         hidden_dropout=regularizers.hidden_dropout,
         drophead=regularizers.drophead,
         initialization=stage.encoder.initialization if start is None else "pretrained",
+        layers=stage.encoder.layers if start is None else None,
     )
 
 

@@ -72,12 +72,12 @@ class FileResolver:
 
     def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:
         if checkpoint in PACKAGED_ENCODERS:
-            return Pin(name=checkpoint, revision=_packaged_revision(checkpoint, where), width=_width(_packaged_configuration(checkpoint)))
+            return _pinned(checkpoint, _packaged_revision(checkpoint, where), _packaged_configuration(checkpoint))
         folder = Path(checkpoint).expanduser()
         if folder.exists() or checkpoint.startswith((".", "/", "~")):
             digest = folder_digest(folder, where)
             self.folders[digest] = str(folder.absolute())
-            return Pin(name=folder.absolute().name, revision=digest, width=_width(folder / "config.json"))
+            return _pinned(folder.absolute().name, digest, folder / "config.json")
         if revision is None:
             raise EncoderError(
                 where=where,
@@ -120,11 +120,14 @@ def _configuration(path: Path | None) -> dict[str, object]:
     return values if isinstance(values, dict) else {}
 
 
-def _width(configuration: Path | None) -> int | None:
-    """Of an encoder's embeddings, as far as its config.json says; None where it says nothing that can be read."""
+def _pinned(name: str, revision: str, configuration: Path | None) -> Pin:
+    """An encoder with its width and depth, as far as its config.json says them."""
     values = _configuration(configuration)
-    width = values.get("hidden_size", values.get("dim"))
-    return width if isinstance(width, int) else None
+
+    def number(*names: str) -> int | None:
+        return next((value for name in names if isinstance(value := values.get(name), int)), None)
+
+    return Pin(name=name, revision=revision, width=number("hidden_size", "dim"), num_layers=number("num_hidden_layers", "n_layers"))
 
 
 def folder_digest(folder: Path, where: str) -> str:

@@ -158,7 +158,11 @@ def _encoder(value: Json) -> dict[str, Json]:
     if "checkpoint" not in value:
         return {"encoder": value["name"]}  # no encoder: words alone
     found = {"encoder": value["checkpoint"], "encoder.revision": value["revision"], "encoder.pooling": value["pooling"]}
-    return found | ({"encoder.initialization": "random"} if value.get("initialization") == "random" else {})
+    if value.get("initialization") == "random":
+        found["encoder.initialization"] = "random"
+    if value.get("layers") is not None:
+        found["encoder.layers"] = value["layers"]
+    return found
 
 
 def _objective(key: str, stages: Stages) -> dict[str, Json]:
