@@ -12,9 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sentdist.errors import DataError
 
 NUM_RESAMPLES = 10_000
-# Counts of one block: a few resamples of 3000 items. Arrays of this size are reused by the allocator; with 20 000 items each is mapped and
-# cleared anew (57 000 page faults in a tenth of the work below, half as slow again).
-ITEMS_PER_BLOCK = 10_000
+ITEMS_PER_BLOCK = 40_000  # counts of one block, a dozen resamples of 3000 items: below, numpy's calls cost more than what they compute
 RESAMPLES_PER_SEED = 250  # part of the result; a generator takes as long to make as 4000 numbers
 Number = TypeVar("Number", bound=np.generic)
 
@@ -72,8 +70,8 @@ def resample_spearman(
             remedy="Leave this task out of the comparison: a correlation with a constant does not exist.",
         )
     order = np.argsort(gold_S, kind="stable")
-    ranked_gold = _Groups.of(gold_S[order])
-    systems = [_Groups.of(values_S[order]) for values_S in systems_KS]
+    ranked_gold = _Ranking.of(gold_S[order])
+    systems = [_Ranking.of(values_S[order]) for values_S in systems_KS]
 
     def correlations(counts_RS: NDArray[np.int32]) -> NDArray[np.float64]:
         return _weighted_spearman(counts_RS, ranked_gold, systems)
@@ -136,62 +134,86 @@ def _middle(replicates_R: NDArray[np.float64], level: float) -> tuple[float, flo
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Groups:
-    """One variable's items in ascending order, and where its groups of equal values start (None: all values differ)."""
+class _Ranking:
+    """One variable's items in ascending order, and which of them share a value: few similarities do, most gold scores.
+
+    Where more than a quarter do, all are taken in, the others as groups of one: to write among ranks takes longer than to write all of them.
+    """
 
     order: NDArray[np.intp]  # (S,)
-    starts: NDArray[np.intp] | None  # (G,)
+    tied: NDArray[np.intp]  # (T,) places in that order of items that share their value
+    group: NDArray[np.intp]  # (T,) the group of equal values that each belongs to
+    first: NDArray[np.intp]  # (G,) the first place of each such group
+    last: NDArray[np.intp]  # (G,)
 
     @classmethod
-    def of(cls, values_S: NDArray[np.float64]) -> _Groups:
+    def of(cls, values_S: NDArray[np.float64]) -> _Ranking:
         order_S = np.argsort(values_S, kind="stable")
-        starts_G = np.flatnonzero(np.r_[True, np.diff(values_S[order_S]) > 0])
-        return cls(order=order_S, starts=None if len(starts_G) == len(order_S) else starts_G)
+        first = np.flatnonzero(np.r_[True, np.diff(values_S[order_S]) > 0])
+        last = np.r_[first[1:], len(order_S)] - 1
+        shared = last > first
+        if 4 * np.sum((last - first + 1)[shared]) <= len(order_S):
+            first, last = first[shared], last[shared]
+        sizes_G = last - first + 1
+        group_T = np.repeat(np.arange(len(first)), sizes_G)
+        tied_T = np.arange(len(group_T)) + np.repeat(first - (np.cumsum(sizes_G) - sizes_G), sizes_G)
+        return cls(order=order_S, tied=tied_T, group=group_T, first=first, last=last)
 
     def ordered(self, values_RS: NDArray[Number]) -> NDArray[Number]:
         """(R, S) the items' values in this order."""
-        return np.take(values_RS, self.order, axis=1, mode="clip")  # "raise" would buffer all; a permutation has nothing to raise for
+        return _columns(values_RS, self.order)
 
-    def sums(self, values_RS: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(R, G) sums over each group's items, groups ascending; there must be groups."""
-        assert self.starts is not None
-        return np.add.reduceat(self.ordered(values_RS), self.starts, axis=1)
+    def ranks(self, counts_RS: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Twice the mean ranks around their mean, (R, S), and what ties take from three times their sum of squares, (R,).
+
+        `counts_RS` stand in this order. The copies of a value with `below` items below it and `upto` items up to it have the ranks
+        below + 1 to upto, of mean (below + upto + 1) / 2; the mean of all is (S + 1) / 2.
+        """
+        num_items = counts_RS.shape[1]
+        upto_RS = np.cumsum(counts_RS, axis=1, dtype=np.int32)
+        upto_RG = _columns(upto_RS, self.last)
+        below_RG = _columns(upto_RS, self.first) - _columns(counts_RS, self.first)
+        shared_RT = _columns(below_RG + upto_RG - num_items, self.group)
+        alone_R = _sum_of_cubes(_columns(counts_RS, self.tied))
+        ties_R = _sum_of_cubes(upto_RG - below_RG) - alone_R
+        if len(self.tied) == num_items:
+            return shared_RT.astype(np.float64), ties_R
+        ranks_RS = upto_RS + upto_RS
+        ranks_RS -= counts_RS
+        ranks_RS -= num_items
+        ranks_RS[:, self.tied] = shared_RT
+        return ranks_RS.astype(np.float64), ties_R
 
 
-def _weighted_spearman(counts_RS: NDArray[np.int32], gold: _Groups, systems: list[_Groups]) -> NDArray[np.float64]:
+def _weighted_spearman(counts_RS: NDArray[np.int32], gold: _Ranking, systems: list[_Ranking]) -> NDArray[np.float64]:
     """(K, R) Spearman × 100 with items in ascending order of gold.
 
-    Spearman is Pearson's correlation of mean ranks. Around its mean a rank has the sum of squares (n³ − n − Σ(t³ − t)) / 12 with t the
-    sizes of groups of ties; the centring of one variable's ranks is enough to centre the covariance. All sums are of halves of integers
-    below 2⁵³, hence exact in whatever order; where no ties are in the way, counts are summed as integers, five times faster.
+    Spearman is Pearson's correlation of mean ranks. Twice the ranks are integers, and have around their mean the sum of squares
+    (n³ − Σt³) / 3 with t the sizes of groups of ties, copies of one item included. All sums are of integers below 2⁵³, hence exact in
+    whatever order; counts are summed as integers, four times faster.
     """
-    num_items = counts_RS.shape[1]
     weights_RS = counts_RS.astype(np.float64)
-    gold_starts = np.arange(num_items) if gold.starts is None else gold.starts
-    sizes_RG = np.add.reduceat(weights_RS, gold_starts, axis=1)
-    ranks_RG = np.cumsum(sizes_RG, axis=1) - 0.5 * sizes_RG - 0.5 * num_items
-    group_S = np.repeat(np.arange(len(gold_starts)), np.diff(np.r_[gold_starts, num_items]))
-    weighted_RS = weights_RS * np.take(ranks_RG, group_S, axis=1, mode="clip")
-    gold_spread_R = num_items**3 - _sum_of_cubes(sizes_RG)
-    untied_spread_R = num_items**3 - _sum_of_cubes(weights_RS)
-    untied_own_R = np.vecdot(weights_RS, weighted_RS)
+    untied_R = counts_RS.shape[1] ** 3 - _sum_of_cubes(counts_RS)
+    ranks_RS, ties_R = gold.ranks(counts_RS)
+    weighted_RS = np.multiply(weights_RS, ranks_RS, out=weights_RS)
+    gold_spread_R = untied_R - ties_R
     correlations = np.empty((len(systems), len(counts_RS)))
     for place, system in enumerate(systems):
-        if system.starts is None:
-            upto_RS = np.cumsum(system.ordered(counts_RS), axis=1, dtype=np.int32).astype(np.float64)
-            covariance_R = np.vecdot(upto_RS, system.ordered(weighted_RS)) - 0.5 * untied_own_R
-            spread_R = untied_spread_R
-        else:
-            sizes_RH, weighted_RH = system.sums(weights_RS), system.sums(weighted_RS)
-            covariance_R = np.vecdot(np.cumsum(sizes_RH, axis=1), weighted_RH) - 0.5 * np.vecdot(sizes_RH, weighted_RH)
-            spread_R = num_items**3 - _sum_of_cubes(sizes_RH)
-        product_R = gold_spread_R * spread_R
-        correlations[place] = 1200.0 * covariance_R / np.sqrt(np.where(product_R > 0, product_R, np.nan))
+        ranks_RS, ties_R = system.ranks(system.ordered(counts_RS))
+        covariance_R = np.vecdot(ranks_RS, system.ordered(weighted_RS))
+        product_R = gold_spread_R * (untied_R - ties_R)
+        correlations[place] = 300.0 * covariance_R / np.sqrt(np.where(product_R > 0, product_R, np.nan))
     return correlations
 
 
-def _sum_of_cubes(sizes_RG: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.vecdot(sizes_RG * sizes_RG, sizes_RG)
+def _columns(values_RS: NDArray[Number], places: NDArray[np.intp]) -> NDArray[Number]:
+    """Some columns, (R, P); "clip", for "raise" would buffer all, and places have nothing to raise for."""
+    return np.take(values_RS, places, axis=1, mode="clip")
+
+
+def _sum_of_cubes(sizes_RG: NDArray[np.int32]) -> NDArray[np.float64]:
+    exact_RG = sizes_RG.astype(np.float64)
+    return np.vecdot(exact_RG * exact_RG, exact_RG)
 
 
 def _resample(
@@ -221,10 +243,9 @@ def _resample(
 def _counts(num_resamples: int, num_items: int, generator: np.random.Generator) -> NDArray[np.int32]:
     """(R, S) how often each item is drawn when S items are drawn with replacement."""
     narrow = np.uint16 if num_items <= 1 << 16 else np.uint32  # half as many random bits to make
-    drawn_RS = generator.integers(0, num_items, (num_resamples, num_items), dtype=narrow)
     counts_RS = np.empty((num_resamples, num_items), dtype=np.int32)
-    for row, drawn_S in enumerate(drawn_RS):  # a row fits the first-level cache: four times faster than one bincount of the block
-        counts_RS[row] = np.bincount(drawn_S, minlength=num_items)
+    for counts_S in counts_RS:  # a row fits the first-level cache, and no draw depends on the size of a block
+        counts_S[:] = np.bincount(generator.integers(0, num_items, num_items, dtype=narrow), minlength=num_items)
     return counts_RS
 
 

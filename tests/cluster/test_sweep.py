@@ -98,7 +98,7 @@ def test_submitting_again_builds_nothing(grid: Any) -> None:
     again = run_sweep(plan, context, speak=lambda line: None)
     assert again.found == first.built
     assert not +again.built
-    assert again.seconds < 5  # no board, no Tune: only the store is read
+    assert again.seconds < 15  # no board, no Tune: only the store is read
 
 
 def test_one_more_seed_builds_only_what_is_new(grid: Any, data: Path, tiny_encoder_dir: Path) -> None:
@@ -206,6 +206,6 @@ def test_a_mis_sized_request_is_refused_before_anything_starts(cluster: Any, dat
     started = time.monotonic()
     with pytest.raises(ResourceError, match=r"4 × 2 CPUs = 8 CPUs, on 1 node.* with 2 CPUs"):
         run_sweep(plan, context)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30  # a board alone takes seconds to start, its workers more; a busy machine is slow to say no
     assert list(context.store.artifacts()) == []
     assert context.store.names("sweeps") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -20,11 +21,12 @@ def _task(num_items: int, seed: int, *, noise: tuple[float, ...] = (1.5, 1.5), g
     return np.stack([truth + generator.normal(0, spread, num_items) for spread in noise]), np.round(truth / grid) * grid
 
 
-@pytest.mark.parametrize("decimals", [12, 1, 0], ids=["no ties", "some ties", "many ties"])
+@pytest.mark.parametrize("decimals", [12, 3, 1, 0], ids=["no ties", "few ties", "some ties", "many ties"])
 def test_replicates_equal_spearmanr_on_repeated_pairs(decimals: int) -> None:
     systems, gold = _task(200, 0)
     by_gold = np.argsort(gold, kind="stable")  # the order that counts refer to
     systems, gold = np.round(systems, decimals)[:, by_gold], gold[by_gold]
+    assert decimals != 3 or 0 < 200 - len(np.unique(systems[0])) < 20
     resampled = resample_spearman(systems, gold, num_resamples=20, seed=5)
     rows_per_block = max(1, bootstrap.ITEMS_PER_BLOCK // 200)
     assert rows_per_block >= 20  # one block, so its counts can be drawn again here
@@ -97,17 +99,38 @@ def test_average_over_tasks_and_seeds() -> None:
     np.testing.assert_allclose(one_task.replicates, (tasks[0][0].replicates + tasks[0][1].replicates) / 2)
 
 
-def test_seven_tasks_take_seconds() -> None:
-    """10,000 resamples of two systems on the seven sets within 5 s of one core: a tenth of them, the best of three, within a tenth of it."""
+@pytest.mark.parametrize("share_tied", [0.0, 0.05, 1.0])
+def test_a_resample_costs_a_fraction_of_scipys(share_tied: float) -> None:
+    """Two systems on the seven sets, a resample of each: nothing is sorted anew. Measured: 30 to 50 times as fast; 10,000 take 2 to 4 s."""
     tasks = [_task(num_items, num_items) for num_items in (3108, 1500, 3750, 3000, 1186, 1379, 4927)]
+    for systems, _ in tasks:
+        num_tied = int(share_tied * systems.shape[1])
+        systems[:, :num_tied] = systems[:, :num_tied].round(1)
 
-    def seconds() -> float:
-        started = time.process_time()
+    def with_scipy() -> None:
+        generator = np.random.default_rng(0)
         for systems, gold in tasks:
-            paired_difference(*resample_spearman(systems, gold, num_resamples=1000))
+            for _ in range(2):
+                drawn = generator.integers(0, len(gold), len(gold))
+                for system in systems:
+                    scipy.stats.spearmanr(system[drawn], gold[drawn])
+
+    def with_ours() -> None:
+        for systems, gold in tasks:
+            paired_difference(*resample_spearman(systems, gold, num_resamples=100))
+
+    assert _seconds(with_ours) / 100 < _seconds(with_scipy) / 2 / 8
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    """Of the processor, the best of three."""
+
+    def once() -> float:
+        started = time.process_time()
+        work()
         return time.process_time() - started
 
-    assert min(seconds() for _ in range(3)) < 0.5  # measured 0.36 on a core that others used too
+    return min(once() for _ in range(3))
 
 
 def test_bad_input_is_named() -> None:
