@@ -19,6 +19,7 @@ from sentdist.plan.objectives import (
     terms_of,
     with_phi,
 )
+from sentdist.plan.recipe import EncoderSection
 from sentdist.plan.specs import Probes, View
 
 CONTRASTIVE = (InfoNCE, Entropy, Regularized, SupMPN, Relational)
@@ -57,6 +58,17 @@ def check_encoder(objective: Objective, *, pooling: str, width: int | None, wher
             )
         if term.channels is not None and width is not None:
             _check_sum(term.channels, width, where=where)
+
+
+def check_layers(section: EncoderSection, num_layers: int | None) -> None:
+    """No more layers are kept than the checkpoint has; None: not known before it is loaded."""
+    if section.layers is not None and num_layers is not None and section.layers > num_layers:
+        raise RecipeError(
+            where="encoder.layers",
+            found=f"{section.layers}, where {section.checkpoint} has {num_layers} layers",
+            expected=f"1 to {num_layers}",
+            remedy="Lower it, or leave it out to keep all layers.",
+        )
 
 
 def check_channels(view: View, probes: Probes | None, *, width: int | None, where: str) -> None:

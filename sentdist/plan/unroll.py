@@ -14,7 +14,7 @@ from sentdist.plan.corpora import AnyCorpus, CorpusSection, GradedSection, Group
 from sentdist.plan.corpora.graded import graded_corpus
 from sentdist.plan.corpora.groups import grouped_corpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task, relational_corpus
-from sentdist.plan.fit import check_channels, check_encoder, check_fit, check_start, settled
+from sentdist.plan.fit import check_channels, check_encoder, check_fit, check_layers, check_start, settled
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import phi_of, uses_targets
 from sentdist.plan.readings import check_kept_relations, check_links, check_view, relations_of
@@ -184,20 +184,8 @@ class _Builder:
     def encoder(self, method: Method) -> EncoderSpec:
         """The checkpoint that a method starts from."""
         section, pin = self._pinned(method)
-        if section.layers is not None and pin.num_layers is not None and section.layers > pin.num_layers:
-            raise RecipeError(
-                where="encoder.layers",
-                found=f"{section.layers}, where {section.checkpoint} has {pin.num_layers} layers",
-                expected=f"1 to {pin.num_layers}",
-                remedy="Lower it, or leave it out to keep all layers.",
-            )
-        return EncoderSpec(
-            checkpoint=pin.name,
-            revision=pin.revision,
-            pooling=section.pooling,
-            initialization=section.initialization,
-            layers=section.layers,
-        )
+        check_layers(section, pin.num_layers)
+        return EncoderSpec.model_validate(section.model_dump() | {"checkpoint": pin.name, "revision": pin.revision})
 
     def _pinned(self, method: Method) -> tuple[EncoderSection, Pin]:
         section = EncoderSection.model_validate(self.recipe.encoder.model_dump() | method.encoder)
