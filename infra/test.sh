@@ -23,7 +23,13 @@ ruff check .
 say "mypy"
 mypy
 say "pytest${SENTDIST_DATA:+, with the data of $SENTDIST_DATA}"
-if [ "$#" -eq 0 ]; then
-    set -- -m "not journey and not gpu" --durations=15
+if [ "$#" -gt 0 ]; then
+    exec python -m pytest "$@"
 fi
-exec python -m pytest "$@"
+# What needs one process runs on all cores, a thread each; what starts clusters and servers has the machine to itself.
+quick=(tests/unit tests/parity tests/laws tests/golden)
+processes="$(nproc)"
+status=0
+OMP_NUM_THREADS=1 python -m pytest "${quick[@]}" -m "not gpu" -n "$((processes > 8 ? 8 : processes))" --dist loadfile --durations=15 || status=$?
+python -m pytest tests "${quick[@]/#/--ignore=}" -m "not journey and not gpu" --durations=15 || status=$?
+exit "$status"
