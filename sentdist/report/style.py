@@ -111,11 +111,11 @@ def save(
     svg, png, table = io.StringIO(), io.BytesIO(), io.StringIO()
     raster = FigureCanvasAgg(figure)
     figure.set_dpi(DOTS_AN_INCH)  # of small letters drawn with fewer dots, the widths are wrong by a twentieth
-    figure.draw_without_rendering()  # lays the figure out, once for both formats
+    figure.set_facecolor("white")
+    figure.draw_without_rendering()  # lays the figure out, once for both formats; `savefig` would do it for each
     figure.set_layout_engine("none")
-    FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})
-    figure.set_canvas(raster)
-    figure.savefig(png, format="png", dpi=DOTS_AN_INCH, facecolor="white", metadata={"Software": None})
+    raster.print_png(png, metadata={"Software": None})
+    FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # sets the figure's dots an inch to 72
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(header)
     writer.writerows([f"{value:.6g}" if isinstance(value, float) else value for value in record] for record in records)
