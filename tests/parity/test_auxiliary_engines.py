@@ -39,7 +39,9 @@ def hide_every_third(token_ids_T: Tensor, *, vocabulary: Vocabulary, fraction: f
     return torch.where(chosen_T, vocabulary.mask_id, token_ids_T), chosen_T
 
 
-def train(rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...], micro_batch: int | None) -> dict[str | int, Outcome]:
+def train(
+    rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...], micro_batch: int | None, precision: str = "fp32"
+) -> dict[str | int, Outcome]:
     """(losses, weights of encoder and heads, those of the opponents) after a few steps, by engine."""
     outcomes = {}
     for kind in kinds:
@@ -52,7 +54,7 @@ def train(rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...],
         terms = [(1.0, Projected(InfoNCE(temperature=0.05), width=encoder.width)), (1.0, auxiliary), (0.5, masked_lm)]
         learner = Learner(encoder, WeightedSum(terms))
         objective = learner.heads
-        optimization = Optimization(num_steps=STEPS, lr=1e-3)
+        optimization = Optimization(num_steps=STEPS, lr=1e-3, precision=precision)
         engine: Engine = (
             TorchEngine(learner, optimization) if kind == "torch" else DeepSpeedEngine(learner, optimization, zero_stage=int(kind))
         )
@@ -76,6 +78,17 @@ def test_equal_after_some_steps(micro_batch: int | None, kinds: tuple[str | int,
         for found_part, part in zip(found_opposing, opposing, strict=True):
             assert (found_part - part).abs().max() < 2e-4, kind
         assert "heads.terms.2.head.decoder.weight" not in found_weights, kind  # the encoder's matrix, which is compared above
+
+
+@pytest.mark.parametrize("micro_batch", [None, 3], ids=["whole", "micro-batches"])
+def test_bf16_is_autocast_over_float32_weights(micro_batch: int | None, tmp_path: Path) -> None:
+    folder = str(maskable_encoder(tmp_path))
+    exact, _, _ = train(0, 1, folder, ("torch",), None)["torch"]
+    found = run_in_processes(train, 2, folder, ("torch", 0, 3), micro_batch, "bf16")[0]
+    for kind, (losses, weights, opposing) in found.items():
+        assert {part.dtype for part in (*weights.values(), *opposing)} == {torch.float32}, kind
+        assert losses == pytest.approx(found["torch"][0], rel=2e-3), kind  # the same roundings, gradients summed in another order
+        assert losses == pytest.approx(exact, rel=1e-2) and losses != exact, kind  # bfloat16 knows embeddings to 0.4 %
 
 
 def masked_lm_by_engine(rank: int, world_size: int, folder: str) -> dict[str, tuple[list[float], dict[str, Tensor]]]:
