@@ -92,6 +92,7 @@ class Method(Frozen):
     training: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own training section
     regularizers: Regularizers = Regularizers()
     stopping: Stopping | None = None
+    seed: int | None = None  # one training, with what it starts from, for all of the recipe's seeds: a pre-training, a first stage
     select: bool = True  # keep the best checkpoint by the recipe's selection task; False keeps the last weights
     reported: bool = True  # False: only an input of other methods
 
@@ -164,8 +165,8 @@ def _check_method(name: str, method: Method, methods: dict[str, Method]) -> None
         raise ValueError(f"{here}.phis: found an empty set; expected at least one finite number (an rcl without regulators is info_nce)")
     if method.lexical is not None and (method.objective is not None or method.of is not None or method.encoder):
         raise ValueError(f"{here}.lexical: is a row without an encoder; expected neither objective, of nor encoder beside it")
-    for field in ("training", "corpus", "stopping"):
-        if method.objective is None and getattr(method, field):
+    for field in ("training", "corpus", "stopping", "seed"):
+        if method.objective is None and getattr(method, field) not in (None, {}):
             raise ValueError(f"{here}.{field}: has no effect on the untouched checkpoint; leave it out or give an objective")
 
 

@@ -87,7 +87,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
         RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
     """
     rows: dict[str, int] = {}
-    found: dict[tuple[str, str], tuple[dict[str, Json], int, int | None, Evaluate]] = {}
+    found: dict[tuple[str, str], tuple[dict[str, Json], int | None, Evaluate]] = {}
     varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
     keys_at: dict[tuple[str, int, int | None], dict[tuple[str, ...], str]] = {}
     for point in grid_points(recipe):
@@ -97,7 +97,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
             if not recipe.methods[name].reported:
                 continue
             scores = builder.scores(name, seed=seed, fold=fold)
-            found.setdefault((name, scores.key), (point, seed, fold, scores))
+            found.setdefault((name, scores.key), (point, fold, scores))
             keys_at.setdefault((name, seed, fold), {})[tuple(map(repr, point.values()))] = scores.key
     for (name, _, _), keys in keys_at.items():
         varying[name] |= paths_that_matter(tuple(recipe.sweep), keys)
@@ -112,11 +112,11 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
             method=name,
             title=recipe.methods[name].title or name,
             params=tuple((path, value) for path, value in point.items() if path in varying[name]),
-            seed=seed if isinstance(scores.encoder, Train) else None,
+            seed=scores.encoder.seed if isinstance(scores.encoder, Train) else None,
             fold=fold,
             scores=scores,
         )
-        for (name, _), (point, seed, fold, scores) in found.items()
+        for (name, _), (point, fold, scores) in found.items()
     )
     order = {name: place for place, name in enumerate(recipe.methods)}
     return Plan(recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows)
@@ -258,7 +258,7 @@ class _Builder:
         method = self.recipe.methods[name]
         if method.objective is None:
             return None
-        chain = (*chain, name)
+        seed, chain = seed if method.seed is None else method.seed, (*chain, name)
         corpus = self.corpus(method.corpus, fold)
         training = self.training(method)
         check_fit(method.objective, corpus, where=f"methods.{name}.objective")
