@@ -8,6 +8,7 @@ import pytest
 
 from sentdist.errors import RecipeError
 from sentdist.plan.objectives import Entropy, Regularized
+from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Embed, Train
 from sentdist.plan.unroll import Plan, unroll
@@ -46,6 +47,17 @@ def test_another_seed_adds_only_what_it_changes() -> None:
     before, after = ({stage.key for stage in plan.stages} for plan in (one, two))
     assert before < after
     assert _kinds(two) - _kinds(one) == {"train": 4, "bank": 2, "scores": 2}
+
+
+def test_a_method_with_a_seed_of_its_own_is_one_training_for_all_seeds() -> None:
+    first: Json = {"objective": {"name": "info_nce"}, "seed": 7}
+    second: Json = {"objective": {"name": "info_nce", "temperature": 0.5}, "start": "first"}
+    plan = plan_of(recipe_from_values(with_method(first=first, second=second) | {"seeds": [0, 1, 2]}, where="x.yaml"))
+    assert [trial.seed for trial in plan.trials if trial.method == "first"] == [7]
+    assert [trial.seed for trial in plan.trials if trial.method == "second"] == [0, 1, 2]
+    starts = {stage.start.key for stage in plan.stages if isinstance(stage, Train) and stage.start is not None}
+    assert starts == {trial.scores.inputs[0].key for trial in plan.trials if trial.method == "first"}
+    assert "base.seed: has no effect on the untouched checkpoint" in _refusal(methods={"base": {"seed": 0}})
 
 
 def test_the_untouched_checkpoint_is_one_trial_for_all_seeds_and_grid_points() -> None:
