@@ -112,7 +112,7 @@ class Recipe(Frozen):
     evaluation: EvaluationSection
     methods: Annotated[dict[Name, Method], Field(min_length=1)]
     baseline: str | None = None
-    headline: str | None = None  # the method that the report opens with; None: the first one
+    headline: str | None = None  # the method that the report opens with; None: the first one that is trained
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
     sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)
     runtime: Runtime = Runtime()

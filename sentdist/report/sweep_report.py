@@ -177,9 +177,13 @@ def _lead(sweep: SweepRecord, tables: list[ResultTable]) -> str:
 
 
 def _headline_sentence(sweep: SweepRecord, table: ResultTable) -> list[str]:
-    """What the table says of the recipe's headline method against the baseline; of its first line where the recipe names none."""
-    said = [told for system, told in table.verdicts.items() if table.line(system).method == sweep.recipe.get("headline")]
-    return (said or list(table.sentences))[:1]
+    """What the table says of the recipe's headline method against the baseline; where it names none, of the first that was trained."""
+    methods = sweep.recipe["methods"]
+    assert isinstance(methods, dict)
+    trained = [name for name, method in methods.items() if isinstance(method, dict) and method.get("objective") is not None]
+    told = [(table.line(system).method, sentence) for system, sentence in table.verdicts.items()]
+    named = [sentence for method, sentence in told if method == sweep.recipe.get("headline")]
+    return (named or [sentence for method, sentence in told if method in trained] or list(table.sentences))[:1]
 
 
 def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:

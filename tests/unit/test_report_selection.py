@@ -103,3 +103,14 @@ def test_fewer_seeds_than_others_are_exploratory(tmp_path: Path, tiny_encoder_di
     assert table.line("rcl").exploratory == "rcl has 1 seed, others have 2"
     assert table.line("fine_tuned").exploratory == "" and table.line("base").exploratory == ""
     assert table.verdicts["rcl"].endswith("Exploratory: rcl has 1 seed, others have 2.")
+
+
+@pytest.mark.parametrize(("headline", "first"), [(None, "fine_tuned is"), ("words", "words is")])
+def test_a_report_opens_with_what_was_trained_unless_the_recipe_says_otherwise(
+    headline: str | None, first: str, tmp_path: Path, tiny_encoder_dir: Path
+) -> None:
+    methods: Json = {"words": {"lexical": "word_overlap"}, "base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}}
+    values = tiny_values(tiny_encoder_dir, methods=methods, baseline="base", about="Does it help?", headline=headline)
+    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 300})
+    assert report_sweep(context.store, "tiny").markdown.splitlines()[2].startswith(f"Does it help? {first}")
