@@ -192,10 +192,9 @@ def _weighted_spearman(counts_RS: NDArray[np.int32], gold: _Ranking, systems: li
     (n³ − Σt³) / 3 with t the sizes of groups of ties, copies of one item included. All sums are of integers below 2⁵³, hence exact in
     whatever order; counts are summed as integers, four times faster.
     """
-    weights_RS = counts_RS.astype(np.float64)
     untied_R = counts_RS.shape[1] ** 3 - _sum_of_cubes(counts_RS)
     ranks_RS, ties_R = gold.ranks(counts_RS)
-    weighted_RS = np.multiply(weights_RS, ranks_RS, out=weights_RS)
+    weighted_RS = counts_RS * ranks_RS
     gold_spread_R = untied_R - ties_R
     correlations = np.empty((len(systems), len(counts_RS)))
     for place, system in enumerate(systems):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
+from sentdist.stages.resolve import configured
 
 # Fitted to infra/benchmarks/memory.md and speed.md (torch 2.13 on CPU, MiniLM, NLI's real lengths, peak resident memory): 64 rows of three
 # sentences 2.59 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs.
@@ -43,17 +44,13 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
 
     layers: how many of its layers are kept; None: all.
     """
-
-    def number(default: int, *names: str) -> int:
-        return next((value for name in names if isinstance(value := configuration.get(name), int)), default)
-
-    width = number(BERT_BASE.width, "hidden_size", "dim")
+    width = configured(configuration, "hidden_size", "dim") or BERT_BASE.width
     return EncoderSize(
-        num_tokens=number(BERT_BASE.num_tokens, "vocab_size"),
-        num_positions=number(BERT_BASE.num_positions, "max_position_embeddings"),
-        num_layers=layers or number(BERT_BASE.num_layers, "num_hidden_layers", "n_layers"),
+        num_tokens=configured(configuration, "vocab_size") or BERT_BASE.num_tokens,
+        num_positions=configured(configuration, "max_position_embeddings") or BERT_BASE.num_positions,
+        num_layers=layers or configured(configuration, "num_hidden_layers", "n_layers") or BERT_BASE.num_layers,
         width=width,
-        inner_width=number(4 * width, "intermediate_size", "hidden_dim"),
+        inner_width=configured(configuration, "intermediate_size", "hidden_dim") or 4 * width,
     )
 
 

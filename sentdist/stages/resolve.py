@@ -123,11 +123,13 @@ def _configuration(path: Path | None) -> dict[str, object]:
 def _pinned(name: str, revision: str, configuration: Path | None) -> Pin:
     """An encoder with its width and depth, as far as its config.json says them."""
     values = _configuration(configuration)
+    width, num_layers = configured(values, "hidden_size", "dim"), configured(values, "num_hidden_layers", "n_layers")
+    return Pin(name=name, revision=revision, width=width, num_layers=num_layers)
 
-    def number(*names: str) -> int | None:
-        return next((value for name in names if isinstance(value := values.get(name), int)), None)
 
-    return Pin(name=name, revision=revision, width=number("hidden_size", "dim"), num_layers=number("num_hidden_layers", "n_layers"))
+def configured(configuration: Mapping[str, object], *names: str) -> int | None:
+    """A number of a config.json, which families of encoders call by different names; None where it has none of them."""
+    return next((value for name in names if isinstance(value := configuration.get(name), int)), None)
 
 
 def folder_digest(folder: Path, where: str) -> str:

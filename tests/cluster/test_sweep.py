@@ -206,6 +206,6 @@ def test_a_mis_sized_request_is_refused_before_anything_starts(cluster: Any, dat
     started = time.monotonic()
     with pytest.raises(ResourceError, match=r"4 × 2 CPUs = 8 CPUs, on 1 node.* with 2 CPUs"):
         run_sweep(plan, context)
-    assert time.monotonic() - started < 30  # a board alone takes seconds to start, its workers more; a busy machine is slow to say no
+    assert time.monotonic() - started < 30  # on a busy machine; that nothing started, the store says
     assert list(context.store.artifacts()) == []
     assert context.store.names("sweeps") == []

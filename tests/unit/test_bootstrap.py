@@ -99,9 +99,9 @@ def test_average_over_tasks_and_seeds() -> None:
     np.testing.assert_allclose(one_task.replicates, (tasks[0][0].replicates + tasks[0][1].replicates) / 2)
 
 
-@pytest.mark.parametrize("share_tied", [0.0, 0.05, 1.0])
-def test_a_resample_costs_a_fraction_of_scipys(share_tied: float) -> None:
-    """Two systems on the seven sets, a resample of each: nothing is sorted anew. Measured: 30 to 50 times as fast; 10,000 take 2 to 4 s."""
+@pytest.mark.parametrize(("share_tied", "times"), [(0.0, 8), (0.05, 8), (1.0, 3)])
+def test_a_resample_costs_a_fraction_of_scipys(share_tied: float, times: int) -> None:
+    """Two systems on the seven sets, a resample of each: nothing is sorted anew. Measured: 27, 26 and 9 times as fast."""
     tasks = [_task(num_items, num_items) for num_items in (3108, 1500, 3750, 3000, 1186, 1379, 4927)]
     for systems, _ in tasks:
         num_tied = int(share_tied * systems.shape[1])
@@ -119,7 +119,7 @@ def test_a_resample_costs_a_fraction_of_scipys(share_tied: float) -> None:
         for systems, gold in tasks:
             paired_difference(*resample_spearman(systems, gold, num_resamples=100))
 
-    assert _seconds(with_ours) / 100 < _seconds(with_scipy) / 2 / 8
+    assert times * _seconds(with_ours) / 100 < _seconds(with_scipy) / 2
 
 
 def _seconds(work: Callable[[], None]) -> float:
