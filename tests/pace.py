@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-REFERENCE_SECONDS = (
-    0.007  # of `_work` at its fastest on the AMD EPYC (2.6 GHz) that the bounds were written on; 0.012 there in slow minutes
-)
+# Of `_work` at its fastest on the AMD EPYC (2.6 GHz) that the bounds were written on; 0.012 there in slow minutes.
+REFERENCE_SECONDS = 0.007
 
 
 def slower_than_reference() -> float:
