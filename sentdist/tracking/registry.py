@@ -20,6 +20,7 @@ from sentdist.tracking.sweep_runs import MODEL, SweepRuns
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel
     from mlflow.entities.model_registry import ModelVersion
 
 ALIAS = "best"
@@ -31,7 +32,8 @@ LIBRARIES = ("sentence-transformers", "transformers", "torch")
 def register_best_encoder(client: MlflowClient, runs: SweepRuns) -> str | None:
     """Register the trained encoder whose trial has the highest average over the test sets; returns `models:/NAME/VERSION`.
 
-    An encoder is registered once: when its key has a version already, that one gets the alias `best` again. None: no trained encoder is scored.
+    An encoder is registered once, also by drivers that work at the same time: when its key has a version already, that one gets the alias
+    `best` again. None: no trained encoder is scored.
     """
     runs.open(client, is_running=False)
     sweep, store = runs.sweep, runs.store
@@ -42,10 +44,9 @@ def register_best_encoder(client: MlflowClient, runs: SweepRuns) -> str | None:
         return None
     train = records[best.trial.train]
     _ensure_model(client, sweep)
-    version = next((found for found in client.search_model_versions(f"name = '{sweep.name}'") if found.tags.get(KEY) == train.key), None)
+    version = _first_version(client, sweep.name, train.key)
     if version is None:
-        folder = store.folder(store.find(train.key))
-        version = _upload(client, runs, best, rows, folder=folder, train=train)
+        version = _register(client, runs, best, rows, folder=store.folder(store.find(train.key)), train=train)
     if client.get_registered_model(sweep.name).aliases.get(ALIAS) != version.version:
         client.set_registered_model_alias(sweep.name, ALIAS, version.version)
     address = f"models:/{sweep.name}/{version.version}"
@@ -68,35 +69,78 @@ def _ensure_model(client: MlflowClient, sweep: SweepRecord) -> None:
         client.get_registered_model(sweep.name)
 
 
-def _upload(
+def _first_version(client: MlflowClient, name: str, key: str) -> ModelVersion | None:
+    """The version of an encoder; of several the one with the lowest number, which every driver agrees on."""
+    found = [version for version in client.search_model_versions(f"name = '{name}'") if version.tags.get(KEY) == key]
+    return min(found, key=lambda version: int(version.version), default=None)
+
+
+def _register(
     client: MlflowClient, runs: SweepRuns, best: SummaryRow, rows: Sequence[SummaryRow], *, folder: Path, train: Record
 ) -> ModelVersion:
-    sweep, trial = runs.sweep, best.trial
-    run_id = runs.run_of(client, trial.key)
-    tags = {KEY: train.key, "sentdist.trial": trial.key, "sentdist.trial_name": trial.name}
-    scores = {name: f"{value:.4f}" for name, value in best.scores.items()}
+    """Upload an encoder and make it a version, unless another driver does so at the same time.
+
+    MLflow cannot be asked for a version only if there is none, but its data base gives every number once and never again. So each driver
+    makes its version, looks, and takes its own back when the same encoder has a lower number: whoever was given the lowest never does.
+    """
+    from mlflow.exceptions import MlflowException
+
+    model = _upload(client, runs, best, folder=folder, train=train)
+    first = _first_version(client, runs.sweep.name, train.key)
+    if first is None:
+        try:
+            made = _make_version(client, runs, best, rows, train=train, model=model)
+        except MlflowException:  # it gives up when several drivers ask for the same number three times in a row
+            made = None
+            if _first_version(client, runs.sweep.name, train.key) is None:
+                raise
+        first = _first_version(client, runs.sweep.name, train.key)
+        assert first is not None
+        if made is not None and made.version == first.version:
+            return made
+        if made is not None:
+            client.delete_model_version(runs.sweep.name, made.version)
+    client.delete_logged_model(model.model_id)
+    return first
+
+
+def _upload(client: MlflowClient, runs: SweepRuns, best: SummaryRow, *, folder: Path, train: Record) -> LoggedModel:
+    """The encoder's files as a model of its trial's run."""
+    run_id = runs.run_of(client, best.trial.key)
     model = client.create_logged_model(
         runs.experiment,
         name=re.sub(r"[^\w-]", "_", train.label),
         source_run_id=run_id,
-        tags=tags,
-        params=runs.casting.parameters(trial.key),
+        tags=_identity(best, train),
+        params=runs.casting.parameters(best.trial.key),
         model_type="encoder",
     )
     with tempfile.TemporaryDirectory(prefix="sentdist-") as scratch:
         write_model(Path(scratch), folder, run_id=run_id, model_id=model.model_id)
         client.log_model_artifacts(model.model_id, str(Path(scratch) / "model"))
-    client.finalize_logged_model(model.model_id, "READY")
+    return client.finalize_logged_model(model.model_id, "READY")
+
+
+def _make_version(
+    client: MlflowClient, runs: SweepRuns, best: SummaryRow, rows: Sequence[SummaryRow], *, train: Record, model: LoggedModel
+) -> ModelVersion:
+    run_id = model.source_run_id
+    assert run_id is not None
     add_model_metrics(client, run_id, model.model_id, best.scores)
+    scores = {name: f"{value:.4f}" for name, value in best.scores.items()}
     return client.create_model_version(
-        sweep.name,
+        runs.sweep.name,
         source=f"models:/{model.model_id}",
         run_id=run_id,
         model_id=model.model_id,
-        tags=tags | scores,
-        description=_description(sweep, best, rows),
+        tags=_identity(best, train) | scores,
+        description=_description(runs.sweep, best, rows),
         await_creation_for=0,  # the servers that people run make it at once; waiting would only be announced on stderr
     )
+
+
+def _identity(best: SummaryRow, train: Record) -> dict[str, str]:
+    return {KEY: train.key, "sentdist.trial": best.trial.key, "sentdist.trial_name": best.trial.name}
 
 
 def write_model(target: Path, encoder: Path, *, run_id: str, model_id: str) -> None:

@@ -1,4 +1,4 @@
-"""One Ray cluster of two CPUs for all cluster tests, with a temporary directory of its own, ended by its handle."""
+"""One Ray cluster of two CPUs and one MLflow server for all cluster tests, each with a folder of its own, ended by its handle."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from mlflow_scenes import MlflowServer
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 ROOT = Path(__file__).parents[2]
 MARK = "SENTDIST_TEST_CLUSTER"  # every process of the cluster inherits it
@@ -60,3 +65,31 @@ def cluster() -> Iterator[Cluster]:
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    """A real MLflow server; each test uses experiments of its own."""
+    server = MlflowServer(tmp_path_factory.mktemp("mlflow"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def client(server: MlflowServer) -> MlflowClient:
+    """What a person sees of the server."""
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=server.uri, registry_uri=server.uri)
+
+
+@pytest.fixture(scope="session")
+def encoder_folder(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder as a training leaves it."""
+    from sentdist.learning.card import EncoderCard
+    from sentdist.learning.encoder import SentenceEncoder
+
+    folder = tmp_path_factory.mktemp("encoder")
+    SentenceEncoder.load(tiny_encoder_dir).save(folder, card=EncoderCard(base_model="tiny", objective="none"))
+    return folder

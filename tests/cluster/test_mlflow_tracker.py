@@ -6,7 +6,6 @@ import json
 import pickle
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
@@ -25,29 +24,6 @@ from sentdist.tracking.rebuild import rebuild
 from sentdist.tracking.views import TAG
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
-    server = MlflowServer(tmp_path_factory.mktemp("mlflow"))
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def client(server: MlflowServer) -> MlflowClient:
-    return MlflowClient(tracking_uri=server.uri, registry_uri=server.uri)
-
-
-@pytest.fixture(scope="module")
-def encoder_folder(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from sentdist.learning.card import EncoderCard
-    from sentdist.learning.encoder import SentenceEncoder
-
-    folder = tmp_path_factory.mktemp("encoder")
-    SentenceEncoder.load(tiny_encoder_dir).save(folder, card=EncoderCard(base_model="tiny", objective="none"))
-    return folder
 
 
 class Tracked:
