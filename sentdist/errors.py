@@ -36,6 +36,10 @@ class StoreError(SentdistError):
     """An artifact store that cannot be read or written."""
 
 
+class ArtifactLost(StoreError):  # noqa: N818 - an event, after which the artifact is built again
+    """A finished artifact that is damaged or gone. Its stage counts as not finished: whoever asks for it has it built again."""
+
+
 class ResourceError(SentdistError):
     """A request that the cluster at hand can never satisfy."""
 

@@ -51,7 +51,7 @@ def leaks(
         for found in build_overlaps(plan, context):
             for row in leak_rows(found.record):
                 table.add_row(*row)
-            items = pq.read_table(context.store.folder(found) / ITEMS).to_pylist()
+            items = pq.read_table(context.store.folder(found, ITEMS) / ITEMS).to_pylist()
             writer.writerows([found.record.label, *item.values()] for item in items)
     console = open_console()
     console.print(table)

@@ -1,4 +1,4 @@
-"""Commands on the artifact store: store list, show, gc."""
+"""Commands on the artifact store: store list, show, check, drop, gc."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from sentdist.cli.opening import open_store
 from sentdist.cli.options import StoreRoot
+from sentdist.plan.counting import counted
 
 store_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at and tidy the artifact store.")
 
@@ -29,19 +30,74 @@ def store_show(key: Annotated[str, typer.Argument(help="The beginning of a key, 
     typer.echo(artifact.uri)
 
 
+@store_app.command("check")
+def store_check(
+    kind: Annotated[str | None, typer.Argument(help="corpus, train, bank or scores; all if left out.")] = None, store: StoreRoot = None
+) -> None:
+    """Read every file of every artifact and compare it with its digest.
+
+    Nothing is changed. A damaged artifact is never used: whoever needs it moves it aside and builds it again. Ends with 1 if one is found.
+    """
+    from sentdist.cli.printing import open_console
+
+    opened = open_store(store)
+    num_bytes = num_damaged = num_checked = num_without = 0
+    with open_console(stderr=True).status("looking") as status:
+        for artifact in opened.artifacts(kind):
+            status.update(f"{num_checked} artifacts, {num_bytes / 1e9:.1f} GB: {artifact.record.place}")
+            damage = opened.damage(artifact)
+            if damage is not None:
+                num_damaged += 1
+                typer.echo(f"{artifact.record.place}: {damage}")
+            num_checked += 1
+            num_without += not artifact.record.digests
+            num_bytes += sum(artifact.record.files.values())
+    old = f", {num_without} of them older than digests: only their sizes were compared" if num_without else ""
+    typer.echo(f"{counted(num_checked, 'artifact')}, {num_bytes / 1e9:.1f} GB read{old}; {num_damaged} damaged.")
+    if num_damaged:
+        raise typer.Exit(1)
+
+
+@store_app.command("drop")
+def store_drop(
+    key: Annotated[str, typer.Argument(help="The beginning of a key, or a place.")],
+    alone: Annotated[bool, typer.Option("--alone", help="Keep what was made from it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    store: StoreRoot = None,
+) -> None:
+    """Remove an artifact, and what was made from it.
+
+    A sweep that needs them builds them again.
+    """
+    from sentdist.store.tidying import dependents
+
+    opened = open_store(store)
+    artifact = opened.find(key)
+    dropped = [*([] if alone else dependents(opened, artifact)), artifact]
+    for one in dropped:
+        typer.echo(one.record.place)
+    if not yes:
+        typer.confirm(f"Remove {counted(len(dropped), 'artifact')}?", abort=True)
+    for one in dropped:
+        opened.drop(one)
+    typer.echo(f"{counted(len(dropped), 'artifact')} removed.")
+
+
 @store_app.command("gc")
 def store_gc(
     older_than_hours: Annotated[float, typer.Option(min=0.0, help="Leave alone what was touched since.")] = 1.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list.")] = False,
     store: StoreRoot = None,
 ) -> None:
-    """Remove what crashed writers left.
+    """Remove what is of no use any more.
 
-    Folders that hold data but no record.
+    Data without a record, which crashed writers left, and what was moved aside as damaged.
     """
+    from sentdist.store.tidying import collect_garbage, orphans
+
     opened = open_store(store)
     seconds = older_than_hours * 3600
-    places = opened.orphans(older_than_s=seconds) if dry_run else opened.collect_garbage(older_than_s=seconds)
+    places = (orphans if dry_run else collect_garbage)(opened, older_than_s=seconds)
     for place in places:
         typer.echo(place)
     typer.echo(f"{len(places)} orphan{'' if len(places) == 1 else 's'} {'found' if dry_run else 'removed'}.")

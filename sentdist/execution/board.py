@@ -14,8 +14,9 @@ import ray
 from ray.exceptions import ActorUnavailableError, OwnerDiedError, RayActorError, RayTaskError
 
 import sentdist
+from sentdist.errors import ArtifactLost
 from sentdist.execution.progress import StageEvent
-from sentdist.execution.stage_board import Body, StageBoard
+from sentdist.execution.stage_board import Body, StageBoard, cause_of
 from sentdist.execution.submission import Submission
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact, ArtifactStore
@@ -23,6 +24,7 @@ from sentdist.store.store import Artifact, ArtifactStore
 NAMESPACE = "sentdist"
 BOARDS = "sentdist-board-"  # their names begin so
 FRESH_BOARDS = 3  # how often a caller puts up with a board that dies under it
+MOST_LOSSES = 20  # damaged inputs that one stage may meet, one after another; then the disk itself is at fault
 PATIENCE_S = 60.0  # how long work outlives the processes that asked for it: whoever submits again meanwhile finds it going on
 
 
@@ -54,15 +56,24 @@ class Board:
         return found
 
     def follow(self, stage: Stage) -> Iterator[StageEvent]:
-        """Have a stage built and give out the events of all stages meanwhile; ends when it is built, raises as `build` does."""
-        for last in range(FRESH_BOARDS):
+        """Have a stage built and give out the events of all stages meanwhile; ends when it is built, raises as `build` does.
+
+        An input that turned out to be damaged was moved aside: asking again builds it, and what needs it.
+        """
+        num_boards = num_losses = 0
+        while True:
             try:
                 yield from self._follow(stage)
                 return
             except (RayActorError, ActorUnavailableError, OwnerDiedError):
-                if last == FRESH_BOARDS - 1:
+                num_boards += 1
+                if num_boards == FRESH_BOARDS:
                     raise
                 self.reopen()
+            except ArtifactLost:
+                num_losses += 1
+                if num_losses == MOST_LOSSES:
+                    raise
 
     def reopen(self) -> None:
         """Find the board that took the place of a dead one, or start it."""
@@ -121,13 +132,6 @@ def _get(ref: ray.ObjectRef) -> Any:
         return ray.get(ref)
     except RayTaskError as error:
         raise cause_of(error) from None
-
-
-def cause_of(error: BaseException) -> BaseException:
-    """The exception that a body raised, out of Ray's wrappers (one for each process border it crossed)."""
-    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        error = error.cause
-    return error
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from sentdist.errors import ArtifactLost
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.resources import uses_worker_group
 from sentdist.execution.stage_board import Teller
@@ -18,6 +19,7 @@ def build_stage(stage: Stage, submission: Submission, teller: Teller) -> Artifac
     """The artifact of a stage whose inputs exist; runs where the board put it.
 
     Raises:
+        ArtifactLost: an input is damaged; it was moved aside.
         SentdistError, Exception: what went wrong; told before it is raised.
     """
     found = submission.context.store.get(stage)
@@ -27,6 +29,9 @@ def build_stage(stage: Stage, submission: Submission, teller: Teller) -> Artifac
     try:
         teller.tell(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", message=_foreword(stage, submission)))
         artifact = _build(stage, submission, teller)
+    except ArtifactLost as loss:  # an input: whoever asked for this stage asks again, see `Board.follow`
+        teller.tell(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(loss)))
+        raise
     except Exception as error:
         submission.tracker.fail(stage.key, f"{type(error).__name__}: {error}")
         teller.tell(

@@ -12,7 +12,7 @@ import torch
 from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayTaskError
 from torch import Tensor
 
-from sentdist.errors import DataError, StoreError
+from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.execution.bank_owner import BankOrder, HeldBank, bank_owner
 from sentdist.execution.bank_room import Room
 from sentdist.execution.board import cause_of
@@ -98,14 +98,15 @@ def room_of(stage: Embed, context: Context) -> Room:
         StoreError: corpus or encoder are not finished.
     """
     corpus = context.store.get(stage.corpus)
-    configuration = context.store.read_text(f"{stage.encoder.place}/config.json")
-    if corpus is None or configuration is None:
-        raise StoreError(
+    encoder = context.store.get(stage.encoder)
+    if corpus is None or encoder is None:
+        raise ArtifactLost(
             where=f"{context.store.shown}/{stage.place}",
             found="no corpus or no encoder for it",
             expected="its inputs finished",
             remedy="Run the whole recipe.",
         )
+    configuration = context.store.open_file(f"{stage.encoder.place}/config.json").read()
     num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), int(json.loads(configuration)["hidden_size"]), stage.dtype)
     try:
         room: Room = ray.get(bank_owner(context.store.root).room.remote(num_bytes))
@@ -118,7 +119,7 @@ def order_of(stage: Embed, context: Context) -> BankOrder:
     """What to ask the owner for; StoreError or DataError unless the artifact is there and says what it holds."""
     artifact = context.store.get(stage)
     if artifact is None:
-        raise StoreError(
+        raise ArtifactLost(
             where=f"{context.store.shown}/{stage.place}", found="nothing", expected="a finished bank", remedy="Run the whole recipe."
         )
     said = f"{stage.place}/bank.json"
@@ -129,7 +130,7 @@ def order_of(stage: Embed, context: Context) -> BankOrder:
         made_at=artifact.record.created_at,
         label=stage.label,
         encoder=stage.encoder.label,
-        shape=bank_shape(context.store.read_text(said) or "", where=said),
+        shape=bank_shape(context.store.open_file(said).read().decode(), where=said),
     )
 
 

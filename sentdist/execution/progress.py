@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Literal
 
-What = Literal["started", "step", "dev", "finished", "failed"]
+What = Literal["started", "step", "dev", "finished", "lost", "failed"]
 
 SPEAK_EVERY = 0.1  # of a training: the fraction of steps between two lines
 
@@ -51,5 +51,7 @@ class StageEvent:
                 return f"{done}, {self.task} {self.score:.2f}{best}"
             case "finished":
                 return f"done in {self.seconds:.1f} s"
+            case "lost":
+                return f"waits for an input that is built again: {self.message}"
             case "failed":
                 return f"FAILED: {self.message}"

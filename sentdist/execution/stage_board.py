@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 
-from sentdist.errors import SweepStopped
+from sentdist.errors import ArtifactLost, SweepStopped
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.resources import stage_demand
 from sentdist.execution.submission import Submission
@@ -60,7 +60,8 @@ class StageBoard:
 
     A stage is looked for in the store first, then among the work in flight; only then it is started, with the ObjectRefs of its inputs as
     arguments, so that Ray starts it when they exist and never if one of them failed. A key that failed is forgotten: the next submission
-    that asks starts it again, while the one in which it failed is given the same error, not the same work once more.
+    that asks starts it again, while the one in which it failed is given the same error, not the same work once more. Only a stage that met a
+    damaged input may be asked for again at once: the input was moved aside, so that it is built again before it.
 
     Work that no submission needs any more is ended: because they were stopped, have left, or have no living process. With the last
     submission the board ends too.
@@ -235,8 +236,8 @@ class StageBoard:
     async def _watch_work(self, key: str, work: _Work) -> None:
         try:
             await work.ref
-        except Exception:  # whoever asked holds the reference and gets the error whole; here it only matters that there was one
-            if self._work.get(key) is work:
+        except Exception as error:  # whoever asked holds the reference and gets the error whole; here it only matters which kind it was
+            if self._work.get(key) is work and not isinstance(cause_of(error), ArtifactLost):
                 self._failed[key] = work
         if self._work.get(key) is work:
             del self._work[key]
@@ -285,6 +286,13 @@ def stopped(sweep: str) -> SweepStopped:
         expected="that it goes on",
         remedy="What is finished is kept. Submit it again: trainings go on from their last checkpoints.",
     )
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The exception that a body raised, out of Ray's wrappers (one for each process border it crossed)."""
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    return error
 
 
 @ray.remote

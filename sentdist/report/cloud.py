@@ -34,7 +34,10 @@ def cloud_drawings(sweep: SweepRecord, store: ArtifactStore, records: Mapping[st
     """Spectra and map of these cells (the first ones where there are too many); nothing for scores from before clouds were kept."""
     trials = {cell: [one for one in sweep.trials if one.cell == cell and _has_cloud(one, records)] for cell in systems}
     known = {cell: found for cell, found in trials.items() if found}
-    folders = {cell: [store.folder(Artifact(record=records[one.key], uri="")) for one in found] for cell, found in known.items()}
+    folders = {
+        cell: [store.folder(Artifact(record=records[one.key], uri=""), SPECTRUM_FILE, SAMPLE_FILE) for one in found]
+        for cell, found in known.items()
+    }
     if not folders:
         return
     shown = list(folders)[: len(PALETTE)]

@@ -71,7 +71,7 @@ def _seen(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Seen]
     sizes: dict[str, int] = {}
     for overlap in overlaps:
         sizes |= {task: int(str(_dict(counts)["items"])) for task, counts in _dict(overlap.record.results["tasks"]).items()}
-        table = pq.read_table(store.folder(overlap) / "items.parquet", columns=["task", "item", "level"])
+        table = pq.read_table(store.folder(overlap, "items.parquet") / "items.parquet", columns=["task", "item", "level"])
         for task, item, level in zip(*(table[name].to_pylist() for name in ("task", "item", "level")), strict=True):
             if level in ("exact", "normalised"):
                 items.setdefault(task, set()).add(item)

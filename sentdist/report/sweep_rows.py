@@ -125,10 +125,11 @@ def _row(
 ) -> ResultRow:
     """One row from the folds of a cell and seed; columns: title -> (task, name of the result)."""
     first = trials[0]
-    folders = [store.folder(Artifact(record=records[trial.key], uri="")) for trial in trials]
+    names = [_items_name(task) for task, _ in columns.values()]
+    folders = [_folder(records[trial.key], store, names) for trial in trials]
     scores = {title: _mean([records[trial.key].results.get(result) for trial in trials]) for title, (_, result) in columns.items()}
     items: dict[str, Path | tuple[Path, ...]] = {
-        title: tuple(folder / "items" / f"{task}.parquet" for folder in folders) for title, (task, _) in columns.items()
+        title: tuple(folder / _items_name(task) for folder in folders) for title, (task, _) in columns.items()
     }
     params: dict[str, Scalar] = {
         name: value if isinstance(value, str | int | float | bool) or value is None else json.dumps(value)
@@ -251,6 +252,15 @@ def _phi_of_bank(key: str, records: dict[str, Record]) -> tuple[float, ...]:
     return () if train is None else _numbers(_dict(_fields(train)["objective"]).get("phi"))
 
 
+def _items_name(task: str) -> str:
+    return f"items/{task}.parquet"
+
+
+def _folder(record: Record, store: ArtifactStore, names: list[str]) -> Path:
+    """The folder of an artifact of which only these files, where it has them, are read."""
+    return store.folder(Artifact(record=record, uri=""), *(name for name in names if name in record.files))
+
+
 def _curves(
     label: str, seed: int | None, trials: list[TrialRecord], store: ArtifactStore, records: dict[str, Record]
 ) -> Iterator[LearningCurve]:
@@ -258,7 +268,7 @@ def _curves(
     key = trials[0].train
     if key is None or key not in records or seed is None:
         return
-    path = store.folder(Artifact(record=records[key], uri="")) / "history.jsonl"
+    path = _folder(records[key], store, ["history.jsonl"]) / "history.jsonl"
     points = [json.loads(line) for line in path.read_text().splitlines()]
     losses = [point for point in points if "loss" in point]
     scores = [point for point in points if point.get("dev_score") is not None]

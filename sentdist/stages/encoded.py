@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sentdist.errors import ArtifactLost
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Encoded, Evaluate, Train
 from sentdist.stages.commit import commit
@@ -49,7 +50,10 @@ def _kept(wanted: Encoded, digests: set[str], context: Context) -> dict[str, np.
     found: dict[str, np.ndarray] = {}
     for artifact in context.store.artifacts(Encoded.kind):
         if fields.items() <= _fields(artifact.record.stage["fields"]).items():
-            folder = context.store.folder(artifact)
+            try:
+                folder = context.store.folder(artifact)
+            except ArtifactLost:  # moved aside: these sentences are encoded again
+                continue
             embeddings = np.load(folder / EMBEDDINGS)
             names = pq.read_table(folder / DIGESTS)["digest"].to_pylist()
             found |= {name: embeddings[row] for row, name in enumerate(names) if name in digests}

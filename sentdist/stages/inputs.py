@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentdist.errors import StoreError
+from sentdist.errors import ArtifactLost
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
@@ -16,12 +16,12 @@ def folder_of(stage: Stage, context: Context) -> Path:
     """A local folder with the artifact of an input stage.
 
     Raises:
-        StoreError: the input was never built (or was removed since).
+        ArtifactLost: the input is damaged, or was removed since.
     """
     artifact = context.store.get(stage)
     if artifact is None:
-        raise StoreError(
-            where=f"{context.store.root}/{stage.place}", found="nothing", expected="a finished input", remedy="Run the whole recipe."
+        raise ArtifactLost(
+            where=f"{context.store.shown}/{stage.place}", found="nothing", expected="a finished input", remedy="Run the whole recipe."
         )
     return context.store.folder(artifact)
 

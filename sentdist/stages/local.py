@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from sentdist.errors import ArtifactLost
 from sentdist.learning.bank import Bank, FileBank
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
@@ -22,14 +24,21 @@ from sentdist.stages.sharded import build_in_shards
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.store import Artifact
 
+log = logging.getLogger(__name__)
+
 Listener = Callable[[Stage, TrainSession | None, StepReport | DevScore | Artifact], None]
 
 
 def run_local(plan: Plan, context: Context, *, listen: Listener | None = None) -> list[Artifact]:
     """Build every missing stage of a plan, inputs first; returns the artifacts of all stages in that order.
 
-    `listen` hears each step, each dev score and each finished artifact.
+    An artifact that turns out to be damaged when it is used is built again. `listen` hears each step, each dev score and each finished artifact.
     """
+    for _ in plan.stages:  # each damaged artifact is moved aside, so the next round builds it again
+        try:
+            return [build_here(stage, context, listen=listen) for stage in plan.stages]
+        except ArtifactLost as loss:
+            log.warning("%s", loss)
     return [build_here(stage, context, listen=listen) for stage in plan.stages]
 
 

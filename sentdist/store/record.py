@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pydantic import BaseModel, ConfigDict
 
 from sentdist.plan.stage import Json
+from sentdist.store.integrity import FileFacts
 
 
 class Record(BaseModel):
     """The content of `record.json`. Its presence beside the data is what makes an artifact exist."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer version may note more: that is no damage
 
     key: str
     kind: str
@@ -24,3 +27,21 @@ class Record(BaseModel):
     environment: dict[str, str]  # versions, host, processor
     results: dict[str, Json]  # scores, counts, the stopping step: what a report or a dashboard shows
     files: dict[str, int]  # relative path -> bytes
+    digests: dict[str, str] = {}  # relative path -> sha256; empty in records of older versions
+
+    @property
+    def facts(self) -> dict[str, FileFacts]:
+        """What was noted of each file when it was written."""
+        return {name: FileFacts(num_bytes=size, sha256=self.digests.get(name)) for name, size in self.files.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A finished stage: its record and where its files lie. A few kB, so it may travel through the board."""
+
+    record: Record
+    uri: str
+
+    @property
+    def key(self) -> str:
+        return self.record.key

@@ -3,50 +3,35 @@
 from __future__ import annotations
 
 import errno
-import json
-import os
-import re
+import logging
 import shutil
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 
-import pyarrow as pa
 from pyarrow import fs
 
-from sentdist.errors import StoreError
+from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import STAGES
-from sentdist.store.record import Record
+from sentdist.store.access import FULL, not_written, open_root, reading, without_secrets, writing
+from sentdist.store.copies import copy_of
+from sentdist.store.differences import Difference, differences
+from sentdist.store.durable import make_folder, replace_file, sync_folder, sync_tree, write_file
+from sentdist.store.integrity import damage_of, damage_of_content, facts_of_tree
+from sentdist.store.record import Artifact, Record
 
 RECORD = "record.json"
 STAGING = ".staging"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+ASIDE = ".aside"  # what was damaged and is of no use any more, for a person to look at; `sentdist store gc` removes it
 
+log = logging.getLogger(__name__)
 
-@dataclass(frozen=True, kw_only=True)
-class Artifact:
-    """A finished stage: its record and where its files lie. A few kB, so it may travel through the board."""
-
-    record: Record
-    uri: str
-
-    @property
-    def key(self) -> str:
-        return self.record.key
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """A field in which two stages differ."""
-
-    field: str
-    first: Json
-    second: Json
+_whole: set[tuple[str, str, str]] = set()  # (place with its root, when it was made, file): what this process has found whole
+_named: set[str] = set()  # unreadable records that could not be moved and were told of once
 
 
 class ArtifactStore:
@@ -57,20 +42,31 @@ class ArtifactStore:
 
     def __init__(self, root: str | Path) -> None:
         self.root = str(root)
-        self.shown = _without_secrets(self.root)  # for messages and records
-        self._fs, self._base = _open(self.root)
-        self.is_local = isinstance(self._fs, fs.LocalFileSystem)
+        self.shown = without_secrets(self.root)  # for messages and records
+        self.filesystem, self.base = open_root(self.root)
+        self.is_local = isinstance(self.filesystem, fs.LocalFileSystem)
 
     def __reduce__(self) -> tuple[object, ...]:
         return ArtifactStore, (self.root,)
 
     def has(self, stage: Stage) -> bool:
-        with _reading(self.shown):
-            return self._fs.get_file_info(f"{self._base}/{stage.place}/{RECORD}").type == fs.FileType.File
+        return self.get(stage) is not None
 
     def get(self, stage: Stage) -> Artifact | None:
-        """The artifact of a stage, or None if it was never finished."""
-        return self._read(stage.place) if self.has(stage) else None
+        """The artifact of a stage; None if it was never finished, or its record cannot be read any more (then it is moved aside)."""
+        return self.at(stage.place)
+
+    def at(self, place: str) -> Artifact | None:
+        """The artifact at a place such as `train/rcl-minilm-b64-s0-a18b8d064910`, as `get`."""
+        content = self._content(f"{place}/{RECORD}")
+        if content is None:
+            return None
+        try:
+            record = Record.model_validate_json(content)
+        except ValueError as error:  # pydantic's errors are ValueErrors
+            self._set_unreadable_aside(place, content, error)
+            return None
+        return Artifact(record=record, uri=self._uri(place))
 
     def find(self, key: str) -> Artifact:
         """The artifact whose key begins with `key`, or whose place is `key`.
@@ -86,12 +82,15 @@ class ArtifactStore:
 
     def artifacts(self, kind: str | None = None) -> Iterator[Artifact]:
         """All finished artifacts, in order of their places."""
-        selector = fs.FileSelector(f"{self._base}/{kind}" if kind else self._base, recursive=True, allow_not_found=True)
-        with _reading(self.shown):
-            files = self._fs.get_file_info(selector)
+        selector = fs.FileSelector(f"{self.base}/{kind}" if kind else self.base, recursive=True, allow_not_found=True)
+        with reading(self.shown):
+            files = self.filesystem.get_file_info(selector)
         for info in sorted(files, key=lambda info: info.path):
-            if info.base_name == RECORD and f"/{STAGING}/" not in info.path:
-                yield self._read(info.path.removeprefix(f"{self._base}/").removesuffix(f"/{RECORD}"))
+            place = info.path.removeprefix(f"{self.base}/")
+            if info.base_name == RECORD and not place.startswith((f"{STAGING}/", f"{ASIDE}/")):
+                found = self.at(place.removesuffix(f"/{RECORD}"))
+                if found is not None:
+                    yield found
 
     @contextmanager
     def staged(self) -> Iterator[Path]:
@@ -101,8 +100,8 @@ class ArtifactStore:
             StoreError: the store cannot be written.
         """
         if self.is_local:
-            folder = Path(self._base) / STAGING / uuid.uuid4().hex
-            with _writing(self.shown):
+            folder = Path(self.base) / STAGING / uuid.uuid4().hex
+            with writing(self.shown):
                 folder.mkdir(parents=True)
         else:
             folder = Path(tempfile.mkdtemp(prefix="sentdist-"))
@@ -110,7 +109,7 @@ class ArtifactStore:
             yield folder
         except OSError as error:
             if error.errno in FULL:  # the writer of the artifact met it, not the store itself
-                raise _not_written(self.shown, error) from error
+                raise not_written(self.shown, error) from error
             raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -120,13 +119,17 @@ class ArtifactStore:
     ) -> Artifact:
         """Publish a staged folder as the artifact of a stage: data first, record last.
 
-        On a file system the finished folder, record included, appears by one rename. On an object store the data is copied first; two
-        writers of one key then lay the same file names over one another, and the record of the first is kept.
+        On a file system the finished folder, record included, is on the disk before it appears by one rename. On an object store the data
+        is copied first; two writers of one key then lay the same file names over one another, and the record of the first is kept.
 
         Raises:
             StoreError: the store is full or cannot be written; nothing half-written counts.
         """
-        files = {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+        existing = self.get(stage)
+        if existing is not None:
+            return existing
+        with writing(self.shown):
+            facts = facts_of_tree(folder)
         record = Record(
             key=stage.key,
             kind=stage.kind,
@@ -139,81 +142,108 @@ class ArtifactStore:
             runtime=runtime,
             environment=environment,
             results=results,
-            files=files,
+            files={name: file.num_bytes for name, file in facts.items()},
+            digests={name: file.sha256 for name, file in facts.items() if file.sha256 is not None},
         )
-        existing = self.get(stage)
-        if existing is not None:
-            return existing
-        with _writing(self.shown):
+        with writing(self.shown):
             if self.is_local:
                 self._publish_by_rename(folder, stage.place, record)
             else:
                 self._publish_by_copy(folder, stage.place, record)
-        return self._read(stage.place)
+        committed = self.at(stage.place)
+        if committed is None:
+            raise self._lost(stage.place, "nothing where it was just written")
+        return committed
 
-    def folder(self, artifact: Artifact) -> Path:
-        """A local folder with the files of an artifact; a remote one is copied to this machine once."""
-        if self.is_local:
-            return Path(self._base) / artifact.record.place
-        cache = Path(os.environ.get("SENTDIST_CACHE", Path.home() / ".cache" / "sentdist")) / "artifacts" / artifact.key
-        if (cache / RECORD).exists():
-            return cache
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=cache.parent))
-        fs.copy_files(f"{self._base}/{artifact.record.place}", str(scratch), source_filesystem=self._fs)
-        try:
-            scratch.rename(cache)
-        except OSError:  # another process of this machine was faster
-            shutil.rmtree(scratch)
-        return cache
+    def folder(self, artifact: Artifact, *names: str) -> Path:
+        """A local folder with the files of an artifact; a remote one is copied to this machine once.
 
-    def open_file(self, place: str) -> pa.NativeFile:
-        """One file of an artifact as a stream, wherever the store is; for those who need a part of a large artifact.
+        Whoever needs a few files names them: only these are looked at. Each file is compared with its digest at its first use in a process.
 
         Raises:
-            StoreError: it is not there, or the store cannot be read.
+            ArtifactLost: a file is damaged or missing. The artifact is moved aside, so that its stage counts as not finished.
+            StoreError: the store cannot be read.
         """
-        with _reading(self.shown):
-            return self._fs.open_input_file(f"{self._base}/{place}")
+        folder = Path(self.base) / artifact.record.place
+        if not self.is_local:
+            folder = self._copy(artifact)
+            if self._damage(artifact, folder, names) is not None:  # of the copy, perhaps only there
+                shutil.rmtree(folder, ignore_errors=True)
+                folder = self._copy(artifact)
+        damage = self._damage(artifact, folder, names)
+        if damage is not None:
+            raise self._set_lost_aside(artifact, damage)
+        return folder
+
+    def damage(self, artifact: Artifact) -> str | None:
+        """What is wrong with the files of an artifact, each read anew; None if all are as they were written. Changes nothing.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        if self.is_local:
+            with reading(self.shown):
+                return damage_of(Path(self.base) / artifact.record.place, artifact.record.facts, artifact.record.files)
+        for name, facts in artifact.record.facts.items():
+            content = self._content(f"{artifact.record.place}/{name}")
+            wrong = "missing" if content is None else damage_of_content(content, facts)
+            if wrong is not None:
+                return f"{name}: {wrong}"
+        return None
+
+    def open_file(self, place: str) -> BytesIO:
+        """One file of an artifact, compared with its digest; for those who need a part of a large artifact.
+
+        Raises:
+            ArtifactLost: it is damaged, or the artifact is not there.
+            StoreError: the store cannot be read.
+        """
+        kind, name, inner = place.split("/", 2)
+        artifact = self.at(f"{kind}/{name}")
+        if artifact is None:
+            raise self._lost(place, "no finished artifact")
+        content = self._content(place)
+        facts = artifact.record.facts.get(inner)
+        wrong = "missing" if content is None else None if facts is None else damage_of_content(content, facts)
+        if content is None or wrong is not None:
+            raise self._set_lost_aside(artifact, f"{inner}: {wrong}")
+        return BytesIO(content)
 
     def explain(self, first: Artifact, second: Artifact) -> list[Difference]:
         """The fields in which two stages differ, followed into the input stages that differ."""
-        return list(self._differences(first.record.stage, second.record.stage, ""))
-
-    def orphans(self, *, older_than_s: float = 3600.0) -> list[str]:
-        """Folders that hold data but no record, and staging folders, untouched for a while: what a crash left.
-
-        Only folders of the store's own kinds are looked at, so that a root named by mistake loses nothing.
-        """
-        selector = fs.FileSelector(self._base, recursive=True, allow_not_found=True)
-        newest: dict[str, float] = {}
-        finished: set[str] = set()
-        for info in self._fs.get_file_info(selector):
-            parts = info.path.removeprefix(f"{self._base}/").split("/")
-            if (info.type == fs.FileType.Directory and len(parts) > 2) or len(parts) < 2 or parts[0] not in (*STAGES, STAGING):
-                continue
-            place = "/".join(parts[:2])
-            if len(parts) == 3 and parts[2] == RECORD:
-                finished.add(place)
-            newest[place] = max(newest.get(place, 0.0), info.mtime.timestamp() if info.mtime else 0.0)
-        horizon = time.time() - older_than_s
-        return sorted(place for place, touched in newest.items() if place not in finished and touched <= horizon)
-
-    def collect_garbage(self, *, older_than_s: float = 3600.0) -> list[str]:
-        """Remove the orphans; returns their places."""
-        places = self.orphans(older_than_s=older_than_s)
-        for place in places:
-            path = f"{self._base}/{place}"
-            if self._fs.get_file_info(path).type == fs.FileType.Directory:
-                self._fs.delete_dir(path)
-            else:
-                self._fs.delete_file(path)
-        return places
+        return list(differences(first.record.stage, second.record.stage, self._stage_of))
 
     def drop(self, artifact: Artifact) -> None:
         """Remove an artifact: the record first, so that nobody sees half of it."""
-        self._fs.delete_file(f"{self._base}/{artifact.record.place}/{RECORD}")
-        self._fs.delete_dir(f"{self._base}/{artifact.record.place}")
+        with writing(self.shown):
+            self.filesystem.delete_file(f"{self.base}/{artifact.record.place}/{RECORD}")
+            self.filesystem.delete_dir(f"{self.base}/{artifact.record.place}")
+
+    def set_aside(self, place: str, reason: str) -> str:
+        """Move a folder of the store out of the way, with a note why; returns a phrase that says where it lies now.
+
+        What cannot be moved (a store without the right to write) stays.
+        """
+        target = f"{ASIDE}/{place.replace('/', '-')}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
+        try:
+            if self.is_local:
+                make_folder(Path(self.base) / ASIDE)
+                (Path(self.base) / place).rename(Path(self.base) / target)
+            else:
+                fs.copy_files(
+                    f"{self.base}/{place}",
+                    f"{self.base}/{target}",
+                    source_filesystem=self.filesystem,
+                    destination_filesystem=self.filesystem,
+                )
+                self.filesystem.delete_dir(f"{self.base}/{place}")
+        except FileNotFoundError:
+            return "another process has moved it aside"
+        except OSError as error:
+            return f"it could not be moved aside: {' '.join(str(error).split())}"
+        with suppress(StoreError):
+            self.write_text(f"{target}/why.txt", f"{reason}\n")
+        return f"moved to {self._uri(target)}"
 
     def check_writable(self, *, needed_bytes: int = 0) -> None:
         """Write, read and remove a small file; on a local store also ask for free space.
@@ -222,11 +252,11 @@ class ArtifactStore:
             StoreError: read-only, missing rights, or too little room.
         """
         probe = f"{STAGING}/probe-{uuid.uuid4().hex}"
-        with _writing(self.shown):
+        with writing(self.shown):
             self._write_text(probe, "")
-            self._fs.delete_file(f"{self._base}/{probe}")
+            self.filesystem.delete_file(f"{self.base}/{probe}")
         if self.is_local:
-            free = shutil.disk_usage(self._base).free
+            free = shutil.disk_usage(self.base).free
             if free < needed_bytes:
                 raise StoreError(
                     where=self.shown,
@@ -237,51 +267,103 @@ class ArtifactStore:
 
     def write_text(self, place: str, text: str) -> str:
         """Write a file that is not an artifact (a sweep's plan, a report); returns its address."""
-        with _writing(self.shown):
+        with writing(self.shown):
             self._write_text(place, text)
         return self._uri(place)
 
     def write_folder(self, folder: Path, place: str) -> str:
         """Copy a local folder that is not an artifact (a report), over what was there; returns the address."""
-        with _writing(self.shown):
-            self._fs.create_dir(f"{self._base}/{place}", recursive=True)
-            fs.copy_files(str(folder), f"{self._base}/{place}", destination_filesystem=self._fs)
+        with writing(self.shown):
+            self.filesystem.create_dir(f"{self.base}/{place}", recursive=True)
+            fs.copy_files(str(folder), f"{self.base}/{place}", destination_filesystem=self.filesystem)
         return self._uri(place)
 
     def read_text(self, place: str) -> str | None:
-        path = f"{self._base}/{place}"
-        with _reading(self.shown):
-            if self._fs.get_file_info(path).type != fs.FileType.File:
-                return None
-            with self._fs.open_input_stream(path) as stream:
-                return bytes(stream.read()).decode()
+        """The text of a file that is not an artifact; None if there is no such file.
+
+        Raises:
+            StoreError: the store cannot be read, or the file is no text.
+        """
+        content = self._content(place)
+        try:
+            return None if content is None else content.decode()
+        except UnicodeDecodeError as error:
+            raise StoreError(
+                where=f"{self.shown}/{place}", found=str(error), expected="text in UTF-8", remedy="Remove the file and run again."
+            ) from None
 
     def names(self, place: str) -> list[str]:
         """Names of the files in a folder of the store, sorted; none if there is no such folder."""
-        with _reading(self.shown):
-            infos = self._fs.get_file_info(fs.FileSelector(f"{self._base}/{place}", allow_not_found=True))
+        with reading(self.shown):
+            infos = self.filesystem.get_file_info(fs.FileSelector(f"{self.base}/{place}", allow_not_found=True))
         return sorted(info.base_name for info in infos if info.type == fs.FileType.File)
 
-    def _read(self, place: str) -> Artifact:
-        text = self.read_text(f"{place}/{RECORD}")
-        if text is None:
-            raise StoreError(
-                where=f"{self.shown}/{place}", found="no record", expected="a finished artifact", remedy="Run the recipe again."
-            )
-        return Artifact(record=Record.model_validate(json.loads(text)), uri=self._uri(place))
+    def _content(self, place: str) -> bytes | None:
+        """The bytes of a file; None if there is no such file."""
+        with reading(self.shown):
+            try:
+                with self.filesystem.open_input_stream(f"{self.base}/{place}") as stream:
+                    return bytes(stream.read())
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def _damage(self, artifact: Artifact, folder: Path, names: tuple[str, ...]) -> str | None:
+        """As `damage_of`, of those files that this process has not yet found whole."""
+        record = artifact.record
+        seen = {name: (str(folder), record.created_at, name) for name in names or record.files}
+        unseen = [name for name, mark in seen.items() if mark not in _whole]
+        unknown = next((name for name in unseen if name not in record.files), None)
+        if unknown is not None:
+            return f"{unknown}: not among its files"
+        with reading(self.shown):
+            damage = damage_of(folder, record.facts, unseen)
+        if damage is None:
+            _whole.update(seen[name] for name in unseen)
+        return damage
+
+    def _copy(self, artifact: Artifact) -> Path:
+        return copy_of(artifact.record, filesystem=self.filesystem, path=f"{self.base}/{artifact.record.place}", shown=self.shown)
+
+    def _set_lost_aside(self, artifact: Artifact, damage: str) -> ArtifactLost:
+        """Move a damaged artifact out of the way, unless it was built again meanwhile; returns what to raise."""
+        place = artifact.record.place
+        now = self.at(place)
+        if now is None or now.record != artifact.record:
+            return self._lost(place, f"{damage}; another process has noticed it")
+        return self._lost(place, f"{damage}; {self.set_aside(place, damage)}")
+
+    def _lost(self, place: str, found: str) -> ArtifactLost:
+        return ArtifactLost(
+            where=f"{self.shown}/{place}",
+            found=found,
+            expected="the files that were written",
+            remedy="It counts as not finished and is built again when it is needed.",
+        )
+
+    def _set_unreadable_aside(self, place: str, content: bytes, error: ValueError) -> None:
+        if f"{self.base}/{place}" in _named or self._content(f"{place}/{RECORD}") != content:
+            return
+        _named.add(f"{self.base}/{place}")
+        reason = f"its {RECORD} cannot be read: {len(content)} bytes, {str(error).splitlines()[0]}"
+        log.warning("%s/%s: %s; %s. Its stage counts as not finished.", self.shown, place, reason, self.set_aside(place, reason))
 
     def _uri(self, place: str) -> str:
-        return f"{self._base}/{place}" if self.is_local else f"{self.shown}/{place}"
+        return f"{self.base}/{place}" if self.is_local else f"{self.shown}/{place}"
 
     def _publish_by_rename(self, folder: Path, place: str, record: Record) -> None:
-        target = Path(self._base) / place
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = Path(self.base) / place
+        make_folder(target.parent)
         if folder.stat().st_dev != target.parent.stat().st_dev:  # made elsewhere: a rename cannot cross file systems
-            nearby = Path(self._base) / STAGING / uuid.uuid4().hex
+            nearby = Path(self.base) / STAGING / uuid.uuid4().hex
             folder = shutil.copytree(folder, nearby)
-        (folder / RECORD).write_text(record.model_dump_json(indent=1))
+        write_file(folder / RECORD, record.model_dump_json(indent=1).encode())
+        mode = (folder / RECORD).stat().st_mode  # as the user's umask has it: some writers make files that only their owner may read
+        for name in record.files:
+            (folder / name).chmod(mode)
+        sync_tree(folder)
         try:
             folder.rename(target)
+            sync_folder(target.parent)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
@@ -289,100 +371,24 @@ class ArtifactStore:
                 return
             shutil.rmtree(target)  # data without a record, left by a crash
             folder.rename(target)
+            sync_folder(target.parent)
 
     def _publish_by_copy(self, folder: Path, place: str, record: Record) -> None:
-        target = f"{self._base}/{place}"
-        self._fs.create_dir(target, recursive=True)
-        fs.copy_files(str(folder), target, destination_filesystem=self._fs)
-        if self._fs.get_file_info(f"{target}/{RECORD}").type != fs.FileType.File:
+        target = f"{self.base}/{place}"
+        self.filesystem.create_dir(target, recursive=True)
+        fs.copy_files(str(folder), target, destination_filesystem=self.filesystem)
+        if self.filesystem.get_file_info(f"{target}/{RECORD}").type != fs.FileType.File:
             self._write_text(f"{place}/{RECORD}", record.model_dump_json(indent=1))
 
     def _write_text(self, place: str, text: str) -> None:
-        path = f"{self._base}/{place}"
-        self._fs.create_dir(path.rpartition("/")[0], recursive=True)
-        target = f"{path}.{uuid.uuid4().hex[:8]}.part" if self.is_local else path  # an object appears whole or not at all
-        with self._fs.open_output_stream(target) as stream:
-            stream.write(text.encode())
         if self.is_local:
-            os.replace(target, path)
-
-    def _differences(self, first: Json, second: Json, where: str) -> Iterator[Difference]:
-        if first == second:
+            path = Path(self.base) / place
+            make_folder(path.parent)
+            replace_file(path, text.encode(), beside=f"{path.name}.{uuid.uuid4().hex[:8]}.part")
             return
-        if isinstance(first, dict) and isinstance(second, dict):
-            if "stage" in first and "stage" in second and len(first) == len(second) == 1:
-                yield from self._differences(self._stage_of(first["stage"]), self._stage_of(second["stage"]), where)
-                return
-            for name in dict.fromkeys([*first, *second]):
-                inner = where if name == "fields" else f"{where}.{name}" if where else name
-                yield from self._differences(first.get(name), second.get(name), inner)
-            return
-        if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
-            for number, (one, other) in enumerate(zip(first, second, strict=True)):
-                yield from self._differences(one, other, f"{where}[{number}]")
-            return
-        yield Difference(field=where, first=first, second=second)
+        with self.filesystem.open_output_stream(f"{self.base}/{place}") as stream:  # an object appears whole or not at all
+            stream.write(text.encode())
 
     def _stage_of(self, key: Json) -> Json:
         found = [artifact for artifact in self.artifacts() if artifact.key == key]
         return found[0].record.stage if found else {"stage": key}
-
-
-def _without_secrets(root: str) -> str:
-    """The address without `key:secret@` and without what follows `?`."""
-    return re.sub(r"(?<=://)[^/@]*@", "", root.partition("?")[0].rstrip("/")) if "://" in root else root
-
-
-def _open(root: str) -> tuple[fs.FileSystem, str]:
-    if "://" not in root:
-        return fs.LocalFileSystem(), str(Path(root).expanduser().absolute())
-    try:
-        filesystem, base = fs.FileSystem.from_uri(root)
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            where=_without_secrets(root), found=str(error), expected="a local path, s3:// or gs:// address", remedy="Mend the address."
-        ) from None
-    if not base.strip("/"):
-        raise StoreError(
-            where=_without_secrets(root), found="no bucket", expected="an address such as s3://bucket/prefix", remedy="Mend the address."
-        )
-    return filesystem, base.rstrip("/")
-
-
-@contextmanager
-def _reading(root: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            where=root,
-            found=" ".join(str(error).split()),
-            expected="a store that can be read",
-            remedy="Check the address, the network and the credentials.",
-        ) from error
-
-
-@contextmanager
-def _writing(root: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise _not_written(root, error) from error
-
-
-def _not_written(root: str, error: OSError) -> StoreError:
-    reasons = {
-        errno.ENOSPC: "no space left",
-        errno.EDQUOT: "a quota that is used up",
-        errno.EROFS: "a read-only file system",
-        errno.EACCES: "no right to write",
-        errno.EPERM: "no right to write",
-        errno.ENOTDIR: "a file where a folder should be",
-        errno.EEXIST: "a file where a folder should be",
-    }
-    return StoreError(
-        where=root,
-        found=reasons.get(error.errno or 0) or " ".join(str(error).split()),
-        expected="a store that can be written",
-        remedy="Free room, mend the rights, or name another with --store.",
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict
@@ -59,9 +58,9 @@ class SweepRecord(BaseModel):
 
     def _records(self, store: ArtifactStore) -> Iterator[tuple[str, Record]]:
         for key, place in self.places.items():
-            text = store.read_text(f"{place}/record.json")
-            if text is not None:
-                yield key, Record.model_validate(json.loads(text))
+            found = store.at(place)
+            if found is not None:
+                yield key, found.record
 
 
 def sweep_record(plan: Plan) -> SweepRecord:
@@ -104,11 +103,19 @@ def load_sweep(store: ArtifactStore, name: str) -> SweepRecord:
     """Read a sweep back.
 
     Raises:
-        StoreError: no sweep of that name.
+        StoreError: no sweep of that name, or its file is damaged.
     """
     text = store.read_text(f"sweeps/{name}.json")
     if text is None:
         raise StoreError(
-            where=f"{store.root}: sweep {name}", found="nothing", expected="a sweep that was started", remedy="Run `sentdist sweep` first."
+            where=f"{store.shown}: sweep {name}", found="nothing", expected="a sweep that was started", remedy="Run `sentdist sweep` first."
         )
-    return SweepRecord.model_validate(json.loads(text))
+    try:
+        return SweepRecord.model_validate_json(text)
+    except ValueError as error:  # pydantic's errors are ValueErrors
+        raise StoreError(
+            where=f"{store.shown}/sweeps/{name}.json",
+            found=str(error).splitlines()[0],
+            expected="what the sweep's start wrote",
+            remedy="Run `sentdist sweep` with its recipe again: it writes this file anew and builds nothing that is there.",
+        ) from None

@@ -282,9 +282,9 @@ class SweepRuns:
         """From the store, the records that a run shows."""
         found = {}
         for key in self._shown_keys(owner):
-            text = self.store.read_text(f"{self.sweep.places[key]}/record.json")
-            if text is not None:
-                found[key] = Record.model_validate_json(text)
+            artifact = self.store.at(self.sweep.places[key])
+            if artifact is not None:
+                found[key] = artifact.record
         return self._select(owner, found)
 
     def _select(self, owner: str, records: Mapping[str, Record]) -> dict[str, Record]:

@@ -18,6 +18,7 @@ from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Corpus, Train
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
+from sentdist.store.tidying import collect_garbage, orphans
 
 CORPUS = Corpus(source="nli/triplets", source_revision="r")
 
@@ -129,10 +130,10 @@ def test_garbage_collection_takes_orphans_and_nothing_else(store: ArtifactStore)
     store.write_text(f"{STAGING}/abandoned/model.bin", "half")
     store.write_text("sweeps/demo.json", "{}")
     store.write_text("somebody/elses/file.txt", "not ours")
-    assert store.collect_garbage(older_than_s=3600) == []  # may still be being written
-    removed = store.collect_garbage(older_than_s=-1)  # also what was written in this very moment
+    assert collect_garbage(store, older_than_s=3600) == []  # may still be being written
+    removed = collect_garbage(store, older_than_s=-1)  # also what was written in this very moment
     assert removed == [f"{STAGING}/abandoned", orphan.place]
-    assert store.orphans(older_than_s=-1) == []
+    assert orphans(store, older_than_s=-1) == []
     assert store.get(CORPUS) == kept
     assert store.read_text("sweeps/demo.json") == "{}"
     assert store.read_text("somebody/elses/file.txt") == "not ours"
@@ -165,7 +166,7 @@ def test_a_dropped_artifact_is_gone(store: ArtifactStore) -> None:
     artifact = _put(store, _train())
     store.drop(artifact)
     assert store.get(_train()) is None
-    assert store.orphans(older_than_s=-1) == []
+    assert orphans(store, older_than_s=-1) == []
 
 
 def test_a_store_travels_by_pickle(store: ArtifactStore) -> None:
@@ -182,7 +183,7 @@ def test_texts_that_are_no_artifacts(store: ArtifactStore) -> None:
 
 def test_a_writable_store_says_nothing(store: ArtifactStore) -> None:
     store.check_writable(needed_bytes=1)
-    assert store.orphans(older_than_s=-1) == []
+    assert orphans(store, older_than_s=-1) == []
 
 
 def test_a_folder_made_elsewhere_is_taken_in(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_too_little_room_is_told_with_the_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["ftp://host/path", "s3://", "nonsense://x"])
 def test_an_address_of_an_unknown_kind_is_refused(address: str) -> None:
-    with pytest.raises(StoreError, match="Mend the address"):
+    with pytest.raises(StoreError, match="Correct the address"):
         ArtifactStore(address)
 
 

@@ -1,0 +1,65 @@
+"""Copies of remote artifacts on this machine's disk: each made once, and removed when the disk runs short."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from pyarrow import fs
+
+from sentdist.errors import StoreError
+from sentdist.store.access import reading, writing
+from sentdist.store.record import Record
+
+IN_USE_S = 24 * 3600.0  # a copy that somebody asked for since is left alone: a training may have its files open
+KEPT_FREE = 0.1  # of the disk: below this share, and where a new copy would find no room, old copies are removed
+
+
+def copies_folder() -> Path:
+    """Where copies lie: below SENTDIST_CACHE, or the user's cache folder."""
+    return Path(os.environ.get("SENTDIST_CACHE", Path.home() / ".cache" / "sentdist")) / "artifacts"
+
+
+def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str) -> Path:
+    """The folder of the copy of an artifact, made now if there is none. path: of the artifact on the file system; shown: of its store.
+
+    Raises:
+        StoreError: the store cannot be read, or the local disk cannot be written.
+    """
+    copy = copies_folder() / record.key
+    if copy.is_dir():
+        os.utime(copy)  # what was used last is removed last
+        return copy
+    with writing(str(copy.parent)):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        make_room(copy.parent, sum(record.files.values()))
+        scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=copy.parent))
+    try:
+        with reading(shown):
+            fs.copy_files(path, str(scratch), source_filesystem=filesystem)
+        scratch.rename(copy)
+    except StoreError:
+        shutil.rmtree(scratch)
+        raise
+    except OSError:  # another process of this machine was faster
+        shutil.rmtree(scratch)
+    return copy
+
+
+def make_room(folder: Path, wanted_bytes: int, *, now: float | None = None) -> list[Path]:
+    """Remove the copies that were used longest ago until `wanted_bytes` fit and a tenth of the disk stays free; returns those removed."""
+    now = time.time() if now is None else now
+    disk = shutil.disk_usage(folder)
+    missing = wanted_bytes + int(disk.total * KEPT_FREE) - disk.free
+    removed: list[Path] = []
+    idle = sorted((copy.stat().st_mtime, copy) for copy in folder.iterdir() if copy.is_dir())
+    for used_at, copy in idle:
+        if missing <= 0 or now - used_at < IN_USE_S:
+            break
+        missing -= sum(path.stat().st_size for path in copy.rglob("*") if path.is_file())
+        shutil.rmtree(copy, ignore_errors=True)
+        removed.append(copy)
+    return removed

@@ -1,0 +1,62 @@
+"""How files come to a local disk so that a power loss leaves them whole or absent: data is synced before the name that makes it count."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def sync_file(path: Path) -> None:
+    """Have the disk take the content of a file."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the disk take the names in a folder: files made, renamed or removed there."""
+    sync_file(path)  # POSIX syncs a directory as it syncs a file
+
+
+def sync_tree(folder: Path) -> None:
+    """Have the disk take every file below a folder and every name in it."""
+    for path in sorted(folder.rglob("*")):
+        sync_file(path)
+    sync_folder(folder)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents, each name synced in the folder above it."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file in place and have the disk take content and name."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+def replace_file(path: Path, content: bytes, *, beside: str) -> None:
+    """Write a file that is seen whole or not at all, also after a power loss. beside: the name it is written under first."""
+    part = path.with_name(beside)
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
