@@ -4,13 +4,18 @@
 #   GPUS=8 CPUS=64 HEAD_IP=10.0.0.5 bash cluster/one_host.sh
 # The token does not encrypt: reach the dashboard through `ssh -L 8265:127.0.0.1:8265 HOST`, or switch TLS on (RAY_USE_TLS and its three files).
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/private_folder.sh"
 : "${HEAD_IP:?Set HEAD_IP to the address of this machine that others reach, such as 10.0.0.5.}"
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
 if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
     (umask 077 && python3 -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
 fi
+unset RAY_ADDRESS # of another cluster that this shell uses
+folder="$(ray_folder cluster)"
 echo "Workers and clients need the file $RAY_AUTH_TOKEN_PATH and:"
-echo "  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RAY_AUTH_TOKEN_PATH RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265   # through the tunnel"
+echo "  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RAY_AUTH_TOKEN_PATH"
+echo "  export RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265   # for \`ray job submit\`, through the tunnel"
+echo "  export RAY_ADDRESS=$HEAD_IP:6379   # for commands on the hosts themselves, such as \`sentdist stop\`"
 exec ray start --head --block --node-ip-address "$HEAD_IP" --port 6379 --dashboard-host 127.0.0.1 --dashboard-port 8265 \
-    ${CPUS:+--num-cpus "$CPUS"} ${GPUS:+--num-gpus "$GPUS"} ${OBJECT_STORE_BYTES:+--object-store-memory "$OBJECT_STORE_BYTES"}
+    --temp-dir "$folder" ${CPUS:+--num-cpus "$CPUS"} ${GPUS:+--num-gpus "$GPUS"} ${OBJECT_STORE_BYTES:+--object-store-memory "$OBJECT_STORE_BYTES"}

@@ -6,6 +6,7 @@
 # a shared folder or s3://. Where a host has several networks, tell the collectives which one:
 #   ray job submit --runtime-env-json '{"env_vars": {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}}' ...
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/private_folder.sh"
 : "${HEAD_IP:?Set HEAD_IP to the address of the head.}"
 : "${NODE_IP:?Set NODE_IP to the address of this machine in the same network.}"
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
@@ -14,5 +15,7 @@ export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
     echo "Stopped: $RAY_AUTH_TOKEN_PATH is missing. Copy it from the head (mode 600)." >&2
     exit 1
 }
+unset RAY_ADDRESS # of another cluster that this shell uses
+folder="$(ray_folder cluster)"
 exec ray start --block --address "$HEAD_IP:6379" --node-ip-address "$NODE_IP" \
-    ${CPUS:+--num-cpus "$CPUS"} ${GPUS:+--num-gpus "$GPUS"} ${OBJECT_STORE_BYTES:+--object-store-memory "$OBJECT_STORE_BYTES"}
+    --temp-dir "$folder" ${CPUS:+--num-cpus "$CPUS"} ${GPUS:+--num-gpus "$GPUS"} ${OBJECT_STORE_BYTES:+--object-store-memory "$OBJECT_STORE_BYTES"}

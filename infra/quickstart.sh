@@ -3,7 +3,7 @@
 #   bash infra/quickstart.sh                                   the demo
 #   bash infra/quickstart.sh RECIPE [--set a.b=c] [--data DIR] another recipe on the same servers
 #   bash infra/stop.sh                                         ends the servers
-# Settings: PYTHON, SENTDIST_RAY_PORT (6379), SENTDIST_DASHBOARD_PORT (8265), SENTDIST_MLFLOW_PORT (5001), SENTDIST_STORE (.sentdist/store).
+# Settings: PYTHON, SENTDIST_RAY_PORT (6379), SENTDIST_DASHBOARD_PORT (8265), SENTDIST_MLFLOW_PORT (5001), SENTDIST_STORE (.sentdist/store), SENTDIST_VENV (.venv).
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$root"

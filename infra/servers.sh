@@ -1,4 +1,6 @@
 # Sourced by quickstart.sh: Ray and MLflow on loopback, each with a pid file under .sentdist/, found again by the next call.
+# No other user of the machine gets at them: what they write lies in folders of mode 700, and both want a secret.
+. "$root/cluster/private_folder.sh"
 
 need_compiler() {
     local name
@@ -14,13 +16,15 @@ need_compiler() {
 
 prepare_state() {
     state="$root/.sentdist"
-    mkdir -p "$state/logs" || fail "$state cannot be written."
+    mkdir -p "$state/logs" && chmod 700 "$state" || fail "$state cannot be written, or is not yours." # shared results: SENTDIST_STORE elsewhere
     ray_port="${SENTDIST_RAY_PORT:-6379}"
     dashboard_port="${SENTDIST_DASHBOARD_PORT:-8265}"
     mlflow_port="${SENTDIST_MLFLOW_PORT:-5001}"
     dashboard="http://127.0.0.1:$dashboard_port"
-    # Unix sockets allow about 100 letters, so Ray's folder cannot lie in a deep checkout.
-    ray_folder="/tmp/sentdist-ray-$(id -u)-$(printf '%s' "$root" | cksum | cut -d' ' -f1)"
+    if [ "${SENTDIST_ENV_OF:-$root}" != "$root" ] && grep -qsF "SENTDIST_STORE='${SENTDIST_STORE:-}'" "$SENTDIST_ENV_OF/.sentdist/env"; then
+        say "This shell has read the .sentdist/env of $SENTDIST_ENV_OF; its store is left alone."
+        unset SENTDIST_STORE
+    fi
     export SENTDIST_STORE="${SENTDIST_STORE:-$state/store}"
     export MLFLOW_TRACKING_URI="http://127.0.0.1:$mlflow_port"
     export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0 TOKENIZERS_PARALLELISM=false
@@ -54,20 +58,23 @@ start_ray() {
     need_port "$ray_port" "Ray's head" SENTDIST_RAY_PORT
     need_port "$dashboard_port" "Ray's dashboard" SENTDIST_DASHBOARD_PORT
     say "Starting Ray at $dashboard ..."
-    rm -rf "$ray_folder"
+    local folder
+    folder="$(ray_folder "$(printf '%s' "$root" | cksum | cut -d' ' -f1)")" || exit 1 # not in the checkout, whose path may be long
+    printf '%s' "$folder" >"$state/ray_folder"
+    rm -rf "$folder"
     in_background ray ray start --head --block --node-ip-address 127.0.0.1 --port "$ray_port" \
         --dashboard-host 127.0.0.1 --dashboard-port "$dashboard_port" --dashboard-agent-listen-port 0 \
         --ray-client-server-port "$(free_port)" --min-worker-port 20000 --max-worker-port 29999 \
-        --object-store-memory "${SENTDIST_OBJECT_STORE_BYTES:-1000000000}" --temp-dir "$ray_folder" --disable-usage-stats
+        --object-store-memory "${SENTDIST_OBJECT_STORE_BYTES:-1000000000}" --temp-dir "$folder" --disable-usage-stats
     wait_for ray "$dashboard/api/version" 300 "Ray runtime started"
 }
 
 # What another shell needs to talk to these servers.
 write_env() {
     cat >"$state/env" <<END
-export VIRTUAL_ENV='$VIRTUAL_ENV' PATH='$VIRTUAL_ENV/bin':"\$PATH"
+export SENTDIST_ENV_OF='$root' VIRTUAL_ENV='$VIRTUAL_ENV' PATH='$VIRTUAL_ENV/bin':"\$PATH"
 export SENTDIST_STORE='$SENTDIST_STORE' MLFLOW_TRACKING_URI='$MLFLOW_TRACKING_URI'
-export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH='$RAY_AUTH_TOKEN_PATH' RAY_API_SERVER_ADDRESS='$dashboard' RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH='$RAY_AUTH_TOKEN_PATH' RAY_ADDRESS='127.0.0.1:$ray_port' RAY_API_SERVER_ADDRESS='$dashboard' RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
 export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0
 END
 }
@@ -102,7 +109,7 @@ is_ours() {
 # wait_for NAME URL SECONDS [WORDS]: until the server answers, and its log has the words.
 wait_for() {
     local name="$1" url="$2" limit="$3" words="${4:-}" since=$SECONDS
-    while ! { { [ -z "$words" ] || grep -q "$words" "$state/logs/$name.log"; } && answers "$url"; }; do
+    while ! { { [ -z "$words" ] || grep -qs "$words" "$state/logs/$name.log"; } && answers "$url"; }; do
         if ! is_ours "$name"; then
             tail -n 15 "$state/logs/$name.log" >&2
             fail "$name ended while starting. Its whole log: $state/logs/$name.log"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The checks of the project, as `.ci/run` calls them: format, lint, types, import rules and all tests that need no GPU.
-#   bash infra/test.sh                      everything, in .venv (or the environment that is active)
+#   bash infra/test.sh                      everything, in .venv (SENTDIST_VENV names another)
 #   bash infra/test.sh tests/unit -k plan   the same checks, with these arguments for pytest instead of all tests
 #   SENTDIST_DATA=DIR bash infra/test.sh    also the tests on the real data sets
 # Where Chromium and its driver are found (Debian: apt-get install --no-install-recommends chromium chromium-driver), the MLflow pages are opened too.

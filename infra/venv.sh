@@ -19,9 +19,22 @@ find_python() {
     return 1
 }
 
-# enter_venv EXTRAS ("" or "[test]"): activates the environment at hand, else .venv, and installs what the pins ask for, once.
+# is_this_checkouts ENVIRONMENT ROOT: one in which this checkout, and not another one or none, is installed.
+is_this_checkouts() {
+    [ "$1" = "$2/.venv" ] || grep -qsF "\"file://$2\"" "$1"/lib/python3*/site-packages/sentdist-*.dist-info/direct_url.json
+}
+
+# enter_venv EXTRAS ("" or "[test]") ROOT: activates SENTDIST_VENV, or the active environment if it is this checkout's, else .venv, and installs
+# what the pins ask for, once. Somebody's environment for other work would get our pins, and another checkout's would point here from then on.
 enter_venv() {
     local extras="$1" root="$2" python stamp wanted
+    if [ -n "${SENTDIST_VENV:-}" ]; then
+        [ -x "$SENTDIST_VENV/bin/python" ] || fail "SENTDIST_VENV=$SENTDIST_VENV is no Python environment (it has no bin/python)."
+        export VIRTUAL_ENV="$SENTDIST_VENV"
+    elif [ -n "${VIRTUAL_ENV:-}" ] && ! is_this_checkouts "$VIRTUAL_ENV" "$root"; then
+        say "The active environment, $VIRTUAL_ENV, is not this checkout's: .venv is used. To install into it: SENTDIST_VENV=$VIRTUAL_ENV"
+        unset VIRTUAL_ENV
+    fi
     if [ -z "${VIRTUAL_ENV:-}" ]; then
         if [ ! -x "$root/.venv/bin/python" ]; then
             python="$(find_python)" || fail "no usable Python was found (tried ${PYTHON:-python3, python3.13, python3.12, python3.11, python}; found $(python3 --version 2>&1 | head -1)). Install Python 3.11, 3.12 or 3.13 with its venv module (Debian: apt-get install python3-venv), or name one: PYTHON=/path/to/python bash $0"

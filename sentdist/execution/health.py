@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from sentdist.errors import StoreError
+from sentdist.errors import SentdistError, StoreError
+from sentdist.execution.cluster_address import ask, choose, local_nodes, refusal, token
 from sentdist.store.store import ArtifactStore
 
 PACKAGES = ("torch", "ray", "deepspeed", "transformers", "sentence-transformers", "mlflow", "pyarrow")
@@ -44,7 +45,8 @@ def examine(store: str, data: Path | None) -> Iterator[Finding]:
     yield _shared_memory()
     yield _store(store)
     yield _data(data)
-    yield _ray(os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD))
+    yield _cluster(os.environ.get("RAY_ADDRESS"))
+    yield _dashboard(os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD))
     yield _mlflow(os.environ.get("MLFLOW_TRACKING_URI", TRACKING))
 
 
@@ -99,14 +101,36 @@ def _data(root: Path | None) -> Finding:
     return Finding(subject="data", state="good", text=f"{root} with {', '.join(found) or 'nothing in it'}")
 
 
-def _ray(address: str) -> Finding:
-    answer = _ask(f"{address.rstrip('/')}/api/version", token=_token())
+def _cluster(named: str | None) -> Finding:
+    """Of the cluster that commands such as `sentdist sweep` use, asked as they ask it."""
+    try:
+        nodes = local_nodes()
+        if not nodes and not named:
+            text = "no cluster of yours on this machine; only `run --local` works. cluster/laptop.sh starts one."
+            return Finding(subject="Ray", state="note", text=text)
+        chosen = choose(named, nodes)
+        answer = ask(chosen.address)
+        if answer == "nothing":
+            text = f"nothing listens at {chosen.address}, {chosen.because}; only `run --local` works. cluster/laptop.sh starts one."
+            return Finding(subject="Ray", state="note", text=text)
+        trouble = refusal(chosen, answer)
+    except SentdistError as error:
+        return Finding(subject="Ray", state="bad", text=str(error))
+    except ImportError as error:
+        return Finding(subject="Ray", state="bad", text=f"{error}; see the packages above.")
+    if trouble:
+        return Finding(subject="Ray", state="bad", text=str(trouble))
+    return Finding(subject="Ray", state="good", text=f"answers at {chosen.address}, {chosen.because}")
+
+
+def _dashboard(address: str) -> Finding:
+    answer = _ask(f"{address.rstrip('/')}/api/version", token=token())
     if isinstance(answer, dict) and "ray_version" in answer:
-        return Finding(subject="Ray", state="good", text=f"{answer['ray_version']} answers at {address}")
+        return Finding(subject="Ray's dashboard", state="good", text=f"{answer['ray_version']} answers at {address}")
     if answer in (401, 403):
-        text = f"{address} wants a token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (infra/quickstart.sh writes .sentdist/env)."
-        return Finding(subject="Ray", state="bad", text=text)
-    return _away("Ray", address, answer, "only `run --local` works. cluster/laptop.sh starts one.")
+        text = f"{address} refuses the token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (infra/quickstart.sh writes .sentdist/env)."
+        return Finding(subject="Ray's dashboard", state="bad", text=text)
+    return _away("Ray's dashboard", address, answer, "`ray job submit` needs it. cluster/laptop.sh starts one.")
 
 
 def _mlflow(uri: str) -> Finding:
@@ -121,13 +145,6 @@ def _away(subject: str, address: str, answer: object, consequence: str) -> Findi
     if answer is None and not _is_open(host, port):
         return Finding(subject=subject, state="note", text=f"nothing listens at {address}; {consequence}")
     return Finding(subject=subject, state="bad", text=f"{address} is used by something that is not {subject}; choose another port.")
-
-
-def _token() -> str | None:
-    if token := os.environ.get("RAY_AUTH_TOKEN"):
-        return token
-    path = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    return Path(path).read_text().strip() if path and Path(path).is_file() else None
 
 
 def _is_open(host: str, port: int) -> bool:

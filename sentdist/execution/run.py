@@ -5,20 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
 import ray
+from ray.exceptions import RayError
 
 from sentdist.errors import RecipeError, ResourceError
+from sentdist.execution.cluster_address import ask, choose, local_nodes, refusal
 from sentdist.execution.sweep import Speak, SweepSummary, run_sweep
 from sentdist.stages.planned import planned
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullTracker, Tracker
 
 AUTH_MODES = ("token", "disabled")
+IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray's job server sets it for the drivers that it starts
 
 
 def run_recipe(
@@ -39,22 +43,29 @@ def run_recipe(
 
 
 def connect() -> None:
-    """Join the running cluster: that of the job, or the one that RAY_ADDRESS names, or the one on this machine.
+    """Join the running cluster: that of the job, or the one that RAY_ADDRESS names, or the user's only one on this machine; says which.
 
     Raises:
-        ResourceError: there is none.
+        RecipeError: RAY_AUTH_MODE is not set.
+        ResourceError: there is none, or it does not answer, or refuses the token; within seconds, whatever listens there.
     """
     if ray.is_initialized():
         return
+    check_auth_mode()
+    chosen = choose(os.environ.get("RAY_ADDRESS"), local_nodes())
+    if trouble := refusal(chosen, ask(chosen.address)):
+        raise trouble
+    if IN_A_JOB not in os.environ:
+        print(f"Ray cluster: {chosen.address}, {chosen.because}.", file=sys.stderr)
     try:
         # Workers' own output stays in their log files: what people should see comes through the board.
-        ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
-    except ConnectionError as error:
+        ray.init(address=chosen.address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ResourceError(
-            where="Ray",
-            found=str(error).partition("\n")[0],
-            expected="a running cluster",
-            remedy="Start one (infra/quickstart.sh, or cluster/README.md) or run the recipe with --local.",
+            where=f"Ray cluster at {chosen.address}",
+            found=(str(error) or type(error).__name__).partition("\n")[0],
+            expected="to join it, with the versions of Ray and Python that it has",
+            remedy="`sentdist doctor` shows this environment; the head's log lies in its Ray folder.",
         ) from None
 
 

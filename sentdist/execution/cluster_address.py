@@ -1,0 +1,179 @@
+"""Which Ray cluster a command talks to, and whether that cluster answers; decided and asked before Ray itself tries for minutes."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sentdist.errors import ResourceError
+
+TCP_S = 2.0  # for the connection; a host on the other side of the world takes 0.3 s
+ANSWER_S = 10.0  # for the answer of a head that is there and busy
+START_ONE = "Start one (infra/quickstart.sh, or see cluster/README.md), or run the recipe with --local."
+
+Answer = Literal["good", "nothing", "no token", "refused", "foreign", "no node here"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalNode:
+    """A Ray node that runs on this machine; address: that of its cluster's head, host:port."""
+
+    address: str
+    node_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The head that a command uses, host:port, and why that one, in words."""
+
+    address: str
+    because: str
+
+
+def choose(named: str | None, local: Iterable[LocalNode]) -> Chosen:
+    """The cluster that RAY_ADDRESS names; without it the only one that the user runs on this machine. Nothing is guessed.
+
+    Raises:
+        ResourceError: the name is no address of a head, or there is no cluster, or there are several.
+    """
+    if named and named != "auto":
+        return Chosen(address=_head(named), because="named by RAY_ADDRESS")
+    addresses = sorted({node.address for node in local})
+    if not addresses:
+        raise ResourceError(
+            where="Ray",
+            found="no cluster of yours on this machine, and RAY_ADDRESS is not set",
+            expected="a running cluster",
+            remedy=START_ONE,
+        )
+    if len(addresses) > 1:
+        raise ResourceError(
+            where="Ray",
+            found=f"{len(addresses)} clusters on this machine ({', '.join(addresses)})",
+            expected="RAY_ADDRESS to name one of them",
+            remedy=f"Run `source .sentdist/env` in the checkout that started yours, or `export RAY_ADDRESS={addresses[0]}`.",
+        )
+    return Chosen(address=addresses[0], because="the only one of yours on this machine")
+
+
+def _head(named: str) -> str:
+    host, _, port = named.rpartition(":")
+    if "/" in named or not host or not port.isdigit():
+        raise ResourceError(
+            where="RAY_ADDRESS",
+            found=named,
+            expected="HOST:PORT of a cluster's head, such as 127.0.0.1:6379",
+            remedy="The dashboard's address belongs into RAY_API_SERVER_ADDRESS." if "/" in named else "Correct it.",
+        )
+    return named
+
+
+def local_nodes() -> list[LocalNode]:
+    """The user's own Ray nodes on this machine. Those of other users, and of containers with a network of their own, are not theirs to use."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter(["cmdline", "uids"]):
+        words = process.info["cmdline"] or []
+        if not words or Path(words[0]).name != "raylet":
+            continue
+        options = dict(re.findall(r"--(gcs-address|node_id)=(\S+)", " ".join(words)))
+        uids = process.info["uids"]
+        if len(options) == 2 and (uids is None or uids.real == os.getuid()) and _shares_our_network(process.pid):
+            found.append(LocalNode(address=options["gcs-address"], node_id=options["node_id"]))
+    return found
+
+
+def _shares_our_network(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino
+    except OSError:  # no /proc (macOS), or the process has ended
+        return not Path("/proc/self/ns/net").exists()
+
+
+def token() -> str | None:
+    """What Ray will show: RAY_AUTH_TOKEN, else the file that RAY_AUTH_TOKEN_PATH names, else ~/.ray/auth_token; None if there is none."""
+    if said := os.environ.get("RAY_AUTH_TOKEN"):
+        return said.strip()
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token").expanduser()
+    try:
+        return path.read_text().strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def ask(address: str) -> Answer:
+    """Whether a head answers there, takes our token and has a node on this machine, which a driver needs; within `TCP_S` + `ANSWER_S`."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=TCP_S):
+            pass
+    except OSError:
+        return "nothing"
+    said = token() if os.environ.get("RAY_AUTH_MODE") == "token" else None
+    if said is None and os.environ.get("RAY_AUTH_MODE") == "token":
+        return "no token"
+    return _ask_head(address, said)
+
+
+def _ask_head(address: str, said: str | None) -> Answer:
+    import grpc
+    from ray.core.generated import gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
+
+    with _channel(address) as channel:
+        stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
+        alive = gcs_service_pb2.GetAllNodeInfoRequest(state_filter=gcs_pb2.GcsNodeInfo.ALIVE)  # type: ignore[attr-defined]
+        try:
+            reply = stub.GetAllNodeInfo(alive, timeout=ANSWER_S, metadata=(("authorization", f"Bearer {said}"),) if said else ())
+        except grpc.RpcError as error:
+            return "refused" if error.code() is grpc.StatusCode.UNAUTHENTICATED else "foreign"
+    from ray._private.services import find_node_ids
+
+    here = find_node_ids()  # of every user: a driver may use a node that somebody else started, if it has the token
+    return "good" if any(node.node_id.hex() in here for node in reply.node_info_list) else "no node here"
+
+
+def _channel(address: str):  # type: ignore[no-untyped-def]
+    """As Ray's own clients connect, without a proxy; grpc has no types."""
+    import grpc
+
+    options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", 512 * 2**20)]
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+        return grpc.insecure_channel(address, options=options)
+    chain, key, authority = (
+        Path(os.environ[f"RAY_TLS_{name}"]).read_bytes() for name in ("SERVER_CERT", "SERVER_KEY", "CA_CERT")
+    )  # fmt: skip
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority, key, chain), options=options)
+
+
+def refusal(chosen: Chosen, answer: Answer) -> ResourceError | None:
+    """What to tell when a cluster does not answer as it must; None if it does."""
+    where = f"Ray cluster at {chosen.address} ({chosen.because})"
+    mode = os.environ.get("RAY_AUTH_MODE")
+    match answer:
+        case "good":
+            return None
+        case "nothing":
+            found, expected, remedy = f"nothing that answers there within {TCP_S:.0f} s", "its head", f"{START_ONE} Or correct RAY_ADDRESS."
+        case "no token":
+            source = os.environ.get("RAY_AUTH_TOKEN_PATH")
+            found = "RAY_AUTH_MODE=token and no token" + (f" in {source}" if source else "")
+            expected, remedy = "its token", "Run `source .sentdist/env`, or set RAY_AUTH_TOKEN_PATH to a copy of the head's token file."
+        case "refused" if mode == "token":
+            found, expected = "a token that it refuses", "the token that it was started with"
+            remedy = "This may be somebody else's cluster: see RAY_ADDRESS. If it is yours, set RAY_AUTH_TOKEN_PATH to its token file."
+        case "refused":
+            found, expected = f"RAY_AUTH_MODE={mode}, and it wants a token", "RAY_AUTH_MODE=token"
+            remedy = "Run `source .sentdist/env`, or export RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH."
+        case "foreign":
+            found, expected = "something that does not answer as a Ray head", "a Ray head, with TLS on both sides or on none"
+            remedy = "Correct RAY_ADDRESS (the head's port, 6379 by default, not the dashboard's) and RAY_USE_TLS."
+        case "no node here":
+            found, expected = "that none of its nodes runs on this machine", "a command on one of its hosts"
+            remedy = "Submit it as a job instead: ray job submit --working-dir . -- python -m rayjobs.sweep RECIPE."
+    return ResourceError(where=where, found=found, expected=expected, remedy=remedy)

@@ -1,0 +1,177 @@
+"""Which cluster a command talks to is never guessed among several, and one that does not answer is told in seconds, with the reason."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import pytest
+
+from sentdist.errors import RecipeError, ResourceError
+from sentdist.execution import cluster_address
+from sentdist.execution.cluster_address import Answer, Chosen, LocalNode, ask, choose, refusal
+from sentdist.execution.health import examine
+from sentdist.execution.run import connect
+
+MINE = LocalNode(address="127.0.0.1:6379", node_id="aa")
+SECOND = LocalNode(address="127.0.0.1:6479", node_id="bb")
+CHOSEN = Chosen(address="127.0.0.1:6379", because="named by RAY_ADDRESS")
+
+
+@pytest.mark.parametrize(
+    ("named", "local", "address"),
+    [
+        ("10.0.0.5:6379", [], "10.0.0.5:6379"),
+        ("10.0.0.5:6379", [MINE, SECOND], "10.0.0.5:6379"),
+        ("head.example.org:6379", [MINE], "head.example.org:6379"),
+        (None, [MINE], "127.0.0.1:6379"),
+        ("", [MINE], "127.0.0.1:6379"),
+        ("auto", [MINE, MINE], "127.0.0.1:6379"),  # two nodes of one cluster
+    ],
+)
+def test_the_named_cluster_is_taken_else_the_only_one(named: str | None, local: list[LocalNode], address: str) -> None:
+    assert choose(named, local).address == address
+
+
+@pytest.mark.parametrize(
+    ("named", "local", "told"),
+    [
+        (None, [], r"no cluster of yours on this machine.*cluster/README\.md"),
+        (None, [MINE, SECOND], r"2 clusters on this machine \(127\.0\.0\.1:6379, 127\.0\.0\.1:6479\).*export RAY_ADDRESS="),
+        ("auto", [MINE, SECOND], "2 clusters"),
+        ("http://127.0.0.1:8265", [MINE], "RAY_API_SERVER_ADDRESS"),
+        ("ray://127.0.0.1:10001", [MINE], "HOST:PORT of a cluster's head"),
+        ("127.0.0.1", [MINE], "HOST:PORT of a cluster's head"),
+        ("127.0.0.1:head", [MINE], "HOST:PORT of a cluster's head"),
+    ],
+)
+def test_nothing_is_guessed(named: str | None, local: list[LocalNode], told: str) -> None:
+    with pytest.raises(ResourceError, match=told):
+        choose(named, local)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mode", "told"),
+    [
+        ("nothing", "token", "nothing that answers there"),
+        ("no token", "token", r"no token in /nowhere/token.*source \.sentdist/env"),
+        ("refused", "token", "a token that it refuses.*somebody else's"),
+        ("refused", "disabled", "RAY_AUTH_MODE=disabled, and it wants a token"),
+        ("foreign", "token", "does not answer as a Ray head"),
+        ("no node here", "token", "ray job submit"),
+    ],
+)
+def test_each_trouble_has_a_sentence_of_its_own(answer: Answer, mode: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere/token")
+    trouble = refusal(CHOSEN, answer)
+    assert trouble is not None
+    assert re.search(told, str(trouble))
+    assert CHOSEN.address in str(trouble)
+
+
+def test_a_good_answer_is_no_trouble() -> None:
+    assert refusal(CHOSEN, "good") is None
+
+
+class _Gate(grpc.GenericRpcHandler):
+    """Answers every call as a Ray head does that was started with this token, and has no node on this machine."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def service(self, call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        return grpc.unary_unary_rpc_method_handler(self._answer)
+
+    def _answer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        if dict(context.invocation_metadata()).get("authorization") != f"Bearer {self._token}":
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "InvalidAuthToken")
+        return b""
+
+
+@pytest.fixture
+def head() -> Iterator[str]:
+    server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[_Gate("right")])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+@pytest.mark.parametrize(
+    ("environment", "answer"),
+    [
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "right"}, "no node here"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}, "refused"),
+        ({"RAY_AUTH_MODE": "disabled"}, "refused"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere/token"}, "no token"),
+    ],
+)
+def test_the_token_is_tried_before_ray_is(environment: dict[str, str], answer: Answer, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert ask(head) == answer
+
+
+def test_the_token_file_is_read(head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("right\n")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    assert ask(head) == "no node here"
+
+
+@pytest.fixture(params=["closed", "deaf", "another program"])
+def wrong(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Addresses of what is no Ray head: nobody, one that never answers, one that answers something else."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        if request.param == "closed":
+            listening.close()
+        if request.param == "another program":
+            threading.Thread(target=_say_hello, args=(listening,), daemon=True).start()
+        yield address
+
+
+def _say_hello(listening: socket.socket) -> None:
+    while True:
+        try:
+            with listening.accept()[0] as one:
+                one.sendall(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        except OSError:  # the test is over
+            return
+
+
+def test_a_wrong_address_ends_within_seconds(wrong: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", wrong)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setattr(cluster_address, "ANSWER_S", 1.0)
+    started = time.monotonic()
+    with pytest.raises(ResourceError, match=f"Ray cluster at {wrong} .named by RAY_ADDRESS.: found (nothing that answers|something that)"):
+        connect()
+    assert time.monotonic() - started < 20  # Ray alone tries for minutes; the machine may be slow
+    assert capfd.readouterr().err == ""  # no lines of Ray's C++ parts
+
+
+def test_connecting_wants_the_auth_mode_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with pytest.raises(RecipeError, match="RAY_AUTH_MODE"):
+        connect()
+
+
+def test_the_doctor_looks_at_the_cluster_that_commands_use(head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", head)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
+    ray = next(finding for finding in examine(str(tmp_path), None) if finding.subject == "Ray")
+    assert ray.state == "bad"
+    assert head in ray.text
+    assert "refuses" in ray.text
