@@ -6,7 +6,7 @@ import time
 
 from sentdist.errors import ArtifactLost
 from sentdist.execution.progress import StageEvent
-from sentdist.execution.resources import uses_worker_group
+from sentdist.execution.resources import Way, stage_demand
 from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
@@ -56,17 +56,18 @@ def _foreword(stage: Stage, submission: Submission) -> str | None:
 def _build(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
     # torch and transformers take seconds to import, so each kind of stage imports its own body.
     context = submission.context
+    way = stage_demand(stage, context.runtime).way
     match stage:
         case Train():
-            return _train(stage, submission, teller)
+            return _train(stage, submission, teller, way)
         case Corpus() | GradedCorpus() | RelationalCorpus() | GroupedCorpus():
             from sentdist.stages.corpora import build_corpus
 
             return build_corpus(stage, context)
-        case Embed() | Tag() if context.runtime.workers > 1:
-            from sentdist.execution.shards import build_with_ray_data
+        case Embed() | Tag() if way == "pool":
+            from sentdist.execution.shards import build_over_workers
 
-            return build_with_ray_data(stage, context)
+            return build_over_workers(stage, context)
         case Embed() | Tag():
             from sentdist.execution.trainer import use_threads
             from sentdist.stages.sharded import build_in_shards
@@ -82,9 +83,9 @@ def _build(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
     raise TypeError(f"no body for the stage {stage.kind}")
 
 
-def _train(stage: Train, submission: Submission, teller: Teller) -> Artifact:
+def _train(stage: Train, submission: Submission, teller: Teller, way: Way) -> Artifact:
     run = submission.tracker.begin(stage.key)
-    if uses_worker_group(submission.context.runtime):
+    if way == "group":
         from sentdist.execution.trainer import train_on_workers
 
         return train_on_workers(stage, submission, teller, run)

@@ -1,20 +1,16 @@
-"""Embedding the sentences of an evaluation over the workers of a cluster with Ray Data."""
+"""Embedding the sentences of an evaluation over the workers of a cluster."""
 
 from __future__ import annotations
 
-import pickle
 from functools import cached_property
-from io import BytesIO
 
 import numpy as np
-import pyarrow as pa
 import ray
 
-from sentdist.errors import SentdistError
-from sentdist.execution.ray_data import Rows, answer, over_workers, quiet, rows_per_part
-from sentdist.execution.resources import capacity, nodes_of
+from sentdist.execution.resources import capacity, nodes_of, pool_demand
 from sentdist.execution.run import check_auth_mode, connect
 from sentdist.execution.trainer import use_threads
+from sentdist.execution.worker_pool import over_workers, rows_per_part
 from sentdist.plan.stages import Evaluate
 from sentdist.stages.context import Context
 from sentdist.stages.embedding import Embed, Told, embed_here
@@ -28,19 +24,14 @@ class SentenceEmbedder:
 
     @cached_property
     def _embed(self) -> Embed:
-        # Not in the constructor: Ray Data tries one that fails three times.
+        # Not in the constructor: there an error would be told as the death of an actor.
         use_threads(self._context.runtime)
         return embed_here(self._stage, self._context)
 
-    def __call__(self, rows: Rows) -> Rows:
-        """The embeddings of the one part that the rows are."""
-        (part,) = set(rows["part"].tolist())
-        try:
-            buffer = BytesIO()
-            np.save(buffer, self._embed(rows["sentence"].tolist()))
-            return answer(part, content=buffer.getvalue())
-        except SentdistError as error:
-            return answer(part, error=pickle.dumps(error))
+    def work(self, part: tuple[int, list[str]]) -> np.ndarray:
+        """The embeddings of the sentences of a part, which has a number."""
+        _, sentences = part
+        return self._embed(sentences)
 
 
 def embed_over_workers(stage: Evaluate, context: Context, *, told: Told | None = None) -> Embed:
@@ -50,7 +41,7 @@ def embed_over_workers(stage: Evaluate, context: Context, *, told: Told | None =
     store that holds the encoder, must be seen by all nodes under the same name; sentences travel, data sets need not.
 
     Raises:
-        ResourceError: no cluster, or one that cannot hold so many workers; both when it is made.
+        ResourceError: no cluster, or one that cannot hold so many workers, both when it is made; or a part lost its worker again and again.
         SentdistError: what a worker raised, as it raised it.
     """
     check_auth_mode()
@@ -60,20 +51,13 @@ def embed_over_workers(stage: Evaluate, context: Context, *, told: Told | None =
     def embed(sentences: list[str]) -> np.ndarray:
         num_parts = -(-len(sentences) // rows_per_part(len(sentences), context.runtime))
         # Every num_parts-th sentence: long ones, which stand together, are dealt out.
-        parts = [pa.table({"sentence": sentences[part::num_parts]}) for part in range(num_parts)]
-        numbered = [table.append_column("part", pa.array([part] * len(table))) for part, table in enumerate(parts)]
+        parts = ((part, sentences[part::num_parts]) for part in range(num_parts))
+        demand = pool_demand(context.runtime, gpus=context.runtime.gpus_per_worker)
         found: dict[int, np.ndarray] = {}
-        with quiet():
-            answers = over_workers(
-                ray.data.from_arrow(numbered), SentenceEmbedder, num_parts=num_parts, batch_size=None, arguments=(stage, context),
-                runtime=context.runtime,
-            )  # fmt: skip
-            for row in answers.iter_rows():
-                if row["error"]:
-                    raise pickle.loads(row["error"])
-                found[row["part"]] = np.load(BytesIO(row["content"]))
-                if told is not None:
-                    told(sum(map(len, found.values())), len(sentences))
+        for (part, _), rows_SD in over_workers(SentenceEmbedder, (stage, context), parts, demand=demand, where=stage.label):
+            found[part] = rows_SD
+            if told is not None:
+                told(sum(map(len, found.values())), len(sentences))
         embeddings_SD = np.empty((len(sentences), found[0].shape[1]), dtype=np.float32)
         for part, rows_SD in found.items():
             embeddings_SD[part::num_parts] = rows_SD

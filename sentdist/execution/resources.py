@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from sentdist.errors import ResourceError
+from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
@@ -42,13 +44,37 @@ class Capacity:
     max_concurrent_trials: int
 
 
+Way = Literal["task", "group", "pool"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What one stage reserves while it is built; a driver of other processes reserves nothing, or it would starve them."""
+    """How a stage is built, and what that reserves: `workers` times so many CPUs and GPUs.
 
+    task: in the process that builds it, which is one worker. group: by a worker group of Ray Train, which takes all its workers at once or
+    none. pool: by workers that are taken one by one, see `over_workers`. Whoever drives a group or a pool waits for its workers, so it
+    reserves nothing itself.
+    """
+
+    way: Way
+    workers: int
     num_cpus: float
     num_gpus: float
-    drives_worker_group: bool = False
+
+    @property
+    def enough(self) -> int:
+        """Workers with which it comes to its end; more only make it quicker."""
+        return 1 if self.way == "pool" else self.workers
+
+    @property
+    def builder_cpus(self) -> float:
+        """What the process that builds it reserves."""
+        return self.num_cpus if self.way == "task" else 0.0
+
+    @property
+    def builder_gpus(self) -> float:
+        """What the process that builds it reserves."""
+        return self.num_gpus if self.way == "task" else 0.0
 
 
 def nodes_of(rows: Iterable[Mapping[str, object]]) -> tuple[Node, ...]:
@@ -71,13 +97,38 @@ def uses_worker_group(runtime: Runtime) -> bool:
 
 
 def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
-    """What the task that builds a stage reserves."""
-    on_gpu = runtime.gpus_per_worker if isinstance(stage, Train | Embed | Evaluate) else 0.0
-    if isinstance(stage, Train) and uses_worker_group(runtime):
-        return Demand(num_cpus=0.0, num_gpus=0.0, drives_worker_group=True)
-    if isinstance(stage, Embed | Tag) and runtime.workers > 1:  # drives Ray Data, whose actors reserve for themselves
-        return Demand(num_cpus=0.0, num_gpus=0.0)
-    return Demand(num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
+    """How a kind of stage is built, and what it reserves.
+
+    Raises:
+        TypeError: a kind of which nothing is known here.
+    """
+    on_gpu = runtime.gpus_per_worker
+    match stage:
+        case Train() if uses_worker_group(runtime):
+            return Demand(way="group", workers=runtime.workers, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
+        case Embed() if runtime.workers > 1:
+            return pool_demand(runtime, gpus=on_gpu)
+        case Tag() if runtime.workers > 1:
+            return pool_demand(runtime, gpus=0.0)
+        case Train() | Embed() | Evaluate():
+            return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
+        case Tag() | Corpus() | GradedCorpus() | RelationalCorpus() | GroupedCorpus():
+            return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=0.0)
+    raise TypeError(f"nobody said what the stage {stage.kind} reserves")
+
+
+def pool_demand(runtime: Runtime, *, gpus: float) -> Demand:
+    """Up to `runtime.workers` workers that are taken one by one; gpus: of each."""
+    return Demand(way="pool", workers=runtime.workers, num_cpus=runtime.cpus_per_worker, num_gpus=gpus)
+
+
+def drivers_at_once(way: Way, *, trainings_at_once: int, workers: int) -> int | None:
+    """How many stages of a way a board drives at once; None: Ray itself makes them wait, because their own process reserves.
+
+    A driver reserves nothing, so without a bound every stage of a sweep would start a process that waits. A pool comes to its end with one
+    worker, hence as many pools as the cluster holds workers.
+    """
+    return {"task": None, "group": trainings_at_once, "pool": trainings_at_once * workers}[way]
 
 
 def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float = 0.0) -> Capacity:

@@ -1,20 +1,16 @@
-"""Building a stage in shards over many workers with Ray Data: shards go from the workers to the store, none of them through the driver's memory whole."""
+"""Building a stage in shards over many workers: shards go from the workers to the store, none of them through the driver's memory whole."""
 
 from __future__ import annotations
 
-import pickle
 import time
+import uuid
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
-import ray
-from ray.data import Dataset
-
-from sentdist.errors import SentdistError
-from sentdist.execution.ray_data import Rows, answer, over_workers, quiet, rows_per_part
+from sentdist.execution.resources import stage_demand
 from sentdist.execution.trainer import use_threads
-from sentdist.plan.runtime import Runtime
+from sentdist.execution.worker_pool import over_workers, rows_per_part
 from sentdist.stages.context import Context
 from sentdist.stages.sharded import SHARDS, Sharded, ShardedBody, body_of, num_shards, publish, shard_name, shard_rows
 from sentdist.store.store import Artifact
@@ -30,50 +26,46 @@ class ShardMaker:
 
     @cached_property
     def _body(self) -> ShardedBody:
-        # Not in the constructor: Ray Data tries one that fails three times.
+        # Not in the constructor: there an error would be told as the death of an actor.
         use_threads(self._context.runtime)
         return body_of(self._stage, self._context)
 
-    def __call__(self, rows: Rows) -> Rows:
-        """Make the one shard whose number stands in `id`. An error for a person is handed back: Ray Data would keep only its text."""
-        (shard,) = rows["id"].tolist()
-        try:
-            return self._make(shard)
-        except SentdistError as error:
-            return answer(shard, error=pickle.dumps(error))
-
-    def _make(self, shard: int) -> Rows:
+    def work(self, shard: int) -> bytes:
+        """Make a shard; its content, or nothing if it was written."""
         rows = shard_rows(shard, self._body.num_rows, self._rows_per_shard)
         if self._folder is None:
             buffer = BytesIO()
             self._body.write(rows, buffer)
-            return answer(shard, content=buffer.getvalue())
-        with (self._folder / shard_name(shard, self._body)).open("wb") as file:
+            return buffer.getvalue()
+        # Renamed when it is whole: a worker that was taken for lost may still be writing the same shard.
+        place = self._folder / shard_name(shard, self._body)
+        unfinished = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}")
+        with unfinished.open("wb") as file:
             self._body.write(rows, file)
-        return answer(shard)
+        unfinished.replace(place)
+        return b""
 
 
-def build_with_ray_data(stage: Sharded, context: Context) -> Artifact:
-    """Make every shard of a stage exactly once, on up to `runtime.workers` workers, and commit the artifact.
+def build_over_workers(stage: Sharded, context: Context) -> Artifact:
+    """Make every shard of a stage, on up to `runtime.workers` workers, and commit the artifact. The caller reserves nothing.
 
     Raises:
+        ResourceError: a shard lost its worker again and again.
         SentdistError: what a worker raised, as it raised it.
     """
     started = time.perf_counter()
     body = body_of(stage, context)
     per_shard = rows_per_part(body.num_rows, context.runtime)
-    with context.store.staged() as folder, quiet():
+    shards = range(num_shards(body.num_rows, per_shard))
+    with context.store.staged() as folder:
         (folder / SHARDS).mkdir()
         maker = (stage, context, per_shard, folder if context.store.is_local else None)
-        for row in _made(num_shards(body.num_rows, per_shard), maker, context.runtime).iter_rows():
-            if row["error"]:
-                raise pickle.loads(row["error"])
-            if row["content"]:
-                (folder / shard_name(row["part"], body)).write_bytes(row["content"])
+        # Only numbers of shards travel to the workers: they map the corpus from the store.
+        for shard, content in over_workers(ShardMaker, maker, shards, demand=stage_demand(stage, context.runtime), where=stage.label):
+            if content:
+                (folder / shard_name(shard, body)).write_bytes(content)
+        whole = {folder / shard_name(shard, body) for shard in shards}
+        for path in (folder / SHARDS).iterdir():
+            if path not in whole:  # of a worker that was lost while it wrote
+                path.unlink()
         return publish(stage, folder, context, body=body, rows_per_shard=per_shard, started=started)
-
-
-def _made(num_shards: int, maker: tuple[Sharded, Context, int, Path | None], runtime: Runtime) -> Dataset:
-    """What the workers say of each shard, as it comes. Only numbers of shards travel to them: they map the corpus from the store."""
-    numbers = ray.data.range(num_shards, override_num_blocks=num_shards)
-    return over_workers(numbers, ShardMaker, num_parts=num_shards, batch_size=1, arguments=maker, runtime=runtime)

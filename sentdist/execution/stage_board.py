@@ -14,7 +14,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import ArtifactLost, SweepStopped
 from sentdist.execution.progress import StageEvent
-from sentdist.execution.resources import stage_demand
+from sentdist.execution.resources import Way, drivers_at_once, stage_demand
 from sentdist.execution.submission import Submission
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
@@ -39,10 +39,10 @@ class Teller:
 
 @dataclass(kw_only=True)
 class _Work:
-    """asked_by: the submissions that need it, for itself or as an input of something else. on_group: whether it drives a worker group."""
+    """asked_by: the submissions that need it, for itself or as an input of something else. is_driven: see `StageBoard.drive`."""
 
     ref: ray.ObjectRef
-    on_group: bool
+    is_driven: bool
     asked_by: set[str] = field(default_factory=set)
 
 
@@ -76,7 +76,7 @@ class StageBoard:
         self._seats: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it parts
         self._stopped: set[str] = set()  # submissions
         self._num_stopping = 0
-        self._room: asyncio.Semaphore | None = None
+        self._rooms: dict[Way, asyncio.Semaphore] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._events = _Events()
 
@@ -168,21 +168,25 @@ class StageBoard:
         self._refuse_stopped(submission_id)
 
     async def drive(self, stage: Stage, submission: Submission, *inputs: Artifact) -> Artifact:
-        """Have a worker group trained when there is room for one.
-
-        Whoever drives a group reserves nothing, so without this bound every training of a sweep would start a controller and wait there.
-        """
-        self._room = self._room or asyncio.Semaphore(submission.trainings_at_once)
-        async with self._room:
+        """Have a stage built by a process that reserves nothing and waits for workers, when there is room for one more of its way."""
+        way = stage_demand(stage, submission.context.runtime).way
+        async with self._room(way, submission):
             driver = _drive.options(
                 name=f"{stage.kind} {stage.label}", num_cpus=0, max_retries=submission.context.runtime.max_failures
             ).remote(self._body, stage, submission, _teller())
             try:
                 artifact: Artifact = await driver
             except asyncio.CancelledError:
-                await _abort(driver)
+                await _abort(driver, force=way != "group")
                 raise
             return artifact
+
+    def _room(self, way: Way, submission: Submission) -> asyncio.Semaphore:
+        if way not in self._rooms:
+            size = drivers_at_once(way, trainings_at_once=submission.trainings_at_once, workers=submission.context.runtime.workers)
+            assert size is not None, "a task waits in Ray's own queue"
+            self._rooms[way] = asyncio.Semaphore(size)
+        return self._rooms[way]
 
     def _ref(self, stage: Stage, submission: Submission) -> ray.ObjectRef:
         work = self._work.get(stage.key)
@@ -203,15 +207,15 @@ class StageBoard:
     def _start(self, stage: Stage, submission: Submission) -> _Work:
         inputs = [self._ref(needed, submission) for needed in stage.inputs]
         demand = stage_demand(stage, submission.context.runtime)
-        if demand.drives_worker_group:
-            return _Work(ref=_this_board().drive.remote(stage, submission, *inputs), on_group=True)
+        if demand.way != "task":
+            return _Work(ref=_this_board().drive.remote(stage, submission, *inputs), is_driven=True)
         task = _build.options(
             name=f"{stage.kind} {stage.label}",
-            num_cpus=demand.num_cpus,
-            num_gpus=demand.num_gpus,
+            num_cpus=demand.builder_cpus,
+            num_gpus=demand.builder_gpus,
             max_retries=submission.context.runtime.max_failures,  # after the loss of a process or node; an exception is final
         )
-        return _Work(ref=task.remote(self._body, stage, submission, _teller(), *inputs), on_group=False)
+        return _Work(ref=task.remote(self._body, stage, submission, _teller(), *inputs), is_driven=False)
 
     def _note_need(self, stage: Stage, submission_id: str) -> None:
         """A submission needs a stage that is in flight, hence those of its inputs that are in flight."""
@@ -230,7 +234,7 @@ class StageBoard:
         for work in ended:
             # A process that is interrupted in an import or in a library's own code is fit for nothing afterwards, so it ends ("force"). Ray
             # Train's workers hold a placement group, which only their own controller gives back.
-            ray.cancel(work.ref, force=not work.on_group)
+            ray.cancel(work.ref, force=not work.is_driven)
         return ended
 
     async def _watch_work(self, key: str, work: _Work) -> None:
@@ -313,9 +317,9 @@ def _note_stopped(submission: Submission) -> None:
     submission.tracker.finish_sweep("stopped")
 
 
-async def _abort(driver: ray.ObjectRef) -> None:
-    """Interrupt the driver of a worker group, whose controller then lets workers and resources go; kill it if that takes too long."""
-    ray.cancel(driver, force=False)
+async def _abort(driver: ray.ObjectRef, *, force: bool) -> None:
+    """End the driver of workers. That of a worker group is interrupted first: its controller then lets workers and resources go."""
+    ray.cancel(driver, force=force)
     done, _ = await asyncio.wait([asyncio.wrap_future(driver.future())], timeout=ABORT_S)
     if not done:
         ray.cancel(driver, force=True)

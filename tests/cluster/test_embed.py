@@ -24,11 +24,7 @@ from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
 
-pytestmark = [
-    pytest.mark.cluster,
-    # Ray Data 2.60 sets its own deprecated settings when a DataContext is made.
-    pytest.mark.filterwarnings(r"ignore:.*is deprecated:DeprecationWarning:ray\.data\.context"),
-]
+pytestmark = pytest.mark.cluster
 
 SENTENCES = 1100  # three shards for two workers, the last one short
 RUNTIME = Runtime(workers=2, cpus_per_worker=0.5, engine="torch")
@@ -87,27 +83,25 @@ def test_workers_make_the_bank_of_one_process(
     expected: np.ndarray,
     tmp_path: Path,
     request: pytest.FixtureRequest,
-    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    from sentdist.execution.shards import build_with_ray_data
+    from sentdist.execution.shards import build_over_workers
 
     store = ArtifactStore(tmp_path / "store") if kind == "local" else request.getfixturevalue("object_store")
     context = _with_inputs(store, tiny_encoder_dir)
-    artifact = build_with_ray_data(STAGE, context)
+    artifact = build_over_workers(STAGE, context)
     assert [name for name in artifact.record.files if name.startswith("shards/")] == [f"shards/{number:05d}.npy" for number in range(3)]
     assert artifact.record.results["num_sentences"] == SENTENCES
     # Batches are cut at other places, so sums are taken in another order: some float32 roundings (6e-8) of numbers around 1.
     np.testing.assert_allclose(_table(context, artifact), expected, atol=2e-6)
-    assert "Running" not in capfd.readouterr().err, "Ray Data draws no progress bars"
 
 
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    from sentdist.execution.shards import build_with_ray_data
+    from sentdist.execution.shards import build_over_workers
 
     context = _with_inputs(ArtifactStore(tmp_path / "store"), tiny_encoder_dir)
     encoder = context.store.get(STAGE.encoder)
     assert encoder is not None
     context.store.drop(encoder)
     with pytest.raises(StoreError, match="a finished input"):
-        build_with_ray_data(STAGE, context)
+        build_over_workers(STAGE, context)
     assert os.listdir(tmp_path / "store" / ".staging") == []

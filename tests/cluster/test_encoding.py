@@ -15,11 +15,7 @@ from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.tasks_world import stage_of, write_table
 
-pytestmark = [
-    pytest.mark.cluster,
-    # Ray Data 2.60 sets its own deprecated settings when a DataContext is made.
-    pytest.mark.filterwarnings(r"ignore:.*is deprecated:DeprecationWarning:ray\.data\.context"),
-]
+pytestmark = pytest.mark.cluster
 
 RUNTIME = Runtime(engine="torch", workers=2, cpus_per_worker=0.5)
 WORDS = ["a man", "a woman", "the dog", "runs", "sings", "in the house", "near the street", "today"]

@@ -41,7 +41,7 @@ def _assert_same_parameters(stage: Train, one: Context, other: Context) -> None:
 
 
 def test_rcl_on_two_workers_gives_the_parameters_of_one_process(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """Everything at once: ZeRO-2 trainings, a bank embedded by Ray Data and looked up in the object store."""
+    """Everything at once: ZeRO-2 trainings, a bank embedded by a pool of workers and looked up in the object store."""
     from sentdist.execution.sweep import run_sweep
 
     data = write_data(tmp_path / "data", num_rows=32)

@@ -6,14 +6,13 @@ import pickle
 from io import BytesIO
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.data.targets import read_counts
 from sentdist.errors import DataError
-from sentdist.execution.ray_data import rows_per_part
 from sentdist.execution.shards import ShardMaker
+from sentdist.execution.worker_pool import rows_per_part
 from sentdist.plan.corpora import Corpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Tag
@@ -71,18 +70,18 @@ def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_canno
     stage, context = tagging
     (tmp_path / "shards").mkdir()
     writes, hands = (ShardMaker(stage, context, 40, folder) for folder in (tmp_path, None))
-    said, handed = (maker({"id": np.array([2])}) for maker in (writes, hands))
-    assert not said["content"][0]
-    assert not said["error"][0]
-    assert (tmp_path / "shards/00002.npz").stat().st_size == len(handed["content"][0]) > 0
-    first, again = read_counts(tmp_path / "shards/00002.npz")[1], read_counts(BytesIO(handed["content"][0]))[1]
+    said, handed = writes.work(2), hands.work(2)
+    assert not said
+    assert [path.name for path in (tmp_path / "shards").iterdir()] == ["00002.npz"], "nothing half written is left"
+    assert (tmp_path / "shards/00002.npz").stat().st_size == len(handed) > 0
+    first, again = read_counts(tmp_path / "shards/00002.npz")[1], read_counts(BytesIO(handed))[1]
     assert first.names == again.names
 
 
-def test_an_error_for_a_person_is_handed_back_whole(tagging: tuple[Tag, Context]) -> None:
+def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Tag, Context]) -> None:
     stage, context = tagging
     missing = stage.model_copy(update={"tagger": "no_such_module:tag"})
-    row = ShardMaker(missing, context, 40, None)({"id": np.array([0])})
-    error = pickle.loads(row["error"][0])
-    assert isinstance(error, DataError)
-    assert "no_such_module" in str(error)
+    maker = ShardMaker(missing, context, 40, None)  # an error here would be told as the death of an actor
+    with pytest.raises(DataError, match="no_such_module") as raised:
+        maker.work(0)
+    assert type(pickle.loads(pickle.dumps(raised.value))) is DataError

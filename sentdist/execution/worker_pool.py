@@ -1,0 +1,162 @@
+"""How parts of a work go over workers that are taken one by one, as a cluster has room for them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from sentdist.errors import ResourceError
+from sentdist.execution.board import cause_of
+from sentdist.execution.resources import Demand
+from sentdist.plan.runtime import Runtime
+
+PARTS_PER_WORKER = 4  # so that the workers end at about the same time
+MIN_ROWS_PER_PART = 512  # fewer are made faster than they are handed out
+LOSSES_PER_PART = 3  # how often a part may lose its process or node; then it is probably the part itself that kills them
+
+
+Part = TypeVar("Part")
+Answer = TypeVar("Answer")
+PartIn = TypeVar("PartIn", contravariant=True)
+AnswerOut = TypeVar("AnswerOut", covariant=True)
+
+
+class PoolWorker(Protocol[PartIn, AnswerOut]):
+    """What a worker is: made in a process of its own, then given one part after the other. What it needs is loaded by the first."""
+
+    def work(self, part: PartIn) -> AnswerOut:
+        """Do one part; done twice (its first process was lost too late), it gives the same."""
+        ...
+
+
+def rows_per_part(num_rows: int, runtime: Runtime) -> int:
+    """Rows of a part: few enough that all workers have several, at most those of a shard."""
+    wanted = -(-num_rows // (runtime.workers * PARTS_PER_WORKER))
+    return min(runtime.rows_per_shard, max(wanted, MIN_ROWS_PER_PART))
+
+
+def over_workers(
+    worker: Callable[..., PoolWorker[Part, Answer]], arguments: tuple[object, ...], parts: Iterable[Part], *, demand: Demand, where: str
+) -> Iterator[tuple[Part, Answer]]:
+    """Each part with what a worker made of it, as it comes; parts are drawn as workers become free.
+
+    Nothing waits for another here: a worker begins when there is room for it and gets parts only once it lives, so that one worker can do
+    all of them; it holds its CPUs while it works, and goes when no part is left. Whoever calls this must reserve nothing, or it would hold
+    what its own workers wait for. A part whose process or node is lost goes to another worker.
+
+    where: what is being made, for people.
+
+    Raises:
+        ResourceError: a part lost its worker again and again.
+        Exception: what a worker raised, as it raised it.
+    """
+    pool: _Pool[Part, Answer] = _Pool(worker, arguments, parts, demand=demand, where=where)
+    try:
+        yield from pool.answers()
+    finally:
+        pool.close()
+
+
+@dataclass(kw_only=True)
+class _Task(Generic[Part]):
+    """A part, and how many workers it has lost."""
+
+    part: Part
+    num_lost: int = 0
+
+
+class _Pool(Generic[Part, Answer]):
+    def __init__(
+        self,
+        worker: Callable[..., PoolWorker[Part, Answer]],
+        arguments: tuple[object, ...],
+        parts: Iterable[Part],
+        *,
+        demand: Demand,
+        where: str,
+    ) -> None:
+        options = {"num_cpus": demand.num_cpus, "num_gpus": demand.num_gpus}
+        self._worker: Any = ray.remote(worker).options(**options)
+        self._arguments, self._where = arguments, where
+        self._left = iter(parts)
+        self._tasks = deque(_Task(part=part) for part in islice(self._left, demand.workers))  # drawn or given back, and not being done
+        self._coming: dict[ray.ObjectRef, Any] = {}  # the sign that a worker lives -> the worker
+        self._working: dict[ray.ObjectRef, tuple[Any, _Task[Part]]] = {}
+        self._num_stillborn = 0  # workers in a row that died before their first part
+
+    def answers(self) -> Iterator[tuple[Part, Answer]]:
+        for _ in range(len(self._tasks)):
+            self._start()
+        while self._coming or self._working:
+            (ready,), _ = ray.wait([*self._coming, *self._working], num_returns=1)
+            if ready in self._coming:
+                self._welcome(ready)
+            else:
+                yield from self._done(ready)
+
+    def close(self) -> None:
+        for worker in [*self._coming.values(), *(worker for worker, _ in self._working.values())]:
+            ray.kill(worker)
+        self._coming, self._working = {}, {}
+
+    def _start(self) -> None:
+        worker = self._worker.remote(*self._arguments)
+        self._coming[worker.__ray_ready__.remote()] = worker
+
+    def _welcome(self, ready: ray.ObjectRef) -> None:
+        worker = self._coming.pop(ready)
+        try:
+            ray.get(ready)
+        except RayError as error:
+            self._num_stillborn += 1
+            if self._num_stillborn > LOSSES_PER_PART:
+                raise self._lost("workers that die before they begin", error) from error
+            self._start()
+            return
+        self._num_stillborn = 0
+        self._give(worker)
+
+    def _done(self, ready: ray.ObjectRef) -> Iterator[tuple[Part, Answer]]:
+        worker, task = self._working.pop(ready)
+        try:
+            answer: Answer = ray.get(ready)
+        except RayTaskError as error:
+            ray.kill(worker)
+            raise cause_of(error) from None
+        except RayError as error:
+            ray.kill(worker)  # it may live on a node that is only out of reach
+            task.num_lost += 1
+            if task.num_lost > LOSSES_PER_PART:
+                raise self._lost(f"a part whose worker was lost {task.num_lost} times", error) from error
+            self._tasks.append(task)
+            self._start()
+            return
+        self._give(worker)
+        yield task.part, answer
+
+    def _give(self, worker: Any) -> None:
+        """The next part for a worker that is free; without one it goes, and so do those that are still to come."""
+        if not self._tasks:
+            self._tasks.extend(_Task(part=part) for part in islice(self._left, 1))
+        if self._tasks:
+            task = self._tasks.popleft()
+            self._working[worker.work.remote(task.part)] = (worker, task)
+            return
+        for needless in [worker, *self._coming.values()]:
+            ray.kill(needless)
+        self._coming = {}
+
+    def _lost(self, found: str, error: RayError) -> ResourceError:
+        reason = str(error).splitlines()
+        return ResourceError(
+            where=self._where,
+            found=f"{found} ({type(error).__name__}: {reason[0] if reason else 'no reason given'})",
+            expected="processes and nodes that live until a part is done",
+            remedy="Look at `ray status` and at the nodes' memory; what is finished is kept.",
+        )

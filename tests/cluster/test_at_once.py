@@ -1,0 +1,117 @@
+"""Every kind of stage at once with every other, for two jobs, on a cluster that can carry one training: all of them end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_world import tiny_plan, tiny_values, write_data
+
+from sentdist.plan.corpora import Corpus
+from sentdist.plan.objectives import Entropy, InfoNCE
+from sentdist.plan.stage import Json, Stage
+from sentdist.plan.stages import Embed, Evaluate, Tag, Train
+from sentdist.stages.context import Context
+from sentdist.stages.local import build_here
+from tests.cluster.pool_workers import Deadly, Squarer
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.cluster
+
+WITHIN_S = 240.0  # 25 s on an idle machine; what hangs hangs for ever
+
+
+def _context(encoder: Path, folder: Path, runtime: dict[str, Json]) -> tuple[Context, dict[str, list[Any]]]:
+    """A store in which all inputs are finished, and stages of each kind that have nothing left to wait for but the cluster."""
+    values = tiny_values(
+        encoder, selection=None, runtime={"engine": "torch", "rows_per_shard": 20, "bank_in_object_store": False} | runtime
+    )
+    values |= {"targets": {"tagger": "tests.tiny_tagger:tag", "num_words": 12}, "evaluation": {"tasks": ["stsb"], "probes": {}}}
+    plan, context = tiny_plan(values, data=write_data(folder / "data", num_rows=32), store=folder / "store")
+    banks = [stage for stage in plan.stages if isinstance(stage, Embed)]
+    (tag,) = (stage for stage in plan.stages if isinstance(stage, Tag))
+    for stage in plan.stages:
+        if isinstance(stage, Corpus) or (isinstance(stage, Train) and isinstance(stage.objective, Entropy)):
+            build_here(stage, context)
+    (base,) = (stage for stage in plan.stages if isinstance(stage, Train) and isinstance(stage.objective, InfoNCE))
+    scores = next(stage for stage in plan.stages if isinstance(stage, Evaluate) and isinstance(stage.encoder, Train))
+    return context, {
+        "bank": banks,
+        "targets": [_changed(tag, num_words=5)],
+        "train": [_changed(base, seed=seed) for seed in (1, 2)],
+        "scores": [_changed(scores, encoder=banks[0].encoder, targets=None, probes=None)],
+        "corpus": [_changed(base.corpus, limit=10)],
+    }
+
+
+def _changed(stage: Stage, **fields: object) -> Stage:
+    return type(stage).model_validate({name: getattr(stage, name) for name in type(stage).model_fields} | fields)
+
+
+@pytest.mark.timeout(600)
+def test_every_kind_of_stage_ends_beside_every_other(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    import ray
+
+    from sentdist.execution.board import Board
+    from sentdist.execution.bodies import build_stage
+    from sentdist.execution.submission import Submission
+
+    boards, asked = [], []
+    for workers in (2, 1):  # in groups and pools, and each in a task
+        context, stages = _context(tiny_encoder_dir, tmp_path / str(workers), {"workers": workers})
+        boards.append(Board(Submission(context=context, trainings_at_once=9), build_stage))  # no board keeps anything waiting
+        asked += [(boards[-1], stage) for of_kind in stages.values() for stage in of_kind[:workers]]
+    assert len(asked) == 7 + 5
+    started = time.monotonic()
+    with ThreadPoolExecutor(len(asked)) as pool:
+        building = [pool.submit(board.build, stage) for board, stage in asked]
+        done, waiting = wait(building, timeout=WITHIN_S)
+        unfinished = [asked[building.index(future)][1].kind for future in waiting]
+        for board in boards:
+            board.leave()  # ends what hangs, so that the threads end too
+    assert not unfinished, f"after {time.monotonic() - started:.0f} s"
+    for future in done:
+        future.result()
+    wait_for(lambda: ray.available_resources().get("CPU") == 2, what="free CPUs")
+
+
+def test_a_pool_needs_only_one_worker_and_gives_a_lost_part_to_another(cluster: Any, tmp_path: Path) -> None:
+    """Two pools on two CPUs of which one is taken: neither can have all its workers."""
+    import ray
+
+    from sentdist.execution.resources import Demand
+    from sentdist.execution.worker_pool import over_workers
+
+    demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
+    taken = ray.util.placement_group([{"CPU": 1}])
+    ray.get(taken.ready())
+    found: list[dict[int, int]] = [{}, {}]
+
+    def run(pool: int) -> None:
+        (tmp_path / str(pool)).mkdir()
+        found[pool].update(over_workers(Squarer, (tmp_path / str(pool),), range(8), demand=demand, where="squares"))
+
+    threads = [threading.Thread(target=run, args=(pool,), daemon=True) for pool in (0, 1)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=WITHIN_S)
+    finally:
+        ray.util.remove_placement_group(taken)
+    assert found == [{part: part * part for part in range(8)}] * 2
+    wait_for(lambda: ray.available_resources().get("CPU") == 2, what="free CPUs")
+
+
+def test_a_part_that_kills_its_workers_ends_the_pool(cluster: Any) -> None:
+    from sentdist.errors import ResourceError
+    from sentdist.execution.resources import Demand
+    from sentdist.execution.worker_pool import over_workers
+
+    demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
+    with pytest.raises(ResourceError, match=r"bank x: found a part whose worker was lost 4 times .*what is finished is kept"):
+        list(over_workers(Deadly, (), [0, 1], demand=demand, where="bank x"))
