@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
+import re
+import reprlib
+
+# Letters. The longest message that is long on purpose lists the names of all tasks (660).
+LONGEST = {"where": 300, "found": 1_000, "expected": 600, "remedy": 600}
+LONGEST_VALUE = 160  # letters of what a user wrote or a file holds
+
+# What moves a terminal's cursor, breaks a line, turns the order of writing round, or cannot be written at all (a half of a surrogate pair).
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def one_line(text: str, longest: int) -> str:
+    """`text` in at most `longest` letters on one line: its beginning and its end, control characters as escapes.
+
+    What is cut out is replaced by the size of the text. Takes the same time for a text of any size.
+    """
+    if len(text) <= longest and len(shown := _escaped(text)) <= longest:
+        return shown
+    mark = f" … ({len(text):,} letters) … "
+    ending = (longest - len(mark)) // 4
+    return _escaped(text[:longest])[: longest - len(mark) - ending] + mark + _escaped(text[-longest:])[-ending:]
+
+
+def _escaped(text: str) -> str:
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def brief(value: object) -> str:
+    """A value as Python writes it, in at most 160 letters; a few items of a long list, a few levels of a deep one."""
+    return one_line(_BRIEF.repr(value), LONGEST_VALUE)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error of a library says, or its name where it says nothing."""
+    said = str(error).strip()
+    return one_line(said.splitlines()[0], LONGEST_VALUE) if said else type(error).__name__
+
+
+class _Brief(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = LONGEST_VALUE
+        self.maxlist = self.maxtuple = self.maxset = self.maxdict = 8
+        self.maxlevel = 4
+
+    def repr_int(self, value: int, level: int) -> str:
+        """Python refuses to write integers of more than 4,300 digits."""
+        return super().repr_int(value, level) if abs(value) < 1 << 512 else f"an integer of {value.bit_length():,} bits"
+
+
+_BRIEF = _Brief()
+
 
 class SentdistError(Exception):
-    """A mistake or mishap that a person can act on.
+    """A mistake or mishap that a person can act on, in one line of bounded length.
 
     Parameters are kept as attributes, so that a caller across a process border (Ray pickles exceptions) can still read them.
     """
 
     def __init__(self, *, where: str, found: str, expected: str, remedy: str) -> None:
-        super().__init__(f"{where}: found {found}; expected {expected}. {remedy}")
-        self.where = where
-        self.found = found
-        self.expected = expected
-        self.remedy = remedy
+        self.where = one_line(where, LONGEST["where"])
+        self.found = one_line(found, LONGEST["found"])
+        self.expected = one_line(expected, LONGEST["expected"])
+        self.remedy = one_line(remedy, LONGEST["remedy"])
+        super().__init__(f"{self.where}: found {self.found}; expected {self.expected}. {self.remedy}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), dict(self.__dict__))

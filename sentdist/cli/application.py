@@ -11,11 +11,16 @@ from typer.core import TyperGroup
 
 from sentdist.cli import banks, building, health, leaking, reporting, scoring, searching, stored, using
 from sentdist.cli.printing import open_console
-from sentdist.errors import SentdistError
+from sentdist.cli.unforeseen import kept_traceback
+from sentdist.errors import SentdistError, first_line
+
+MISTAKE, FAILURE = 2, 1  # exit codes: what a person can correct, and what nobody foresaw
+# How click ends a command itself. By typer's version ClickException, an ancestor of BadParameter, is click's or typer's own.
+_OWN_ENDINGS: tuple[type[BaseException], ...] = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2], BrokenPipeError)
 
 
 class _Commands(TyperGroup):
-    """Tells a SentdistError in one sentence and ends with exit code 2; `--debug` shows where it came from."""
+    """Tells a SentdistError in one sentence (exit code 2), any other in one line with the place of its traceback (1); `--debug` shows it."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -23,8 +28,21 @@ class _Commands(TyperGroup):
         except SentdistError as error:
             if ctx.params.get("debug"):
                 raise
-            open_console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-            raise typer.Exit(2) from None
+            _tell(str(error))
+            raise typer.Exit(MISTAKE) from None
+        except _OWN_ENDINGS:
+            raise
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            said = first_line(error)
+            name = type(error).__name__
+            _tell(f"Not foreseen: {name if said == name else f'{name}: {said}'}. The traceback is in {kept_traceback(error)}.")
+            raise typer.Exit(FAILURE) from error
+
+
+def _tell(sentence: str) -> None:
+    open_console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 COMMANDS = (

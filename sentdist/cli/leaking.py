@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from sentdist.cli.opening import store_root
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
+from sentdist.table_text import write_csv
 
 
 def leaks(
@@ -44,15 +44,14 @@ def leaks(
     path = out or Path(".sentdist") / "leaks" / f"{plan.recipe.name}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as sheet:
-        writer = csv.writer(sheet, lineterminator="\n")
-        writer.writerow(["training data", "task", "item", "level", "one", "other", "train_one", "train_other"])
+        write_csv(sheet, [["training data", "task", "item", "level", "one", "other", "train_one", "train_other"]])
         for corpus in {corpus.key: corpus for overlap in overlaps_of(plan) for corpus in overlap.inputs}.values():
             build_here(corpus, context)
         for found in build_overlaps(plan, context):
             for row in leak_rows(found.record):
                 table.add_row(*row)
             items = pq.read_table(context.store.folder(found, ITEMS) / ITEMS).to_pylist()
-            writer.writerows([found.record.label, *item.values()] for item in items)
+            write_csv(sheet, ([found.record.label, *item.values()] for item in items))
     console = open_console()
     console.print(table)
     console.print(LEAKS_NOTE, highlight=False)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from huggingface_hub import EvalResult, ModelCard
 
+from sentdist.table_text import markdown_table, markdown_text
+
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformerModelCardData
 
@@ -73,5 +75,4 @@ def add_training_facts(folder: Path, card: EncoderCard) -> None:
 
 
 def _table(header: tuple[str, str], rows: Mapping[str, str]) -> str:
-    lines = [f"| {header[0]} | {header[1]} |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
-    return "\n".join(lines)
+    return markdown_table(header, [(markdown_text(name), markdown_text(value)) for name, value in rows.items()], num_left=2)

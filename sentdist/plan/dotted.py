@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sentdist.errors import RecipeError
+from sentdist.errors import RecipeError, brief
 from sentdist.plan.stage import Json
 
 
@@ -22,7 +22,7 @@ def with_path(values: dict[str, Json], dotted: str, value: Json, *, where: str) 
         copy[head] = _with_item(inner, rest, value, where=where)
         return copy
     if not isinstance(inner, dict):
-        raise RecipeError(where=where, found=f"{dotted}: {head} is {inner!r}", expected="a mapping there", remedy="Shorten the path.")
+        raise RecipeError(where=where, found=f"{dotted}: {head} is {brief(inner)}", expected="a mapping there", remedy="Shorten the path.")
     copy[head] = with_path(inner, rest, value, where=where)
     return copy
 
@@ -40,6 +40,6 @@ def _with_item(items: Sequence[Json], dotted: str, value: Json, *, where: str) -
     place, copy = int(head), list(items)
     inner = copy[place]
     if rest and not isinstance(inner, dict):
-        raise RecipeError(where=where, found=f"{dotted}: {head} is {inner!r}", expected="a mapping there", remedy="Shorten the path.")
+        raise RecipeError(where=where, found=f"{dotted}: {head} is {brief(inner)}", expected="a mapping there", remedy="Shorten the path.")
     copy[place] = with_path(inner, rest, value, where=where) if rest and isinstance(inner, dict) else value
     return copy

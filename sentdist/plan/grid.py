@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 from sentdist.errors import RecipeError
@@ -10,12 +11,23 @@ from sentdist.plan.dotted import with_path
 from sentdist.plan.recipe import Recipe, check_method_in_path, recipe_from_values
 from sentdist.plan.stage import Json
 
+MOST_TRIALS = 100_000  # planning takes 0.6 ms a trial
+
 
 def grid_points(recipe: Recipe) -> Iterator[dict[str, Json]]:
     for path, values in recipe.sweep.items():
         if not values:
             raise RecipeError(where=f"sweep.{path}", found="no value", expected="at least one", remedy="Give values or drop the line.")
         check_method_in_path(path, list(recipe.methods), where=f"sweep.{path}")
+    folds = 1 if recipe.folds is None else recipe.folds.num
+    num_trials = math.prod(map(len, recipe.sweep.values())) * len(recipe.methods) * len(recipe.seeds) * folds
+    if num_trials > MOST_TRIALS:
+        raise RecipeError(
+            where=f"{recipe.name}: sweep",
+            found=f"{num_trials:,} trials (points of the grid × methods × seeds × folds)",
+            expected=f"at most {MOST_TRIALS:,}",
+            remedy="Leave values out, or make several recipes of it.",
+        )
     for values in itertools.product(*recipe.sweep.values()):
         yield dict(zip(recipe.sweep, values, strict=True))
 

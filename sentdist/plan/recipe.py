@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from sentdist.errors import RecipeError
+from sentdist.errors import RecipeError, brief
 from sentdist.plan import objectives
 from sentdist.plan.chosen_tasks import OWN_KINDS, is_task_name
 from sentdist.plan.corpora import CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
@@ -21,11 +22,15 @@ from sentdist.plan.objectives import Objective, terms_of, uses_bank, uses_target
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Frozen, Json
+from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.plan.wording import explained, near, not_one_of
+from sentdist.reading import reading, unreadable
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Override = None | bool | int | float | str
+
+MOST_PROBLEMS = 8  # told of one recipe: whoever has more has one mistake in many places
 
 
 class EncoderSection(Frozen):
@@ -71,7 +76,7 @@ class TargetsSection(Frozen):
 class FoldsSection(Frozen):
     """Cross-validation over the queries of a retrieval corpus."""
 
-    num: Annotated[int, Field(ge=3)] = 5
+    num: Annotated[int, Field(ge=3, le=1000)] = 5
     seed: int = 0
 
 
@@ -195,7 +200,7 @@ def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> No
     try:
         type(shared).model_validate(shared.model_dump() | own)
     except ValidationError as error:
-        raise ValueError("; ".join(f"{where}.{p['loc'][0]}: {p['msg']}, found {p['input']!r}" for p in error.errors())) from None
+        raise ValueError("; ".join(f"{where}.{p['loc'][0]}: {p['msg']}, found {brief(p['input'])}" for p in error.errors())) from None
 
 
 def _check_dev_tasks(names: tuple[str, ...]) -> None:
@@ -218,30 +223,6 @@ def _known(where: str, name: str, names: Sequence[str]) -> None:
         raise ValueError(f"{where}: {not_one_of(name, names)}")
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """YAML with `5e-5` as a number and without silent duplicate keys."""
-
-
-def _mapping_without_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -> dict[object, object]:
-    seen: set[object] = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node)
-        if not isinstance(key, Hashable):
-            raise yaml.constructor.ConstructorError(None, None, "a list or a mapping cannot be a key", key_node.start_mark)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(None, None, f'the key "{key}" stands twice', key_node.start_mark)
-        seen.add(key)
-    return loader.construct_mapping(node, deep=True)
-
-
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
-_StrictLoader.add_implicit_resolver(  # YAML 1.1 wants a dot and a sign in an exponent; people write 5e-5 and 1e5
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)[eE][-+]?[0-9]+$"),
-    list("-+0123456789."),
-)
-
-
 SECTIONS: dict[str, tuple[type[Frozen], ...]] = {
     "encoder": (EncoderSection,), "corpus": (RowsSection, GradedSection, RelationsSection, GroupsSection), "folds": (FoldsSection,),
     "training": (Training,), "selection": (SelectionSection,), "evaluation": (EvaluationSection,), "runtime": (Runtime,),
@@ -260,18 +241,9 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: naming the file and the field.
     """
-    try:
-        values = yaml.load(path.read_text(), Loader=_StrictLoader)
-    except OSError as error:
-        raise RecipeError(
-            where=str(path), found=error.strerror or str(error), expected="a readable recipe", remedy=_near_recipes(path)
-        ) from None
-    except UnicodeDecodeError:
-        raise RecipeError(where=str(path), found="bytes that are no UTF-8", expected="a text file", remedy=_near_recipes(path)) from None
-    except yaml.YAMLError as error:
-        raise RecipeError(
-            where=str(path), found=" ".join(str(error).split()), expected="valid YAML", remedy="Mend the line named."
-        ) from None
+    with reading(path, expected="a readable recipe", remedy=_near_recipes(path), kind=RecipeError, most_bytes=MOST_BYTES):
+        text = path.read_text(encoding="utf-8-sig")
+    values = parsed_yaml(text, where=str(path), expected="valid YAML", remedy="Correct the line named.")
     if not isinstance(values, dict):
         raise RecipeError(
             where=str(path),
@@ -293,12 +265,14 @@ def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        lines = [explained(problem, _fields_beside) for problem in error.errors()]
+        lines = [explained(problem, _fields_beside) for problem in islice(error.errors(), MOST_PROBLEMS)]
+        if (more := error.error_count() - len(lines)) > 0:
+            lines.append(f"and {more:,} more")
         raise RecipeError(
             where=where,
             found="; ".join(lines),
             expected="a recipe as in rayjobs/recipes",
-            remedy="Mend the fields named; nothing was started.",
+            remedy="Correct the fields named; nothing was started.",
         ) from None
 
 
@@ -316,7 +290,8 @@ def check_unique_name(path: Path, name: str) -> None:
     root = next((folder for folder in path.resolve().parents if folder.name == "recipes"), path.resolve().parent)
     pattern = re.compile(rf"^name:\s*[\"']?{re.escape(name)}[\"']?\s*(#.*)?$", re.MULTILINE)
     files = root.rglob("*.yaml") if root.name == "recipes" else root.glob("*.yaml")
-    twins = [file for file in sorted(files) if file.resolve() != path.resolve() and pattern.search(file.read_text(errors="replace"))]
+    others = (file for file in sorted(files) if unreadable(file, most_bytes=MOST_BYTES) is None and not file.samefile(path))
+    twins = [file for file in others if pattern.search(file.read_text(encoding="utf-8", errors="replace"))]
     if twins:
         raise RecipeError(
             where=f"{path}: name",
@@ -336,10 +311,7 @@ def _apply_override(values: dict[str, Json], override: str) -> None:
             remedy="Example: --set training.batch_size=32",
         )
     where = f"--set {override}"
-    try:
-        value = yaml.load(text, Loader=_StrictLoader)
-    except yaml.YAMLError as error:
-        raise RecipeError(where=where, found=" ".join(str(error).split()), expected="a YAML value", remedy="Quote it.") from None
+    value = parsed_yaml(text, where=where, expected="a YAML value", remedy="Quote it.")
     if path.startswith("sweep."):  # the keys of a sweep are themselves dotted paths
         sweep = values.get("sweep") or {}
         assert isinstance(sweep, dict)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 
+from sentdist.errors import LONGEST_VALUE, brief, one_line
 from sentdist.plan.corpora import CORPUS_KINDS
 from sentdist.plan.objectives import OBJECTIVE_NAMES
 
+LONGEST_NAME = 200  # letters; difflib takes time for every letter of what it compares
 TAGS = frozenset({*OBJECTIVE_NAMES, *CORPUS_KINDS})  # pydantic puts the chosen member of a union into the place of an error
 
 
 def near(name: str, names: Sequence[str]) -> str | None:
     """The name that was probably meant."""
+    if len(name) > LONGEST_NAME:
+        return None
     beginning = [known for known in names if len(name) > 2 and known.startswith(name)]
     return next(iter([*difflib.get_close_matches(name, names, n=1), *beginning]), None)
 
@@ -21,7 +25,7 @@ def not_one_of(name: str, names: Sequence[str]) -> str:
     """A sentence that says what names there are."""
     closest = near(name, names)
     hint = f' Did you mean "{closest}"?' if closest else ""
-    return f'"{name}" is not one of {", ".join(names) or "(none)"}.{hint}'
+    return f'"{one_line(name, LONGEST_VALUE)}" is not one of {", ".join(names) or "(none)"}.{hint}'
 
 
 def explained(problem: object, fields_beside: Callable[[list[str]], list[str]]) -> str:
@@ -43,12 +47,12 @@ def explained(problem: object, fields_beside: Callable[[list[str]], list[str]]) 
         case "union_tag_invalid":
             return f"{where}.name: {not_one_of(str(problem['ctx']['tag']), OBJECTIVE_NAMES)}"
         case "union_tag_not_found" if where.startswith("corp"):
-            return f"{where}: found {problem['input']!r}; expected a mapping that says where the rows are"
+            return f"{where}: found {brief(problem['input'])}; expected a mapping that says where the rows are"
         case "union_tag_not_found":
             return f"{where}.name: found nothing; expected one of {', '.join(OBJECTIVE_NAMES)}"
         case "missing":
             return f"{where}: found nothing; expected a value"
-    return f"{where}: {message}, found {problem['input']!r}"
+    return f"{where}: {message}, found {brief(problem['input'])}"
 
 
 def _place(parts: list[str]) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from sentdist.errors import DataError
 from sentdist.report.tables import ResultTable
+from sentdist.table_text import markdown_table, markdown_text
 
 STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg")
 TRANSFER_COLUMNS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC", "Avg")
@@ -124,12 +125,14 @@ def beside_paper(
 
 def beside_to_markdown(beside: Beside) -> str:
     """Two lines a system: ours, then the paper's."""
-    lines = [f"### Beside the paper's Table {beside.paper.number}: {beside.paper.caption}", ""]
-    lines += ["| | | " + " | ".join(beside.columns) + " |", "|:--|:--|" + "--:|" * len(beside.columns)]
+    rows = []
     for row in beside.rows:
-        lines.append(f"| {row.label} | ours | " + " | ".join(_cells(row.ours, row.our_gain)) + " |")
-        lines.append(f"| {row.paper_label} | paper | " + " | ".join(_cells(row.paper, row.paper_gain)) + " |")
-    return "\n".join([*lines, "", f"<sub>{' '.join((beside.note, *beside.paper.notes))}</sub>", ""])
+        rows.append((markdown_text(row.label), "ours", *_cells(row.ours, row.our_gain)))
+        rows.append((markdown_text(row.paper_label), "paper", *_cells(row.paper, row.paper_gain)))
+    title = f"### Beside the paper's Table {beside.paper.number}: {markdown_text(beside.paper.caption)}"
+    notes = " ".join(map(markdown_text, (beside.note, *beside.paper.notes)))
+    table = markdown_table(("", "", *map(markdown_text, beside.columns)), rows, num_left=2)
+    return "\n".join([title, "", table, "", f"<sub>{notes}</sub>", ""])
 
 
 def beside_to_html(beside: Beside) -> str:

@@ -25,6 +25,7 @@ from sentdist.report.tables import Cell, Line, ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
+from sentdist.table_text import markdown_table, markdown_text
 
 Twins = Callable[[Mapping[str, CellFacts]], Mapping[str, Mapping[str, str]]]
 
@@ -105,7 +106,11 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     for number, table in paper.tables.items():
         rows = list(_rows(table, ours.get(number, {})))
         header = ["", *table.columns, "gain"]
-        markdown += [f"## Table {table.number}: {table.caption}", _markdown(header, rows), *(f"<sub>{note}</sub>" for note in table.notes)]
+        markdown += [
+            f"## Table {table.number}: {table.caption}",
+            _markdown(header, rows),
+            *(f"<sub>{markdown_text(note)}</sub>" for note in table.notes),
+        ]
         sections.append(Section(title=f"Table {table.number}", body=_figure(table, header, rows)))
     num_ours = sum(len(found) for by_row in ours.values() for found in by_row.values())
     lead = f"{num_ours} rows of ours under {sum(len(table.rows) for table in paper.tables.values())} printed ones. {NOTE}"
@@ -224,9 +229,7 @@ def _our_cell(cell: Cell | None, printed: float) -> str:
 
 
 def _markdown(header: Sequence[str], rows: Sequence[_Shown]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|:--|" + "--:|" * (len(header) - 1)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|").replace("*", "\\*") for cell in (row.label, *row.cells)) + " |" for row in rows]
-    return "\n".join(lines)
+    return markdown_table(list(map(markdown_text, header)), [list(map(markdown_text, (row.label, *row.cells))) for row in rows])
 
 
 def _figure(table: PaperTable, header: Sequence[str], rows: Sequence[_Shown]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import summarize
+from sentdist.plan.stage import slug
 from sentdist.report.style import DIVERGING, INK, MARKERS, PALETTE, Drawing, canvas, house_style, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -55,7 +56,7 @@ def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record]) -> Iter
         names = [str(name) for name in found[0]["names"]]  # type: ignore[union-attr]
         yield relation_matrix(names, [np.array(one["cosines"]) for one in found], system=own[0].cell, name=f"relations-{method}")
     for relation, scores in _curves(trials, records).items():
-        yield weight_curves(scores, relation=relation, name=f"weights-{relation}")
+        yield weight_curves(scores, relation=relation, name=f"weights-{slug(relation)}")
 
 
 def link_table(sweep: SweepRecord, records: Mapping[str, Record]) -> list[list[str]]:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import math
 from collections.abc import Iterator, Sequence
 
 from sentdist.evaluation.significance import MOST_SEEDS, TEST_NAMES, Difference
 from sentdist.report.comparisons import AVERAGE, Comparison
 from sentdist.report.tables import Cell, Interval, Line, ResultTable
+from sentdist.table_text import csv_text, markdown_table, markdown_text
 
 NOT_DEFINED = "not defined"
 
 
 def to_markdown(table: ResultTable) -> str:
     """A GitHub table with its sentences and notes."""
-    lines = [f"### {table.title}", "", "| | n | " + " | ".join(table.columns) + " |", "|:--|--:|" + "--:|" * len(table.columns)]
-    for line in table.lines:
-        cells = [_markdown_cell(line, line.cells[column]) for column in table.columns]
-        lines.append(f"| {_escape_markdown(line.label)}{_doubt(line)} | {_seeds(line)} | " + " | ".join(cells) + " |")
-    lines += ["", *(f"- {_escape_markdown(sentence)}" for sentence in table.sentences), ""]
-    lines.append("<sub>" + " ".join(_escape_markdown(note) for note in table.notes) + "</sub>")
+    rows = [
+        (markdown_text(line.label) + _doubt(line), _seeds(line), *(_markdown_cell(line, line.cells[column]) for column in table.columns))
+        for line in table.lines
+    ]
+    lines = [f"### {markdown_text(table.title)}", "", markdown_table(("", "n", *map(markdown_text, table.columns)), rows)]
+    lines += ["", *(f"- {markdown_text(sentence)}" for sentence in table.sentences), ""]
+    lines.append("<sub>" + " ".join(map(markdown_text, table.notes)) + "</sub>")
     return "\n".join(lines) + "\n"
 
 
@@ -50,20 +50,9 @@ def to_html(table: ResultTable) -> str:
 def to_csv(table: ResultTable) -> str:
     """One line a system; for every column its mean, sd, 95 % interval with what it is over, and how many test items training had seen."""
     params = sorted({name for line in table.lines for name in line.params})
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     parts = ("mean", "sd", "low", "high", "interval over", "items seen")
-    writer.writerow(
-        [
-            "label",
-            "method",
-            *params,
-            "num_seeds",
-            "is_fixed",
-            "exploratory",
-            *(f"{column} {part}" for column in table.columns for part in parts),
-        ]
-    )
+    named = (f"{column} {part}" for column in table.columns for part in parts)
+    rows: list[list[object]] = [["label", "method", *params, "num_seeds", "is_fixed", "exploratory", *named]]
     for line in table.lines:
         values: list[object] = [
             line.label,
@@ -79,27 +68,25 @@ def to_csv(table: ResultTable) -> str:
             values += ["" if summary is None else _number(summary.mean), "" if summary is None else _number(summary.sd)]
             values += ["", "", ""] if interval is None else [_number(interval.low), _number(interval.high), interval.unit]
             values += ["" if cell.seen is None else str(cell.seen.num_seen)]
-        writer.writerow(values)
-    return out.getvalue()
+        rows.append(values)
+    return csv_text(rows)
 
 
 def comparisons_to_csv(table: ResultTable) -> str:
     """One line a test: every comparison, task and way of testing, with interval, p and p after Holm's correction."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
+    rows: list[list[str]] = [
         ["system", "against", "relation", "task", "unit", "test", "difference", "low", "high", "p", "p_holm", "seeds_needed", "reason"]
-    )
+    ]
     for comparison in table.comparisons:
         for unit, differences in (("seeds", comparison.over_seeds), ("items", comparison.over_items), ("items", comparison.williams)):
             for task, found in differences.items():
                 numbers = [
                     _number(value) for value in (found.difference, found.low, found.high, found.p, found.adjusted_p, found.seeds_needed)
                 ]
-                writer.writerow(
+                rows.append(
                     [comparison.system, comparison.other, comparison.relation, task, unit, TEST_NAMES[found.test], *numbers, found.reason]
                 )
-    return out.getvalue()
+    return csv_text(rows)
 
 
 def mark_against_baseline(found: Difference | None) -> str:
@@ -235,7 +222,3 @@ def _seeds(line: Line) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
-
-
-def _escape_markdown(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")

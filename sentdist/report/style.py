@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from sentdist.table_text import csv_text
+
 # Okabe & Ito (2008), darkest and most distant first.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # a second cue, for print in grey
@@ -28,6 +29,7 @@ DOTS_AN_INCH = 200
 
 RC: dict[Any, object] = {
     "font.family": "DejaVu Sans",  # ships with matplotlib: the same figure on every machine
+    "text.parse_math": False,  # a dollar sign in a title is a dollar sign
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
@@ -108,7 +110,7 @@ def save(
     hover: Mapping[str, Sequence[str]] | None = None,
 ) -> Drawing:
     """Render to SVG and PNG, with no date inside."""
-    svg, png, table = io.StringIO(), io.BytesIO(), io.StringIO()
+    svg, png = io.StringIO(), io.BytesIO()
     raster = FigureCanvasAgg(figure)
     figure.set_dpi(DOTS_AN_INCH)  # of small letters drawn with fewer dots, the widths are wrong by a twentieth
     figure.set_facecolor("white")
@@ -116,7 +118,5 @@ def save(
     figure.set_layout_engine("none")
     raster.print_png(png, metadata={"Software": None})
     FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # sets the figure's dots an inch to 72
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([f"{value:.6g}" if isinstance(value, float) else value for value in record] for record in records)
-    return Drawing(name=name, caption=caption, svg=svg.getvalue(), png=png.getvalue(), table=table.getvalue(), hover=hover or {})
+    rows = ([f"{value:.6g}" if isinstance(value, float) else value for value in record] for record in records)
+    return Drawing(name=name, caption=caption, svg=svg.getvalue(), png=png.getvalue(), table=csv_text([header, *rows]), hover=hover or {})

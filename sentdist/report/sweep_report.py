@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep
+from sentdist.table_text import markdown_link, markdown_table, markdown_text
 
 STS_TITLE = "Semantic textual similarity"
 
@@ -231,29 +232,30 @@ def _markdown(
     sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], besides: list[Beside], drawings: list[Drawing],
     used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks,
 ) -> str:  # fmt: skip
-    parts = [f"# {sweep.name}", _lead(sweep, tables)]
+    parts = [f"# {sweep.name}", markdown_text(_lead(sweep, tables))]
     parts += [to_markdown(table) for table in tables]
     parts += [beside_to_markdown(beside) for beside in besides]
-    parts += [f"![{drawing.caption}]({drawing.name}.svg)\n\n{drawing.caption}" for drawing in drawings]
+    parts += [f"!{markdown_link(drawing.caption, f'{drawing.name}.svg')}\n\n{markdown_text(drawing.caption)}" for drawing in drawings]
     if cells := chosen_cells(sweep, records, tables[0]):
         said = selection_sentence(cells, column=tables[0].columns[-1])
-        parts += [f"## {SELECTION_TITLE}", SELECTION_NOTE, _markdown_table(list(SELECTION_HEADER), selection_rows(cells)), said]
+        parts += [f"## {SELECTION_TITLE}", SELECTION_NOTE, _markdown_table(SELECTION_HEADER, selection_rows(cells)), markdown_text(said)]
     if any(trial.train for trial in sweep.trials):
         parts += [f"## {LEAKS_TITLE}", LEAKS_NOTE if leaks.is_known else NOT_LOOKED]
-        parts += [_markdown_table(list(LEAKS_HEADER), [list(row) for row in leaks.rows])] if leaks.rows else []
+        parts += [_markdown_table(LEAKS_HEADER, leaks.rows)] if leaks.rows else []
     if geometry := _geometry_rows(sweep, records):
         parts += ["## Geometry", _markdown_table(GEOMETRY_HEADER, geometry)]
     if links := link_table(sweep, records):
-        parts += ["## Link prediction", LINK_NOTE, _markdown_table(list(LINK_HEADER), links)]
+        parts += ["## Link prediction", LINK_NOTE, _markdown_table(LINK_HEADER, links)]
     parts += ["## Stages", _markdown_table(STAGE_HEADER, _stage_rows(sweep, records))]
     if found.unfinished:
-        parts += ["## Not finished", "\n".join(f"- {trial.name}" for trial in found.unfinished)]
+        parts += ["## Not finished", "\n".join(f"- {markdown_text(trial.name)}" for trial in found.unfinished)]
     parts += ["## Citations", citations.to_markdown(used)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _markdown_table(header: list[str], rows: list[list[str]]) -> str:
-    return "\n".join(["| " + " | ".join(header) + " |", "|" + "---|" * len(header), *("| " + " | ".join(row) + " |" for row in rows)])
+def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of plain texts."""
+    return markdown_table(list(map(markdown_text, header)), [list(map(markdown_text, row)) for row in rows])
 
 
 def _page(

@@ -9,6 +9,7 @@ from sentdist.plan.counting import counted
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.table_text import csv_text, markdown_link, markdown_table, markdown_text
 from sentdist.tracking.figures import averages, main_scores, primary_metric
 
 KINDS = {"corpus": "corpus", "targets": "tags and words", "train": "training", "bank": "bank of embeddings", "scores": "scores"}
@@ -23,13 +24,12 @@ class Link:
     url: str | None
 
     def __str__(self) -> str:
-        name = self.name.replace("|", "\\|")
-        return f"[{name}]({self.url})" if self.url else name
+        return markdown_link(self.name, self.url) if self.url else markdown_text(self.name)
 
 
 def experiment_note(sweep: SweepRecord, *, views: Sequence[Link]) -> str:
     """`views`: the experiment's saved views. MLflow shows the first line and folds the rest away."""
-    about = sweep.about.strip() or "No `about` in the recipe."
+    about = markdown_text(sweep.about) or "No `about` in the recipe."
     return f"{about} {_menu(views)}\n\nRecipe `{sweep.name}`. One run a sweep; its trials and the stages they share are its children. Trials carry `scores`, stages a `kind`."
 
 
@@ -44,9 +44,9 @@ def trial_note(
     reason: str | None,
 ) -> str:
     """`address`: where the trained encoder lies; `shared`: runs of the stages that it did not build alone."""
-    lines = [f"**{trial.name}**, a trial of {sweep}."]
+    lines = [f"**{markdown_text(trial.name)}**, a trial of {sweep}."]
     if reason:
-        lines.append(f"Ended without scores: {reason}")
+        lines.append(f"Ended without scores: {markdown_text(reason)}")
     if scores is not None:
         lines.append(_score_table(scores))
     if train is not None:
@@ -70,13 +70,17 @@ def stage_note(
     reason: str | None,
 ) -> str:
     number = len(trials)
-    lines = [f"**{label}**, a {KINDS[kind]} that {counted(number, 'trial')} of {sweep} {'use' if number != 1 else 'uses'}; made once."]
+    lines = [
+        f"**{markdown_text(label)}**, a {KINDS[kind]} that {counted(number, 'trial')} of {sweep} {'use' if number != 1 else 'uses'}; made once."
+    ]
     if reason:
-        lines.append(f"Ended without an artifact: {reason}")
+        lines.append(f"Ended without an artifact: {markdown_text(reason)}")
     if record is not None and record.kind == "train":
         lines.append(_training_line(record))
     elif record is not None:
-        facts = ", ".join(f"{name} {_short(value)}" for name, value in record.results.items() if isinstance(value, int | float | str))
+        facts = ", ".join(
+            f"{name} {markdown_text(_short(value))}" for name, value in record.results.items() if isinstance(value, int | float | str)
+        )
         lines.append(f"Made in {record.seconds:.1f} s: {facts}." if facts else f"Made in {record.seconds:.1f} s.")
     if address is not None:
         lines.append(f"Artifact: `{address}`")
@@ -106,7 +110,7 @@ def sweep_note(
         lines.append(_table(("trial", metric, "dev score"), cells))
         lines.append("Scores × 100, best first. Means over seeds and tests of significance stand in the report.")
     if sweep.about.strip():
-        lines.append(sweep.about.strip())
+        lines.append(markdown_text(sweep.about))
     lines.append(_sharing(sweep))
     if model:
         lines.append(f"Registered: {model}")
@@ -139,12 +143,12 @@ def summary_rows(sweep: SweepRecord, records: Mapping[str, Record]) -> list[Summ
 def summary_csv(rows: Sequence[SummaryRow]) -> str:
     """One line a trial, for the artifact tab."""
     tasks = list(dict.fromkeys(task for row in rows for task in row.scores))
-    lines = [",".join(("trial", "method", "seed", "fold", "dev_score", *tasks, "key"))]
+    lines: list[list[str]] = [["trial", "method", "seed", "fold", "dev_score", *tasks, "key"]]
     for row in rows:
         trial = row.trial
-        cells = ['"' + trial.name.replace('"', '""') + '"', trial.method, _cell(trial.seed), _cell(trial.fold), _cell(row.dev)]
-        lines.append(",".join((*cells, *(_cell(row.scores.get(task)) for task in tasks), trial.key)))
-    return "\n".join(lines) + "\n"
+        cells = [trial.name, trial.method, _cell(trial.seed), _cell(trial.fold), _cell(row.dev)]
+        lines.append([*cells, *(_cell(row.scores.get(task)) for task in tasks), trial.key])
+    return csv_text(lines)
 
 
 def sweep_metric(sweep: SweepRecord) -> str:
@@ -192,9 +196,8 @@ def _score_table(record: Record) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table, first column to the left; en spaces keep the columns apart, for MLflow draws tables without padding."""
-    lines = [" | ".join((row[0], *(f"&ensp;&ensp;{cell}" for cell in row[1:]))) for row in (head, *rows)]
-    rule = "|".join(("---", *["---:"] * (len(head) - 1)))
-    return "\n".join((f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])))
+    spaced = [(row[0], *(f"&ensp;&ensp;{cell}" for cell in row[1:])) for row in (head, *rows)]
+    return markdown_table(spaced[0], spaced[1:])
 
 
 def _training_line(record: Record) -> str:

@@ -15,6 +15,7 @@ from sentdist.plan.stage import Json
 from sentdist.report.paper_page import PAPERS, report_paper
 from sentdist.report.paper_regression import REGRESSION_TABLES
 from sentdist.store.store import ArtifactStore
+from sentdist.table_text import markdown_text
 from tests.relations_world import relations_values, write_relations_data
 from tests.synthetic_sweeps import fill_store
 from tests.tiny_world import tiny_plan, tiny_values, write_data
@@ -28,7 +29,7 @@ def test_an_empty_store_gives_every_printed_row_and_the_recipes(name: str, tmp_p
     for table in PAPERS[name].tables.values():
         assert f"## Table {table.number}: {table.caption}" in report.markdown
         for row in table.rows:
-            assert f"| {row.label.replace('|', chr(92) + '|').replace('*', chr(92) + '*')} | " in report.markdown
+            assert f"| {markdown_text(row.label)} | " in report.markdown
     assert "↳ not run: rayjobs/recipes/" in report.markdown and "<br>" not in report.markdown
     assert report.html.startswith("<!doctype html>") and 'class="missing"' in report.html
 

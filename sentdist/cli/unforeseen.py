@@ -1,0 +1,34 @@
+"""Where the traceback of an error that nobody foresaw is kept."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+def kept_traceback(error: BaseException) -> Path:
+    """Write the traceback, the command and the versions to a file of the user's own and return its path.
+
+    In sentdist's cache folder; in the system's folder of temporary files where that cannot be written.
+    """
+    now = datetime.now(UTC)
+    text = f"{now.isoformat(timespec='seconds')}\n{' '.join(sys.argv)}\nPython {sys.version.split()[0]}\n\n"
+    text += "".join(traceback.format_exception(error))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sentdist" / "tracebacks"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        return _written(cache, now, text)
+    except OSError:
+        return _written(Path(tempfile.gettempdir()), now, text)
+
+
+def _written(folder: Path, now: datetime, text: str) -> Path:
+    """mkstemp: readable by the user alone, since a command line may hold a name or an address."""
+    handle, name = tempfile.mkstemp(prefix=f"sentdist-{now:%Y%m%d-%H%M%S}-", suffix=".txt", dir=folder, text=True)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return Path(name)
