@@ -60,6 +60,11 @@ class MlflowServer:
             self._process.wait()
             self._process = None
 
+    @property
+    def num_requests(self) -> int:
+        """How many it has answered."""
+        return (self.folder / "server.log").read_text().count(' HTTP/1.1" ')
+
     def _is_healthy(self) -> bool:
         try:
             with urllib.request.urlopen(f"{self.uri}/health", timeout=2) as answer:
@@ -80,6 +85,18 @@ def small_sweep(name: str, *, num_phi_sets: int = 2) -> Plan:
     sweep: dict[str, Json] = {"methods.rcl.phis": sets[:num_phi_sets]}
     return plan_of(
         small_recipe(name=name, about="Do regulators help on **small** data?", methods=methods, sweep=sweep, evaluation={"tasks": ["sts"]})
+    )
+
+
+def grid_sweep(name: str, *, num_trials: int) -> Plan:
+    """A base and one training for each of `num_trials` − 1 learning rates; every trial but the base has a training of its own."""
+    methods: dict[str, Json] = {
+        "base": {"title": "MiniLM, untouched"},
+        "fine_tuned": {"title": "Eq. 1", "objective": {"name": "info_nce", "temperature": 0.05}},
+    }
+    rates: list[Json] = [1e-6 * number for number in range(1, num_trials)]
+    return plan_of(
+        small_recipe(name=name, about="", methods=methods, sweep={"training.learning_rate": rates}, evaluation={"tasks": ["sts"]})
     )
 
 

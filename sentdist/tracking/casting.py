@@ -76,4 +76,12 @@ class Casting:
 
     def used_by(self, stage: str) -> list[str]:
         """Keys of the trials that need a stage."""
-        return [trial.key for trial in self.trials.values() if stage in trial.stages]
+        return self._users.get(stage, [])
+
+    @cached_property
+    def _users(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for trial in self.trials.values():
+            for stage in trial.stages:
+                found.setdefault(stage, []).append(trial.key)
+        return found

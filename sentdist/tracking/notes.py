@@ -12,6 +12,7 @@ from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.table_text import csv_text, markdown_link, markdown_table, markdown_text
 from sentdist.tracking.figures import averages, main_scores, primary_metric
 
+MAX_LINES = 30  # of a table or list: a note may have 8000 letters, and a line with its link has up to 200
 KINDS = {"corpus": "corpus", "targets": "tags and words", "train": "training", "bank": "bank of embeddings", "scores": "scores"}
 
 
@@ -54,7 +55,7 @@ def trial_note(
     if address is not None:
         lines.append(f"Encoder: `{address}`; it loads with `SentenceTransformer(path)`.")
     if shared:
-        lines.append("Made from:\n\n" + "\n".join(f"- {KINDS[link.kind]} {link}" for link in shared))
+        lines.append("Made from:\n\n" + _list([f"{KINDS[link.kind]} {link}" for link in shared]))
     return "\n\n".join(lines)
 
 
@@ -85,9 +86,9 @@ def stage_note(
     if address is not None:
         lines.append(f"Artifact: `{address}`")
     if made_from:
-        lines.append("Made from:\n\n" + "\n".join(f"- {KINDS[link.kind]} {link}" for link in made_from))
+        lines.append("Made from:\n\n" + _list([f"{KINDS[link.kind]} {link}" for link in made_from]))
     if trials:
-        lines.append("Used by:\n\n" + "\n".join(f"- {link}" for link in trials))
+        lines.append("Used by:\n\n" + _list(list(map(str, trials))))
     return "\n\n".join(lines)
 
 
@@ -106,9 +107,10 @@ def sweep_note(
     best = f"; best {metric} {_score(rows[0].scores.get(metric))}: {trials[rows[0].trial.key]}" if rows else ""
     lines = [f"**{len(rows)} of {len(distinct_trials(sweep))} trials are scored**{best}.", _menu(views)]
     if rows:
-        cells = [(str(trials[row.trial.key]), _score(row.scores.get(metric)), _score(row.dev)) for row in rows]
+        cells = [(str(trials[row.trial.key]), _score(row.scores.get(metric)), _score(row.dev)) for row in rows[:MAX_LINES]]
         lines.append(_table(("trial", metric, "dev score"), cells))
-        lines.append("Scores × 100, best first. Means over seeds and tests of significance stand in the report.")
+        rest = f" The other {len(rows) - MAX_LINES} stand in `summary.csv`." if len(rows) > MAX_LINES else ""
+        lines.append(f"Scores × 100, best first.{rest} Means over seeds and tests of significance stand in the report.")
     if sweep.about.strip():
         lines.append(markdown_text(sweep.about))
     lines.append(_sharing(sweep))
@@ -186,6 +188,11 @@ def _sharing(sweep: SweepRecord) -> str:
         if mentions > built
         else f"{counted(built, 'stage')}."
     )
+
+
+def _list(lines: Sequence[str]) -> str:
+    more = [f"and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else []
+    return "\n".join(f"- {line}" for line in [*lines[:MAX_LINES], *more])
 
 
 def _score_table(record: Record) -> str:

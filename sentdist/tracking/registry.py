@@ -15,7 +15,8 @@ import numpy as np
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking.notes import SummaryRow, summary_rows, sweep_metric
-from sentdist.tracking.server import add_model_metrics, add_tags, model_page
+from sentdist.tracking.run_update import add_tags
+from sentdist.tracking.server import add_model_metrics, model_page
 from sentdist.tracking.sweep_runs import MODEL, SweepRuns
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sentdist.tracking.figures import curve_metrics
-from sentdist.tracking.server import Server, add_metrics
+from sentdist.tracking.run_update import Point, add_metrics
+from sentdist.tracking.server import Server
 from sentdist.tracking.system import SystemSampler
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-Point = tuple[str, float, int, int]  # name, value, time in ms, step
 
 SEND_EVERY_S = 1.0
 SAMPLE_EVERY_S = 10.0

@@ -6,8 +6,9 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 from sentdist.errors import RecipeError
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
 
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 
 PARENT = "mlflow.parentRunId"
 NOTE = "mlflow.note.content"
 LAYOUT = "workflowType=machine_learning"  # else a new browser shows pages laid out for language-model applications
 PROBE_S = 2.0
+CONNECTIONS = 4  # for many runs at once
 PAUSE_S, MAX_PAUSE_S = 30.0, 600.0  # after a failed connection nothing is tried for so long, doubled each time: a dead server costs little
 QUIET = {  # else every run that ends and every upload is printed
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -192,28 +195,34 @@ def find_run(client: MlflowClient, experiment_id: str, tag: str, value: str) -> 
     return found[0] if found else None
 
 
-def ensure_run(
-    client: MlflowClient,
-    experiment_id: str,
-    *,
-    name: str,
-    identity: tuple[str, str],
-    tags: Mapping[str, str],
-    started_ms: int | None = None,
-) -> Run:
+class RunIdentity(TypedDict):
+    """What a run is made with: its name, the tag by which it is found again, and further tags."""
+
+    name: str
+    identity: tuple[str, str]
+    tags: Mapping[str, str]
+
+
+def create_run(client: MlflowClient, experiment_id: str, *, started_ms: int | None = None, **given: Unpack[RunIdentity]) -> Run:
+    """A new run; None: it starts now."""
+    tag, value = given["identity"]
+    return client.create_run(experiment_id, run_name=given["name"], start_time=started_ms, tags={**given["tags"], tag: value})
+
+
+def ensure_run(client: MlflowClient, experiment_id: str, *, started_ms: int | None = None, **given: Unpack[RunIdentity]) -> Run:
     """The run with the identity tag, made if there is none; of two that were made at once, the older one stays."""
-    found = find_run(client, experiment_id, *identity)
+    found = find_run(client, experiment_id, *given["identity"])
     if found is not None:
         return found
-    made = client.create_run(experiment_id, run_name=name, start_time=started_ms, tags={**tags, identity[0]: identity[1]})
-    oldest = find_run(client, experiment_id, *identity)
+    made = create_run(client, experiment_id, started_ms=started_ms, **given)
+    oldest = find_run(client, experiment_id, *given["identity"])
     if oldest is not None and oldest.info.run_id != made.info.run_id:
         client.delete_run(made.info.run_id)
         return oldest
     return made
 
 
-def all_runs(client: MlflowClient, experiment_id: str, filter_string: str) -> Iterator[Run]:
+def all_runs(client: MlflowClient, experiment_id: str, filter_string: str = "") -> Iterator[Run]:
     """Every run that passes the filter, page by page."""
     token: str | None = None
     while True:
@@ -224,24 +233,6 @@ def all_runs(client: MlflowClient, experiment_id: str, filter_string: str) -> It
             return
 
 
-def add_parameters(client: MlflowClient, run: Run, values: Mapping[str, str]) -> None:
-    """Log the parameters that the run lacks: a parameter cannot be changed, so one that is there is left as it is."""
-    from mlflow.entities import Param
-
-    missing = [Param(name, value[:6000]) for name, value in values.items() if name not in run.data.params]
-    for first in range(0, len(missing), 100):
-        client.log_batch(run.info.run_id, params=missing[first : first + 100])
-
-
-def add_metrics(client: MlflowClient, run_id: str, points: Sequence[tuple[str, float, int, int]]) -> None:
-    """Log (name, value, time in ms, step), 1000 a request."""
-    from mlflow.entities import Metric
-
-    for first in range(0, len(points), 1000):
-        batch = [Metric(name, value, at_ms, step) for name, value, at_ms, step in points[first : first + 1000]]
-        client.log_batch(run_id, metrics=batch)
-
-
 def add_model_metrics(client: MlflowClient, run_id: str, model_id: str, values: Mapping[str, float]) -> None:
     """Show scores of a run on the model that came out of it, too."""
     from mlflow.entities import Metric
@@ -250,30 +241,16 @@ def add_model_metrics(client: MlflowClient, run_id: str, model_id: str, values: 
     client.log_batch(run_id, metrics=[Metric(metric_name(name), value, now_ms, 0, model_id=model_id) for name, value in values.items()])
 
 
-def add_tags(client: MlflowClient, run: Run, values: Mapping[str, str]) -> None:
-    """Set the tags whose value differs."""
-    from mlflow.entities import RunTag
-
-    changed = [RunTag(name, value[:8000]) for name, value in values.items() if run.data.tags.get(name) != value[:8000]]
-    if changed:
-        client.log_batch(run.info.run_id, tags=changed)
-
-
-def add_inputs(client: MlflowClient, run: Run, data_sets: Sequence[tuple[str, str, str]]) -> None:
-    """Attach the data sets (name, digest, context) that the run lacks."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    there = {(item.dataset.name, tag.value) for item in (run.inputs.dataset_inputs if run.inputs else ()) for tag in item.tags}
-    missing = [
-        DatasetInput(
-            Dataset(name, digest[-36:], "sentdist", f'{{"name": "{name}", "revision": "{digest}"}}'),
-            [InputTag("mlflow.data.context", context)],
-        )
-        for name, digest, context in data_sets
-        if (name, context) not in there
-    ]
-    if missing:
-        client.log_inputs(run.info.run_id, datasets=missing)
+def at_once(action: Callable[[Item], object], items: Sequence[Item]) -> None:
+    """Do something with every item over several connections; the first error ends it."""
+    with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="sentdist-mlflow") as pool:
+        waiting = [pool.submit(action, item) for item in items]
+        try:
+            for each in waiting:
+                each.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _is_connection(error: Exception) -> bool:

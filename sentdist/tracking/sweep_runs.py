@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import getpass
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +17,18 @@ from sentdist.tracking import notes
 from sentdist.tracking.casting import Casting
 from sentdist.tracking.figures import curve_metrics, final_metrics, metric_name
 from sentdist.tracking.notes import Link
+from sentdist.tracking.run_update import Point, RunUpdate, add_tags
 from sentdist.tracking.server import (
     NOTE,
     PARENT,
-    add_inputs,
-    add_metrics,
-    add_parameters,
-    add_tags,
+    RunIdentity,
     all_runs,
     artifact_page,
+    at_once,
+    create_run,
     ensure_experiment,
     ensure_run,
+    find_run,
     run_page,
     view_page,
 )
@@ -91,7 +93,8 @@ class SweepRuns:
         run = self._ensure(client, owner)
         if run.info.status != "RUNNING" and PUBLISHED not in run.data.tags:
             client.update_run(run.info.run_id, status="RUNNING")
-        self._describe(client, run, owner, {})
+        self._find_inputs(client, owner)
+        self._update(run, owner, {}).send(client)
         return str(run.info.run_id)
 
     def run_of(self, client: MlflowClient, owner: str) -> str:
@@ -102,50 +105,51 @@ class SweepRuns:
         """Complete the run that a finished stage belongs to, as far as its records go."""
         owner = self.casting.owner(record.key)
         own = self._own_records(owner) | {record.key: record}
-        if any(key not in self._run_ids for key in self.casting.made_from(owner)):
-            self._look_up(client)
-        started_ms = min(map(_started_ms, own.values()))
-        self._publish(client, self._ensure(client, owner, started_ms=started_ms), owner, own)
+        self._find_inputs(client, owner)
+        run = self._ensure(client, owner, started_ms=min(map(_started_ms, own.values())))
+        self._update(run, owner, own).send(client)
 
     def fail(self, client: MlflowClient, key: str, reason: str, outcome: Outcome) -> None:
         owner = self.casting.owner(key)
-        run = self._ensure(client, owner)
-        add_tags(client, run, {REASON: reason})
-        self._describe(client, run, owner, {}, reason=reason)
-        client.set_terminated(run.info.run_id, STATUS[outcome])
+        self._find_inputs(client, owner)
+        update = self._update(self._ensure(client, owner), owner, {}, reason=reason)
+        update.tags({REASON: reason})
+        update.end(STATUS[outcome])
+        update.send(client)
 
     def close(self, client: MlflowClient, outcome: Outcome | None) -> None:
         """Bring all runs up to date and end them: what still runs was left behind by something that died."""
         self.open(client, is_running=True)
         records = self.sweep.records(self.store)
-        self.refresh(client, records, check_all=False)
-        for run in self.children(client):
-            if run.info.status == "RUNNING":
-                client.set_terminated(run.info.run_id, "KILLED")
+        self.refresh(client, records)
+        left = f"tags.`{PARENT}` = '{self._parent_id}' and attributes.status = 'RUNNING'"
+        for run in list(all_runs(client, self.experiment, left)):
+            client.set_terminated(run.info.run_id, "KILLED")
         is_complete = all(key in records for key in self.casting.trials)
         client.set_terminated(self._parent_id, STATUS[outcome] if outcome else "FINISHED" if is_complete else "FAILED")
 
-    def refresh(self, client: MlflowClient, records: Mapping[str, Record], *, check_all: bool) -> int:
-        """Publish every record whose run lacks it (`check_all`: also look into those that seem complete); returns how many runs were worked on."""
+    def refresh(self, client: MlflowClient, records: Mapping[str, Record]) -> int:
+        """Write what the records say on the runs that lack it; returns how many runs have a record.
+
+        All runs exist before anything is written on them, so each is written once, with its links.
+        """
+        shown = {owner: own for owner in (*self.casting.shared, *self.casting.trials) if (own := self._select(owner, records))}
         runs = self._look_up(client)
-        touched = 0
-        for owner in (*self.casting.shared, *self.casting.trials):
-            own = self._select(owner, records)
-            if not own:
-                continue
-            run = runs.get(owner)
-            if run is None:
-                run = runs[owner] = self._ensure(client, owner, started_ms=min(_started_ms(record) for record in own.values()))
-                if owner not in own:
-                    client.set_terminated(run.info.run_id, "KILLED")  # a trial that was trained and never scored
-            if check_all or run.data.tags.get(PUBLISHED) != _stamp(own):
-                self._publish(client, run, owner, own)
-                touched += 1
-        for owner, run in self._look_up(client).items():  # now that all runs exist, all links can be written
-            if owner in self.casting.sweep.places:
-                self._describe(client, run, owner, self._select(owner, records), reason=run.data.tags.get(REASON))
+        missing = [owner for owner in shown if owner not in runs]
+        if missing:
+            at_once(lambda owner: self._make(client, owner, started_ms=min(map(_started_ms, shown[owner].values()))), missing)
+            runs = self._look_up(client)  # once more: another driver may have made the same ones
+        unscored = {owner for owner in missing if owner not in shown[owner]}
+
+        def write(owner: str) -> None:
+            update = self._update(runs[owner], owner, shown.get(owner, {}))
+            if owner in unscored:
+                update.end("KILLED")
+            update.send(client)
+
+        at_once(write, [owner for owner in runs if owner in self.casting.sweep.places])
         self.summarize(client, records)
-        return touched
+        return len(shown)
 
     def summarize(self, client: MlflowClient, records: Mapping[str, Record]) -> None:
         """The result table on the sweep's run, as note, as CSV and as metrics."""
@@ -165,8 +169,10 @@ class SweepRuns:
         client.log_text(self._parent_id, notes.summary_csv(rows), "summary.csv")
         metric = notes.sweep_metric(sweep)
         best = {f"best_{metric}": rows[0].scores[metric]} if rows and metric in rows[0].scores else {}
-        _add_final(client, run, best, 0)
-        add_tags(client, run, {NOTE: note} | ({"sentdist.best": rows[0].trial.name} if best else {}))
+        update = RunUpdate(run)
+        update.figures(best, 0)
+        update.tags({NOTE: note} | ({"sentdist.best": rows[0].trial.name} if best else {}))
+        update.send(client)
 
     def log_report(self, client: MlflowClient, folder: Path) -> None:
         """A report's files, below `report/` on the sweep's run."""
@@ -181,19 +187,16 @@ class SweepRuns:
         self.summarize(client, records)
 
     def rebuild(self, client: MlflowClient, records: Mapping[str, Record]) -> int:
-        """`refresh`, looking at everything, for a sweep that this process does not drive: what runs is left running."""
+        """`refresh` for a sweep that this process does not drive: what runs is left running."""
         self.open(client, is_running=False, started_ms=_first_ms(records))
         is_new = NOTE not in client.get_run(self._parent_id).data.tags
-        touched = self.refresh(client, records, check_all=True)
+        touched = self.refresh(client, records)
         if not all(key in records for key in self.casting.trials):
             if is_new:
                 client.set_terminated(self._parent_id, "KILLED")
         elif client.get_run(self._parent_id).info.status != "FINISHED":
             client.set_terminated(self._parent_id, "FINISHED", max((_ended_ms(record) for record in records.values()), default=None))
         return touched
-
-    def children(self, client: MlflowClient) -> Iterable[Run]:
-        return all_runs(client, self.experiment, f"tags.`{PARENT}` = '{self._parent_id}'")
 
     @property
     def _parent_id(self) -> str:
@@ -203,59 +206,71 @@ class SweepRuns:
     def _ensure(self, client: MlflowClient, owner: str, *, started_ms: int | None = None) -> Run:
         if self.parent is None:  # the server was away when the sweep began
             self.open(client, is_running=True)
-        tags = self._source_tags() | {PARENT: self._parent_id}
-        identity = self.casting.identity(owner)
-        run = ensure_run(client, self.experiment, name=self.casting.name(owner), identity=identity, tags=tags, started_ms=started_ms)
+        run = ensure_run(client, self.experiment, **self._described(owner), started_ms=started_ms)
         self._run_ids[owner] = run.info.run_id
-        add_parameters(client, run, self.casting.parameters(owner))
-        add_inputs(client, run, self.casting.data_sets(owner))
         return run
 
+    def _make(self, client: MlflowClient, owner: str, *, started_ms: int) -> None:
+        create_run(client, self.experiment, **self._described(owner), started_ms=started_ms)
+
+    def _described(self, owner: str) -> RunIdentity:
+        tags = self._source_tags() | {PARENT: self._parent_id}
+        return {"name": self.casting.name(owner), "identity": self.casting.identity(owner), "tags": tags}
+
     def _look_up(self, client: MlflowClient) -> dict[str, Run]:
-        """The runs that exist, by owner."""
-        found = {}
-        for run in self.children(client):
+        """The runs that exist, by owner; of several that were made at once the oldest stays."""
+        found: dict[str, Run] = {}
+        for run in sorted(all_runs(client, self.experiment), key=lambda run: (run.info.start_time, run.info.run_id)):
             owner = run.data.tags.get("sentdist.trial") or run.data.tags.get("sentdist.key")
-            if owner:
+            if owner in found:
+                client.delete_run(run.info.run_id)
+            elif owner:
                 found[owner] = run
         self._run_ids |= {owner: run.info.run_id for owner, run in found.items()}
         return found
 
-    def _publish(self, client: MlflowClient, run: Run, owner: str, own: Mapping[str, Record]) -> None:
-        """Everything that the records of a run say; what is there already is not sent again."""
-        run_id = run.info.run_id
-        add_parameters(client, run, self.casting.parameters(owner))
-        add_inputs(client, run, self.casting.data_sets(owner))
-        is_same = run.data.tags.get(PUBLISHED) == _stamp(own)
-        there = {item.path for folder in ("", "train") for item in client.list_artifacts(run_id, folder or None)} if is_same else set()
+    def _find_inputs(self, client: MlflowClient, owner: str) -> None:
+        """The runs that this one points to, where this process has not met them yet."""
+        if self.parent is None:
+            self.open(client, is_running=True)
+        for key in self.casting.made_from(owner):
+            if key not in self._run_ids and (run := find_run(client, self.experiment, *self.casting.identity(key))):
+                self._run_ids[key] = run.info.run_id
+
+    def _update(self, run: Run, owner: str, own: Mapping[str, Record], *, reason: str | None = None) -> RunUpdate:
+        """Everything that its records say of a run, and how it is linked."""
+        update = RunUpdate(run)
+        update.parameters(self.casting.parameters(owner))
+        update.inputs(self.casting.data_sets(owner))
+        is_complete = run.data.tags.get(PUBLISHED) == _stamp(own)
         for key, record in own.items():
             if key != owner and self.casting.owner(key) != owner:  # a training with a run of its own: its figures, not its curve
-                _add_final(client, run, final_metrics(record), _started_ms(record))
+                update.figures(final_metrics(record), _started_ms(record))
                 continue
-            folder = "" if key == owner else "train/"
-            history = self.store.read_text(f"{record.place}/{HISTORY}") if record.kind == "train" else None
-            texts = {f"{folder}record.json": record.model_dump_json(indent=1)} | ({f"{folder}{HISTORY}": history} if history else {})
-            for path, text in texts.items():
-                if path not in there:
-                    client.log_text(run_id, text, path)
-            _add_final(client, run, final_metrics(record), _ended_ms(record))
-            _fill_curve(client, run_id, history or "")
-        self._describe(client, run, owner, own)
-        tags = {"sentdist.place": self._address(self.sweep.places[owner]), "sentdist.uses": " ".join(self.casting.made_from(owner))}
+            update.figures(final_metrics(record), _ended_ms(record))
+            if not is_complete:
+                history = (self.store.read_text(f"{record.place}/{HISTORY}") if record.kind == "train" else None) or ""
+                folder = "" if key == owner else "train/"
+                update.files({f"{folder}record.json": record.model_dump_json(indent=1)})
+                update.files({f"{folder}{HISTORY}": history} if history else {})
+                update.curve(_points(history))
+        update.tags({PARENT: self._parent_id, NOTE: self._note(owner, own, reason or run.data.tags.get(REASON))})
+        if own:
+            update.tags({"sentdist.place": self._address(self.sweep.places[owner])})
+            update.tags({"sentdist.uses": " ".join(self.casting.made_from(owner))})
         if owner in own:
-            if run.info.status != "FINISHED":
-                client.set_terminated(run_id, "FINISHED", max(_ended_ms(own[owner]), run.info.start_time))
-            tags[PUBLISHED] = _stamp(own)
-        add_tags(client, run, tags)
+            update.end("FINISHED", max(_ended_ms(own[owner]), run.info.start_time))
+            update.tags({PUBLISHED: _stamp(own)})
+        return update
 
-    def _describe(self, client: MlflowClient, run: Run, owner: str, own: Mapping[str, Record], *, reason: str | None = None) -> None:
+    def _note(self, owner: str, own: Mapping[str, Record], reason: str | None) -> str:
         casting = self.casting
         sweep = Link(name=self.sweep.name, kind="sweep", url=self._url(self._parent_id))
         made_from = [self._link(key) for key in casting.made_from(owner)]
         trial = casting.trials.get(owner)
         if trial is not None:
             place = self.sweep.places[trial.train] if trial.train is not None and trial.train in own else None
-            note = notes.trial_note(
+            return notes.trial_note(
                 trial,
                 sweep=sweep,
                 train=own.get(trial.train or ""),
@@ -264,19 +279,17 @@ class SweepRuns:
                 shared=made_from,
                 reason=None if owner in own else reason,
             )
-        else:
-            record = own.get(owner)
-            note = notes.stage_note(
-                casting.label(owner),
-                casting.kind(owner),
-                sweep=sweep,
-                record=record,
-                address=None if record is None else self._address(record.place),
-                trials=[self._link(key) for key in casting.used_by(owner)],
-                made_from=made_from,
-                reason=None if record else reason,
-            )
-        add_tags(client, run, {NOTE: note})
+        record = own.get(owner)
+        return notes.stage_note(
+            casting.label(owner),
+            casting.kind(owner),
+            sweep=sweep,
+            record=record,
+            address=None if record is None else self._address(record.place),
+            trials=[self._link(key) for key in casting.used_by(owner)],
+            made_from=made_from,
+            reason=None if record else reason,
+        )
 
     def _own_records(self, owner: str) -> dict[str, Record]:
         """From the store, the records that a run shows."""
@@ -308,7 +321,7 @@ class SweepRuns:
     def _url(self, run_id: str) -> str:
         return run_page(self.experiment, run_id)
 
-    @property
+    @cached_property
     def _views(self) -> tuple[View, ...]:
         scores = [metric_name(score) for score in notes.sweep_scores(self.sweep)]
         trials = [self.casting.parameters(key) for key in self.casting.trials]
@@ -327,20 +340,12 @@ class SweepRuns:
         return {"mlflow.source.name": f"recipe {self.sweep.name}", "mlflow.source.type": "JOB", "mlflow.user": _user()}
 
 
-def _fill_curve(client: MlflowClient, run_id: str, history: str) -> None:
-    """Those points of a history that the run lacks: sent live already, or never for want of a server."""
-    points = [
+def _points(history: str) -> list[Point]:
+    return [
         (name, value, int(float(line.get("at") or 0) * 1000), int(line["step"]))
         for line in map(json.loads, history.splitlines())
         for name, value in curve_metrics(line).items()
     ]
-    there = {(name, metric.step) for name in {point[0] for point in points} for metric in client.get_metric_history(run_id, name)}
-    add_metrics(client, run_id, [point for point in points if (point[0], point[3]) not in there])
-
-
-def _add_final(client: MlflowClient, run: Run, values: Mapping[str, float], at_ms: int) -> None:
-    changed = [(name, value, at_ms, 0) for name, value in values.items() if run.data.metrics.get(name) != value]
-    add_metrics(client, run.info.run_id, changed)
 
 
 def _stamp(own: Mapping[str, Record]) -> str:

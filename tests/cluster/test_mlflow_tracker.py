@@ -12,7 +12,7 @@ import mlflow
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
-from mlflow_scenes import NUM_POINTS, STS, MlflowServer, drive, make_up, small_sweep
+from mlflow_scenes import NUM_POINTS, STS, MlflowServer, drive, grid_sweep, make_up, small_sweep
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.plan.stages import Train
@@ -279,6 +279,33 @@ def test_a_server_that_dies_in_mid_run_costs_one_warning_and_nothing_is_lost(
     assert [point.step for point in points if point.step % 5 == 0] == [5 * number for number in range(1, NUM_POINTS + 1)]
     rebuild(cut.store, server.uri)
     assert cut.state() == state
+
+
+def test_a_rebuild_takes_few_requests_a_trial_and_none_when_all_is_there(server: MlflowServer, tmp_path: Path) -> None:
+    """A trial costs: its run, data sets, end, figures with curve and tags, and three files (record, training's record, history)."""
+    took = {}
+    for number in (4, 12):
+        plan, store = grid_sweep(f"grid{number}", num_trials=number), ArtifactStore(tmp_path / str(number))
+        save_sweep(store, sweep_record(plan))
+        for stage in plan.stages:
+            make_up(stage, store)
+        before = server.num_requests
+        rebuild(store, server.uri, f"grid{number}")
+        between = server.num_requests
+        rebuild(store, server.uri, f"grid{number}")
+        took[number] = between - before, server.num_requests - between
+    assert (took[12][0] - took[4][0]) / 8 <= 7
+    assert took[12][1] == took[4][1]
+
+
+def test_two_runs_of_one_trial_become_one(tracked: Tracked, server: MlflowServer) -> None:
+    """Two drivers that look for a run at the same moment make one each."""
+    before = tracked.state()
+    for run in tracked.trials.values():
+        tags = {name: run.data.tags[name] for name in ("sentdist.trial", "mlflow.parentRunId")}
+        tracked.client.create_run(tracked.experiment, run_name="twin", start_time=run.info.start_time + 1, tags=tags)
+    rebuild(tracked.store, server.uri, tracked.sweep.name)
+    assert tracked.state() == before
 
 
 def test_a_sweep_that_was_cut_off_is_shown_as_far_as_it_came(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:

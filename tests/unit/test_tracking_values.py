@@ -8,7 +8,7 @@ import socket
 import time
 
 import pytest
-from mlflow_scenes import small_sweep
+from mlflow_scenes import grid_sweep, small_sweep
 from planning import RECIPES, plan_of, shipped_plan, small_recipe
 
 from sentdist.errors import RecipeError
@@ -24,6 +24,7 @@ from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.notes import Link, stage_note, summary_csv, summary_rows, sweep_note, trial_note
 from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
+from sentdist.tracking.run_update import TAG_LETTERS, Point, batches
 from sentdist.tracking.server import Server
 from sentdist.tracking.tracker import NullRun, NullTracker
 
@@ -230,3 +231,40 @@ def test_a_shared_stage_is_not_named_like_a_trial() -> None:
     kinds = {casting.name(key).partition(":")[0] for key in casting.shared}
     assert kinds == {"corpus", "training", "bank"}
     assert not any(":" in casting.name(key) for key in casting.trials)
+
+
+def test_notes_of_a_large_sweep_are_whole() -> None:
+    """MLflow cuts a note after 8000 letters: what comes after the table would be lost."""
+    casting = casting_of(grid_sweep("large", num_trials=300))
+    records = {key: record("scores", key=key, **dict.fromkeys(STS, 80.0)) for key in casting.trials}
+    url = f"#/experiments/1/runs/{'0' * 32}?workflowType=machine_learning"
+    links = {trial.key: Link(name=trial.name, kind="scores", url=url) for trial in casting.trials.values()}
+    note = sweep_note(casting.sweep, records, trials=links, views=[], store="/store")
+    assert len(note) < TAG_LETTERS and note.endswith("Artifacts: `/store`")
+    assert "The other 270 stand in `summary.csv`" in note
+    link = Link(name="large", kind="sweep", url=url)
+    stage = stage_note("nli", "corpus", sweep=link, record=None, address="a", trials=list(links.values()), made_from=(), reason=None)
+    assert len(stage) < TAG_LETTERS and stage.endswith("- and 270 more")
+
+
+@pytest.mark.parametrize(
+    ("num_parameters", "num_metrics", "num_tags", "sizes"),
+    [
+        (0, 0, 0, []),
+        (0, 0, 2, [(0, 0, 2)]),
+        (30, 50, 2, [(30, 50, 2)]),
+        (100, 800, 0, [(100, 800, 0)]),
+        (101, 0, 1, [(100, 0, 0), (1, 0, 1)]),
+        (1, 1700, 3, [(1, 800, 0), (0, 800, 0), (0, 100, 3)]),
+    ],
+)
+def test_requests_have_a_size_that_a_server_takes(
+    num_parameters: int, num_metrics: int, num_tags: int, sizes: list[tuple[int, int, int]]
+) -> None:
+    parameters = {f"p{number}": "1" for number in range(num_parameters)}
+    metrics: list[Point] = [("loss", 1.0, 0, step) for step in range(num_metrics)]
+    tags = {f"t{number}": "1" for number in range(num_tags)}
+    found = batches(parameters, metrics, tags)
+    assert [(len(batch.parameters), len(batch.metrics), len(batch.tags)) for batch in found] == sizes
+    assert [point for batch in found for point in batch.metrics] == metrics
+    assert dict(pair for batch in found for pair in batch.parameters) == parameters
