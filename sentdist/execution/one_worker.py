@@ -8,6 +8,7 @@ from contextlib import closing
 from sentdist.execution.banks import bank_of
 from sentdist.execution.checkpoints import CheckpointClock
 from sentdist.execution.narrator import Narrator
+from sentdist.execution.resuming import begin_or_resume, save_checkpoint
 from sentdist.execution.running import RunningFolder, forget_running
 from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
@@ -26,17 +27,17 @@ def train_in_task(stage: Train, submission: Submission, teller: Teller, run: Run
     context = submission.context
     running = RunningFolder(context.store, stage)
     device = "cuda" if context.runtime.gpus_per_worker else "cpu"
-    session = TrainSession(stage, context, make_engine=engine_of(context.runtime, device), bank=bank_of(stage, context))
-    with running.newest() as checkpoint:
-        if checkpoint is not None:
-            session.load(checkpoint)
+    bank = bank_of(stage, context)
+    session = begin_or_resume(
+        lambda: TrainSession(stage, context, make_engine=engine_of(context.runtime, device), bank=bank), running, stage, teller
+    )
     narrator = Narrator(stage, session, teller, run)
     clock = CheckpointClock(context.runtime)
     with closing(narrator):
         for event in session.events():
             narrator.hear(event)
             if clock.is_due(session, at_score=isinstance(event, DevScore)):
-                running.save(session.save, step=session.progress.step)
+                save_checkpoint(session, running, stage, teller)
                 clock.restart()
     with context.store.staged() as folder:
         results = session.finish(folder)

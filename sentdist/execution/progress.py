@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Literal
 
-What = Literal["started", "step", "dev", "finished", "lost", "failed"]
+What = Literal["started", "resumed", "checkpoint", "step", "dev", "finished", "lost", "failed"]
 
 SPEAK_EVERY = 0.1  # of a training: the fraction of steps between two lines
 
@@ -42,6 +42,10 @@ class StageEvent:
         match self.what:
             case "started":
                 return "started" if self.message is None else f"started: {self.message}"
+            case "resumed":
+                return f"goes on from step {self.step} of {self.num_steps}" if self.message is None else str(self.message)
+            case "checkpoint":
+                return f"{done}: {self.message}"
             case "step":
                 speed = f", {self.sentences_per_s:.0f} sentences/s" if self.sentences_per_s else ""
                 loss = "" if self.loss is None else f", loss {self.loss:.4f}"

@@ -53,15 +53,18 @@ class SweepSummary:
 
     @property
     def lines(self) -> list[str]:
-        """For people: counts, then one line for each failure."""
+        """For people: counts, then one line for each cause of failures."""
         kinds = [kind for kind in ("corpus", "targets", "train", "bank", "scores") if self.mentioned[kind]]
         counts = [f"{kind} {self.mentioned[kind]} mentioned, {self.found[kind]} found, {self.built[kind]} built" for kind in kinds]
         done = self.num_trials - len(self.failures)
         told = [f"{self.name}: {done} of {counted(self.num_trials, 'trial')} with scores, {self.seconds:.0f} s; " + "; ".join(counts)]
         failed = [failure for failure in self.failures if not isinstance(failure.error, SweepStopped)]
-        told += [f"FAILED  {failure.name}: {failure.message}" for failure in failed]
+        for message in dict.fromkeys(failure.message for failure in failed):
+            names = [failure.name for failure in failed if failure.message == message]
+            others = f" and {counted(len(names) - 1, 'other trial')}" if names[1:] else ""
+            told.append(f"FAILED  {names[0]}{others}: {message}")
         if failed:
-            told.append("Everything else is kept. Mend the cause and submit again: only what is missing is built.")
+            told.append("Everything else is kept. Remove the cause and submit again: only what is missing is built.")
         if self.was_stopped:
             left = counted(len(self.failures) - len(failed), "trial")
             told.append(

@@ -16,11 +16,10 @@ import ray.train
 import ray.train.torch
 import torch
 import torch.distributed as dist
-from ray.train import Checkpoint
 from ray.train.torch import TorchConfig
 
 # `ray.train` gives out these very classes at run time, but a type checker sees there those of Train V1.
-from ray.train.v2.api.config import CheckpointConfig, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
+from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.v2.api.exceptions import TrainingFailedError
 from ray.train.v2.torch.torch_trainer import TorchTrainer
 
@@ -29,7 +28,8 @@ from sentdist.execution.banks import bank_of
 from sentdist.execution.checkpoints import CheckpointClock
 from sentdist.execution.narrator import Narrator
 from sentdist.execution.resources import controller_environment, nodes_of
-from sentdist.execution.running import RUNNING, forget_running, store_place
+from sentdist.execution.resuming import begin_or_resume, save_checkpoint
+from sentdist.execution.running import RunningFolder, forget_running
 from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.learning.checkpoint import DevScore
@@ -57,8 +57,8 @@ class TrainingOrder:
 def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: RunHandle) -> Artifact:
     """Train on a Ray Train worker group, going on from the last checkpoint if an earlier attempt left one.
 
-    The same stage has the same name and storage, so that a new driver finds what a killed one left. A worker or node that is lost restarts
-    the group from its last checkpoint, `max_failures` times.
+    Checkpoints lie in the store (see running.py), so that a new driver finds what a killed one left; what Ray Train itself writes lies on
+    local scratch and is never needed again. A worker or node that is lost restarts the group from its last checkpoint, `max_failures` times.
 
     Raises:
         SentdistError: what a person must mend, as the worker raised it; not retried.
@@ -66,28 +66,26 @@ def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: 
     """
     context = submission.context
     runtime = context.runtime
-    filesystem, storage = store_place(context.store, RUNNING)
     os.environ.update(controller_environment(len(nodes_of(ray.nodes()))))
     order = TrainingOrder(stage=stage, context=context, teller=teller, run=run)
     resources = {"CPU": runtime.cpus_per_worker} | ({"GPU": runtime.gpus_per_worker} if runtime.gpus_per_worker else {})
-    trainer = TorchTrainer(
-        partial(_train_rank, order),
-        scaling_config=ScalingConfig(num_workers=runtime.workers, use_gpu=runtime.gpus_per_worker > 0, resources_per_worker=resources),
-        torch_config=TorchConfig(backend="nccl" if runtime.gpus_per_worker else "gloo"),
-        run_config=RunConfig(
-            name=stage.key,
-            storage_path=storage,
-            storage_filesystem=filesystem,
-            failure_config=FailureConfig(max_failures=runtime.max_failures, controller_failure_limit=CONTROLLER_FAILURES),
-            checkpoint_config=CheckpointConfig(num_to_keep=1),
-            worker_runtime_env={"env_vars": _worker_environment(runtime)},
-            logging_config=LoggingConfig(log_level="ERROR"),
-        ),
-    )
-    try:
-        outcome = trainer.fit().return_value  # type: ignore[attr-defined]  # V1's `Result` again
-    except TrainingFailedError as error:
-        raise _worker_error(error) from error
+    with tempfile.TemporaryDirectory(prefix="sentdist-train-") as scratch:
+        trainer = TorchTrainer(
+            partial(_train_rank, order),
+            scaling_config=ScalingConfig(num_workers=runtime.workers, use_gpu=runtime.gpus_per_worker > 0, resources_per_worker=resources),
+            torch_config=TorchConfig(backend="nccl" if runtime.gpus_per_worker else "gloo"),
+            run_config=RunConfig(
+                name=stage.key,
+                storage_path=scratch,
+                failure_config=FailureConfig(max_failures=runtime.max_failures, controller_failure_limit=CONTROLLER_FAILURES),
+                worker_runtime_env={"env_vars": _worker_environment(runtime)},
+                logging_config=LoggingConfig(log_level="ERROR"),
+            ),
+        )
+        try:
+            outcome = trainer.fit().return_value  # type: ignore[attr-defined]  # V1's `Result` again
+        except TrainingFailedError as error:
+            raise _worker_error(error) from error
     if isinstance(outcome, SentdistError):
         raise outcome
     assert isinstance(outcome, Artifact), "rank 0 hands back the artifact"
@@ -116,14 +114,12 @@ def _train_rank(order: TrainingOrder) -> Artifact | SentdistError | None:
     if found is not None:  # committed by an attempt that was lost before it could say so
         return found
     use_threads(order.context.runtime)
-    session, error = _start_session(order)
-    error = _first_error(error)
-    if error is not None or session is None:
-        return error
+    running = _running_folder(order)
     try:
-        _train(session, order)
-    except SentdistError as diverged:  # raised on all ranks at the same step
-        return diverged
+        session = begin_or_resume(partial(_start_session, order), running, order.stage, order.teller if running.is_first else None)
+        _train(session, running, order)
+    except SentdistError as error:  # raised on all ranks at the same step
+        return error
     with ExitStack() as stack:
         is_first = session.engine.rank == 0
         folder = stack.enter_context(order.context.store.staged() if is_first else _scratch())
@@ -132,27 +128,38 @@ def _train_rank(order: TrainingOrder) -> Artifact | SentdistError | None:
         return commit_training(order.stage, folder, order.context, results=results, seconds=seconds) if is_first else None
 
 
-def _start_session(order: TrainingOrder) -> tuple[TrainSession | None, SentdistError | None]:
-    try:
-        make_engine = engine_of(order.context.runtime, str(ray.train.torch.get_device()))
-        session = TrainSession(order.stage, order.context, make_engine=make_engine, bank=bank_of(order.stage, order.context))
-        checkpoint = ray.train.get_checkpoint()
-        if checkpoint is not None:
-            with checkpoint.as_directory() as folder:
-                session.load(Path(folder))
-    except SentdistError as error:
-        return None, error
-    return session, None
-
-
-def _first_error(error: SentdistError | None) -> SentdistError | None:
-    """The error of the first rank that has one, on every rank: one that failed must not leave the others waiting in a collective."""
+def _start_session(order: TrainingOrder) -> TrainSession:
+    """A session on every rank, or the error of one of them on every rank: one that failed must not leave the others waiting in a collective."""
+    session, error = _try_session(order)
     errors: list[SentdistError | None] = [None] * dist.get_world_size()
     dist.all_gather_object(errors, error)
-    return next((found for found in errors if found is not None), None)
+    first = next((found for found in errors if found is not None), None)
+    if first is not None:
+        raise first
+    assert session is not None, "no rank has an error"
+    return session
 
 
-def _train(session: TrainSession, order: TrainingOrder) -> None:
+def _try_session(order: TrainingOrder) -> tuple[TrainSession | None, SentdistError | None]:
+    try:
+        make_engine = engine_of(order.context.runtime, str(ray.train.torch.get_device()))
+        bank = bank_of(order.stage, order.context)
+        return TrainSession(order.stage, order.context, make_engine=make_engine, bank=bank), None
+    except SentdistError as error:
+        return None, error
+
+
+def _running_folder(order: TrainingOrder) -> RunningFolder:
+    def exchange(value: object) -> list[object]:
+        said: list[object] = [None] * dist.get_world_size()
+        dist.all_gather_object(said, value)
+        return said
+
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    return RunningFolder(order.context.store, order.stage, rank=rank, world_size=world_size, exchange=exchange)
+
+
+def _train(session: TrainSession, running: RunningFolder, order: TrainingOrder) -> None:
     clock = CheckpointClock(order.context.runtime)
     with ExitStack() as stack:
         narrator = None
@@ -162,18 +169,8 @@ def _train(session: TrainSession, order: TrainingOrder) -> None:
             if narrator is not None:
                 narrator.hear(event)
             if clock.is_due(session, at_score=isinstance(event, DevScore)):
-                _report_checkpoint(session)
+                save_checkpoint(session, running, order.stage, order.teller if running.is_first else None)
                 clock.restart()
-
-
-def _report_checkpoint(session: TrainSession) -> None:
-    """Each rank saves into a folder of its own; Ray merges them in the storage before `report` returns.
-
-    `report` is a barrier that waits for the controller, so it is called for checkpoints only; scores go through the board and the tracker.
-    """
-    with tempfile.TemporaryDirectory(prefix="sentdist-checkpoint-") as folder:
-        session.save(Path(folder))
-        ray.train.report({"step": session.progress.step}, checkpoint=Checkpoint.from_directory(folder))
 
 
 @contextmanager

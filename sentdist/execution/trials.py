@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
-import uuid
+import pickle
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyarrow import fs
 from ray import tune
 
-from sentdist.errors import SweepStopped
+from sentdist.errors import ResourceError, SweepStopped
 from sentdist.execution.board import Board, cause_of
-from sentdist.execution.running import RUNNING, store_place
 from sentdist.execution.stage_board import Body, stopped
 from sentdist.execution.submission import Submission
 from sentdist.plan.stages import Train
@@ -25,6 +25,8 @@ from sentdist.plan.unroll import Trial
 TRIAL_RESOURCES = {"memory": float(2**20)}
 
 STOPPED = "sweep_stopped"  # what a trial reports when somebody has stopped the sweep
+FAILURE = "failure"  # what a trial reports when a stage failed: the error, packed
+LOST_ACTORS = 3  # how often the process of a trial may be lost; it only waits, so another goes on where it was
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,38 +48,52 @@ def run_trials(
 ) -> dict[str, Outcome]:
     """Run trials in Tune, first come first served, `at_once` at a time; how each ended, by key.
 
-    Tune gives concurrency and the place for a scheduler. The truth is the store: nothing is read back from Tune's own files.
+    Tune gives concurrency and the place for a scheduler. The truth is the store: Tune's own files lie on this machine's scratch disk, nothing
+    is read back from them, and without room for them the trials that have scores still count.
     """
     _quieten()
-    filesystem, storage = store_place(submission.context.store, RUNNING)
-    name = f"tune-{uuid.uuid4().hex[:12]}"
     by_key = {trial.key: trial for trial in trials}
-    callbacks: list[tune.Callback] = [_TrialLines(by_key, speak)]
-    tuner = tune.Tuner(
+    told = _TrialLines(by_key, speak)
+    trouble = _fit(by_key, submission, body, at_once=at_once, told=told)
+    unfinished = stopped(submission.sweep) if told.was_stopped else trouble or RuntimeError("Tune ended without having run this trial")
+    outcomes = {}
+    for key, trial in by_key.items():
+        error = told.errors.get(key)
+        if error is None and not submission.context.store.has(trial.scores):
+            error = unfinished
+        outcomes[key] = Outcome(key=key, name=trial.name, error=error)
+    return outcomes
+
+
+def _fit(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, told: _TrialLines) -> ResourceError | None:
+    """Have Tune run the trials; what went wrong with Tune itself, None if nothing did."""
+    scratch = tempfile.gettempdir()
+    try:
+        with tempfile.TemporaryDirectory(prefix="sentdist-tune-", ignore_cleanup_errors=True) as scratch:
+            _tuner(by_key, submission, body, at_once=at_once, told=told, scratch=scratch).fit()
+    except (OSError, tune.TuneError, EOFError) as error:
+        return ResourceError(
+            where=scratch,
+            found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
+            expected="a scratch folder in which Ray Tune can keep its own files",
+            remedy="Free room there, or name another folder with TMPDIR. What is finished is kept; submit again.",
+        )
+    return None
+
+
+def _tuner(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, told: _TrialLines, scratch: str) -> tune.Tuner:
+    return tune.Tuner(
         tune.with_resources(tune.with_parameters(_run_trial, trials=by_key, submission=submission, body=body), TRIAL_RESOURCES),
         param_space={"trial": tune.grid_search(list(by_key))},
         tune_config=tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True),
         run_config=tune.RunConfig(
-            name=name, storage_path=storage, storage_filesystem=filesystem, verbose=0, callbacks=callbacks, stop=_UntilStopped()
+            storage_path=scratch,
+            verbose=0,
+            callbacks=[told],
+            stop=_UntilStopped(),
+            failure_config=tune.FailureConfig(max_failures=LOST_ACTORS),
         ),
     )
-    try:
-        results = tuner.fit()
-    finally:
-        if filesystem.get_file_info(f"{storage}/{name}").type == fs.FileType.Directory:
-            filesystem.delete_dir(f"{storage}/{name}")
-    errors, was_stopped = {}, False
-    for number in range(len(results)):
-        result = results[number]
-        if result.error is not None:
-            errors[str((result.config or {})["trial"])] = cause_of(result.error)
-        was_stopped = was_stopped or bool((result.metrics or {}).get(STOPPED))
-    unfinished = stopped(submission.sweep) if was_stopped else RuntimeError("Tune ended without having run this trial to its end")
-    outcomes = {}
-    for key, trial in by_key.items():
-        is_done = key in errors or submission.context.store.has(trial.scores)
-        outcomes[key] = Outcome(key=key, name=trial.name, error=errors.get(key) if is_done else unfinished)
-    return outcomes
 
 
 def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Submission, body: Body) -> None:
@@ -91,6 +107,9 @@ def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Sub
                 tune.report({"step": event.step, "dev_score": event.score})
     except SweepStopped:
         tune.report({STOPPED: True})
+        return
+    except Exception as error:  # not raised: Tune would write it to a file and read it back
+        tune.report({FAILURE: _packed(cause_of(error))})
         return
     finally:
         board.part()
@@ -114,15 +133,28 @@ class _UntilStopped(tune.Stopper):
 
 
 class _TrialLines(tune.Callback):
-    """Says how a trial ended, in place of Tune's table."""
+    """Says how a trial ended, in place of Tune's table, and keeps the errors.
+
+    errors: by key, as they were raised where it happened; of trials whose actor was lost again and again, what Tune says of it.
+    """
 
     def __init__(self, trials: dict[str, Trial], speak: Callable[[str], None]) -> None:
         self._trials = trials
         self._speak = speak
         self._num_done = 0
+        self.errors: dict[str, BaseException] = {}
+        self.was_stopped = False
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
+        if FAILURE in result:
+            self.errors[trial.config["trial"]] = _unpacked(result[FAILURE])
+        self.was_stopped = self.was_stopped or STOPPED in result
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         known = self._trials[trial.config["trial"]]
+        if trial.config["trial"] in self.errors:
+            self._say(f"{known.name}: FAILED")
+            return
         if not any(task.name in trial.last_result for task in known.scores.tasks):  # the sweep was stopped
             return
         scores = ", ".join(
@@ -131,11 +163,31 @@ class _TrialLines(tune.Callback):
         self._say(f"{known.name}: {scores}")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._say(f"{self._trials[trial.config['trial']].name}: FAILED")
+        known = self._trials[trial.config["trial"]]
+        self.errors[trial.config["trial"]] = ResourceError(
+            where=known.name,
+            found=f"that its process was lost {LOST_ACTORS + 1} times",
+            expected="nodes that stay",
+            remedy="Look at the nodes with `ray status`. What is finished is kept; submit again.",
+        )
+        self._say(f"{known.name}: FAILED")
 
     def _say(self, text: str) -> None:
         self._num_done += 1
         self._speak(f"trial {self._num_done}/{len(self._trials)}  {text}")
+
+
+def _packed(error: BaseException) -> str:
+    """An error as a value that a trial can report: it reaches the driver in memory, where a file of Tune's may find no room."""
+    try:
+        return base64.b64encode(pickle.dumps(error)).decode()
+    except Exception:  # it holds something that cannot travel
+        return base64.b64encode(pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))).decode()
+
+
+def _unpacked(packed: str) -> BaseException:
+    error: BaseException = pickle.loads(base64.b64decode(packed))
+    return error
 
 
 def _quieten() -> None:

@@ -126,11 +126,13 @@ class TorchEngine:
 
     def save(self, folder: Path, *, progress: Progress) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        save_rng(folder, rank=self.rank, world_size=self.world_size)
-        if self.rank == 0:
-            encoder, optimizer, schedule = self.encoder.state_dict(), self._optimizer.state_dict(), self._schedule.state_dict()
-            torch.save({"encoder": encoder, "optimizer": optimizer, "schedule": schedule}, folder / STATE_FILE)
-        wait_for_all_ranks()
+        try:
+            save_rng(folder, rank=self.rank, world_size=self.world_size)
+            if self.rank == 0:
+                encoder, optimizer, schedule = self.encoder.state_dict(), self._optimizer.state_dict(), self._schedule.state_dict()
+                torch.save({"encoder": encoder, "optimizer": optimizer, "schedule": schedule}, folder / STATE_FILE)
+        finally:  # an error on one rank must not leave the others waiting
+            wait_for_all_ranks()
         if self.rank == 0:
             write_progress(folder, progress, self.facts)
 

@@ -118,12 +118,12 @@ class TrainSession:
     def save(self, folder: Path) -> None:
         """Write a checkpoint from which `load` goes on as if nothing had happened."""
         folder.mkdir(parents=True, exist_ok=True)
-        if self.engine.rank == 0:
+        self.engine.save(folder, progress=self.progress)
+        if self.engine.rank == 0:  # last: an error here leaves no rank waiting for another
             torch.save(self._best, folder / BEST_FILE)
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
             if self._opponents is not None:
                 torch.save(self._opponents.state_dict(), folder / OPPONENTS_FILE)
-        self.engine.save(folder, progress=self.progress)
 
     def load(self, folder: Path) -> None:
         """Go on from a checkpoint of this stage."""

@@ -65,7 +65,7 @@ def test_rcl_on_two_workers_gives_the_parameters_of_one_process(cluster: Any, ti
     scores = [context.store.get(plan.trials[0].scores) for context in (here, on_ray)]
     assert scores[0] is not None and scores[1] is not None
     assert scores[1].record.results["stsb"] == pytest.approx(scores[0].record.results["stsb"], abs=0.5)  # ranks of 40 pairs
-    assert not list((tmp_path / "on-ray" / "running").iterdir())
+    assert not list((tmp_path / "on-ray" / "running").glob("*"))
 
 
 def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoint(
@@ -108,9 +108,18 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
     wait_for(lambda: ray.available_resources().get("CPU") == 2, what="the workers' CPUs")
     assert not on_ray.store.has(stage)
     first.leave()
+    older, newest = sorted((tmp_path / "on-ray" / "running" / stage.key).iterdir())
+    damaged = max((path for path in newest.rglob("*rank_1*") if path.is_file()), key=lambda path: path.stat().st_size)
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
     second = Board(Submission(context=on_ray, sweep="long"), build_stage)
-    steps = [event.step for event in second.follow(stage) if event.what == "step" and event.step is not None]
+    events = list(second.follow(stage))
     second.leave()
+    told = [event for event in events if event.what == "resumed"]
+    assert f"step {int(newest.name)} is of no use" in told[0].line and damaged.name in told[0].line
+    assert told[1].step == int(older.name)
+    steps = [event.step for event in events if event.what == "step" and event.step is not None]
     assert min(steps) > 36, "it began again instead of going on"
     for needed in (stage.corpus, stage):
         build_here(needed, here)

@@ -13,14 +13,11 @@ from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.execution.one_worker import train_in_task
 from sentdist.execution.progress import StageEvent
-from sentdist.execution.running import RunningFolder
 from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
-from sentdist.learning.checkpoint import PROGRESS_FILE
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullRun
 
 
@@ -83,7 +80,8 @@ def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any
         train_in_task(again, submission, EavesdroppingTeller(lost_at=4), NullRun())
     teller = EavesdroppingTeller()
     train_in_task(again, submission, teller, NullRun())
-    assert min(event.step or 0 for event in teller.told) >= 4  # it did not begin again
+    assert teller.told[0].line.endswith("goes on from step 3 of 6")
+    assert min(event.step or 0 for event in teller.told[1:]) >= 4  # it did not begin again
     expected, found = _weights(stage, context), _weights(again, interrupted)
     for name, weight in expected.items():
         # one machine, one engine, one number of threads, hence one order of sums: nothing may differ
@@ -94,27 +92,3 @@ def test_a_finished_training_leaves_no_checkpoint_behind(prepared: Any) -> None:
     stage, context = prepared("finished")
     train_in_task(stage, Submission(context=context), EavesdroppingTeller(), NullRun())
     assert not (Path(context.store.root) / "running" / stage.key).exists()
-
-
-def test_only_a_whole_checkpoint_counts_and_only_the_newest_is_kept(tmp_path: Path, prepared: Any) -> None:
-    stage, _ = prepared("running")
-    running = RunningFolder(ArtifactStore(tmp_path), stage)
-
-    def write(text: str) -> Any:
-        def into(folder: Path) -> None:
-            (folder / "weights").write_text(text)
-            (folder / PROGRESS_FILE).write_text("{}")
-
-        return into
-
-    with running.newest() as none:
-        assert none is None
-    running.save(write("first"), step=5)
-    running.save(write("second"), step=10)
-    half = tmp_path / "running" / stage.key / "00000015"
-    half.mkdir()
-    (half / "weights").write_text("half")
-    with running.newest() as newest:
-        assert newest is not None
-        assert (newest / "weights").read_text() == "second"
-    assert not (tmp_path / "running" / stage.key / "00000005").exists()

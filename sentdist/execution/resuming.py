@@ -1,0 +1,66 @@
+"""How a training begins, goes on from a checkpoint, and writes one; and what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pickle import UnpicklingError
+
+import torch
+
+from sentdist.errors import StoreError
+from sentdist.execution.progress import StageEvent
+from sentdist.execution.running import Found, OfNoUse, RunningFolder
+from sentdist.execution.stage_board import Teller
+from sentdist.plan.stages import Train
+from sentdist.stages.train import TrainSession
+
+
+def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, stage: Train, teller: Teller | None) -> TrainSession:
+    """A session that goes on from the newest checkpoint of use, or begins; on every rank alike. teller: of the rank that speaks.
+
+    Says which checkpoint it goes on from, and of those that are of no use why, and where they lie now.
+    """
+    sessions = [make()]
+    fresh = True
+
+    def load(found: Found) -> None:
+        nonlocal fresh
+        if not fresh:  # an earlier checkpoint was loaded in part
+            sessions[:] = [make()]
+        fresh = False
+        try:
+            sessions[0].load(found.folder)
+        except torch.OutOfMemoryError:  # a RuntimeError that says nothing of the checkpoint
+            raise
+        except StoreError as error:  # of an engine that does not fit
+            raise OfNoUse(f"{error.found}; this training has {error.expected}") from error
+        except (RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
+            raise OfNoUse(f"{type(error).__name__}: {error}") from error
+
+    step, notes = running.resume(load)
+    if step is None and not fresh:
+        sessions[:] = [make()]
+    (session,) = sessions
+    if teller is not None:
+        for note in notes:
+            teller.tell(_event(stage, session, what="resumed", message=note))
+        if step is not None:
+            teller.tell(_event(stage, session, what="resumed"))
+        elif notes:
+            teller.tell(_event(stage, session, what="resumed", message="begins anew: no checkpoint is of use"))
+    return session
+
+
+def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train, teller: Teller | None) -> None:
+    """Write a checkpoint. One that cannot be written is told of, and the training goes on: what it had written before is still there."""
+    problem = running.save(session.save, step=session.progress.step)
+    if problem is not None and teller is not None:
+        message = f"its checkpoint could not be written ({problem}); the training goes on, the checkpoint before it stays"
+        teller.tell(_event(stage, session, what="checkpoint", message=message))
+
+
+def _event(stage: Train, session: TrainSession, *, what: str, message: str | None = None) -> StageEvent:
+    return StageEvent(
+        key=stage.key, kind=stage.kind, label=stage.label, what=what, message=message,  # type: ignore[arg-type]
+        step=session.progress.step, num_steps=session.schedule.num_steps,
+    )  # fmt: skip
