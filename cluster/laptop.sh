@@ -12,4 +12,4 @@ prepare_state
 start_mlflow
 start_ray
 write_env
-say "Ray at $dashboard, MLflow at $MLFLOW_TRACKING_URI. In your shell: source .sentdist/env"
+say "Ray at $dashboard, MLflow at $(mlflow_link). In your shell: source .sentdist/env"

@@ -4,7 +4,7 @@
 #   GPUS=8 CPUS=64 HEAD_IP=10.0.0.5 bash cluster/one_host.sh
 # The token does not encrypt: reach the dashboard through `ssh -L 8265:127.0.0.1:8265 HOST`, or switch TLS on (RAY_USE_TLS and its three files).
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/private_folder.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/security.sh"
 : "${HEAD_IP:?Set HEAD_IP to the address of this machine that others reach, such as 10.0.0.5.}"
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
@@ -13,6 +13,7 @@ if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
 fi
 unset RAY_ADDRESS # of another cluster that this shell uses
 folder="$(ray_folder cluster)"
+close_metrics
 echo "Workers and clients need the file $RAY_AUTH_TOKEN_PATH and:"
 echo "  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RAY_AUTH_TOKEN_PATH"
 echo "  export RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265   # for \`ray job submit\`, through the tunnel"

@@ -6,7 +6,7 @@
 # a shared folder or s3://. Where a host has several networks, tell the collectives which one:
 #   ray job submit --runtime-env-json '{"env_vars": {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}}' ...
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/private_folder.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/security.sh"
 : "${HEAD_IP:?Set HEAD_IP to the address of the head.}"
 : "${NODE_IP:?Set NODE_IP to the address of this machine in the same network.}"
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
@@ -17,5 +17,6 @@ export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
 }
 unset RAY_ADDRESS # of another cluster that this shell uses
 folder="$(ray_folder cluster)"
+close_metrics
 exec ray start --block --address "$HEAD_IP:6379" --node-ip-address "$NODE_IP" \
     --temp-dir "$folder" ${CPUS:+--num-cpus "$CPUS"} ${GPUS:+--num-gpus "$GPUS"} ${OBJECT_STORE_BYTES:+--object-store-memory "$OBJECT_STORE_BYTES"}

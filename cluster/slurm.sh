@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Slurm: a Ray cluster for the length of one allocation, one Ray node a host.
-# Submit it from the checkout, where every host finds private_folder.sh:
+# Submit it from the checkout, where every host finds security.sh:
 #   sbatch --nodes 4 cluster/slurm.sh rayjobs/recipes/sweeps/rcl_grid.yaml --store /shared/store --data /shared/data
 # `ray symmetric-run` starts the head on the first host and workers on the others, waits for all of them, runs the command on the head and ends the
 # cluster with `ray stop`, which ends every Ray process of yours on these hosts: hence --exclusive.
@@ -17,7 +17,7 @@ export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_TOKEN_PATH="$HOME/
 trap 'rm -f "$RAY_AUTH_TOKEN_PATH"' EXIT
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300 # large file systems import torch slowly; the default is 30 s
 unset RAY_ADDRESS # of another cluster that the submitting shell uses
-on_each_host='. cluster/private_folder.sh && folder="$(ray_folder "$SLURM_JOB_ID")" && address="$1" && shift && {
+on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" && address="$1" && shift && close_metrics && {
     ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" --temp-dir "$folder" \
     ${SLURM_CPUS_ON_NODE:+--num-cpus "$SLURM_CPUS_ON_NODE"} ${SLURM_GPUS_ON_NODE:+--num-gpus "$SLURM_GPUS_ON_NODE"} \
     -- python -m rayjobs.sweep "$@"

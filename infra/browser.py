@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from sentdist.tracking.mlflow_login import LOGIN
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -96,6 +100,14 @@ class Browser:
             time.sleep(0.5)
 
 
+def log_in(chrome: Chrome, uri: str) -> None:
+    """Open the link of a server that wants a password (`.sentdist/env` has it), once; the browser shows it from then on."""
+    user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
+    if user and password:
+        parts = urlsplit(uri)
+        chrome.get(parts._replace(netloc=f"{user}:{password}@{parts.netloc}", path=LOGIN).geturl())
+
+
 @contextmanager
 def browser(uri: str, *, width: int = 1500, height: int = 1000) -> Iterator[Browser]:
     """A browser for the server at `uri`; ended, and its profile removed, on leaving."""
@@ -111,6 +123,7 @@ def browser(uri: str, *, width: int = 1500, height: int = 1000) -> Iterator[Brow
             options.add_argument(flag)
         chrome = Chrome(options=options, service=ChromeService(paths[1]))
         try:
+            log_in(chrome, uri)
             chrome.get(f"{uri.rstrip('/')}/health")
             for name, value in SETTINGS.items():
                 chrome.execute_script("localStorage.setItem(arguments[0], arguments[1])", name, value)

@@ -1,6 +1,6 @@
 # Sourced by quickstart.sh: Ray and MLflow on loopback, each with a pid file under .sentdist/, found again by the next call.
 # No other user of the machine gets at them: what they write lies in folders of mode 700, and both want a secret.
-. "$root/cluster/private_folder.sh"
+. "$root/cluster/security.sh"
 
 need_compiler() {
     local name
@@ -29,29 +29,60 @@ prepare_state() {
     export MLFLOW_TRACKING_URI="http://127.0.0.1:$mlflow_port"
     export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0 TOKENIZERS_PARALLELISM=false
     export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$state/ray_token"
-    unset RAY_AUTH_TOKEN RAY_ADDRESS
+    unset RAY_AUTH_TOKEN RAY_ADDRESS MLFLOW_TRACKING_PASSWORD MLFLOW_TRACKING_TOKEN
+    # Jobs get the path of the password: what they are given directly stands in a command line, which everybody can read.
+    export MLFLOW_TRACKING_USERNAME=sentdist SENTDIST_MLFLOW_PASSWORD_FILE="$state/mlflow_password"
     export RAY_API_SERVER_ADDRESS="$dashboard"
     # Ray replaces 127.0.0.1 by the machine's outer address and then listens on all interfaces, unless it is told that this is no cluster.
     export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
-    if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
-        (umask 077 && python -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
-    fi
+    make_secret "$RAY_AUTH_TOKEN_PATH"
+}
+
+# make_secret FILE [BYTES]: so many random bytes (32), as letters that nobody else can read, unless the file has some already.
+make_secret() {
+    [ -s "$1" ] || (umask 077 && python -c "import secrets; print(secrets.token_hex(${2:-32}), end='')" >"$1")
+    chmod 600 "$1"
 }
 
 start_mlflow() {
     if is_ours mlflow && answers "$MLFLOW_TRACKING_URI/health"; then
+        [ -s "$SENTDIST_MLFLOW_PASSWORD_FILE" ] ||
+            fail "the MLflow at $MLFLOW_TRACKING_URI wants no password, as in earlier releases. Stop it (bash infra/stop.sh) and run this again."
         say "MLflow is up already: $MLFLOW_TRACKING_URI"
         return 0
     fi
     need_port "$mlflow_port" MLflow SENTDIST_MLFLOW_PORT
     say "Starting MLflow at $MLFLOW_TRACKING_URI ..."
-    in_background mlflow mlflow server --backend-store-uri "sqlite:///$state/mlflow.db" --artifacts-destination "$state/mlflow-artifacts" \
-        --serve-artifacts --host 127.0.0.1 --port "$mlflow_port" --workers 1
+    [ -s "$SENTDIST_MLFLOW_PASSWORD_FILE" ] || rm -f "$state/mlflow_users.db" # it knows the password that is gone, and takes no new one
+    make_secret "$SENTDIST_MLFLOW_PASSWORD_FILE" 16
+    make_secret "$state/mlflow_secret_key"
+    cat >"$state/mlflow_auth.ini" <<END
+[mlflow]
+default_permission = NO_PERMISSIONS
+database_uri = sqlite:///$state/mlflow_users.db
+authorization_function = sentdist.tracking.mlflow_login:authenticate
+auth_cache_ttl_seconds = 600
+END
+    (
+        umask 077 # the data bases and artifacts, for whoever may open .sentdist later
+        export MLFLOW_AUTH_CONFIG_PATH="$state/mlflow_auth.ini" MLFLOW_AUTH_ADMIN_USERNAME="$MLFLOW_TRACKING_USERNAME" MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false
+        MLFLOW_AUTH_ADMIN_PASSWORD="$(cat "$SENTDIST_MLFLOW_PASSWORD_FILE")" MLFLOW_FLASK_SERVER_SECRET_KEY="$(cat "$state/mlflow_secret_key")"
+        export MLFLOW_AUTH_ADMIN_PASSWORD MLFLOW_FLASK_SERVER_SECRET_KEY
+        in_background mlflow mlflow server --app-name basic-auth --backend-store-uri "sqlite:///$state/mlflow.db" \
+            --artifacts-destination "$state/mlflow-artifacts" --serve-artifacts --host 127.0.0.1 --port "$mlflow_port" --workers 1
+    )
     wait_for mlflow "$MLFLOW_TRACKING_URI/health" 300
+}
+
+# mlflow_link [FRAGMENT]: opens MLflow with one click, as a notebook server's link does; see sentdist/tracking/mlflow_login.py.
+mlflow_link() {
+    printf 'http://%s:%s@127.0.0.1:%s/login%s' "$MLFLOW_TRACKING_USERNAME" "$(cat "$SENTDIST_MLFLOW_PASSWORD_FILE")" "$mlflow_port" "${1:-}"
 }
 
 start_ray() {
     if is_ours ray && answers "$dashboard/api/version"; then
+        [ -s "$state/ray_folder" ] ||
+            fail "the Ray at $dashboard keeps its files where others can change them, as in earlier releases. Stop it (bash infra/stop.sh) and run this again."
         say "Ray is up already: $dashboard"
         return 0
     fi
@@ -62,6 +93,7 @@ start_ray() {
     folder="$(ray_folder "$(printf '%s' "$root" | cksum | cut -d' ' -f1)")" || exit 1 # not in the checkout, whose path may be long
     printf '%s' "$folder" >"$state/ray_folder"
     rm -rf "$folder"
+    close_metrics
     in_background ray ray start --head --block --node-ip-address 127.0.0.1 --port "$ray_port" \
         --dashboard-host 127.0.0.1 --dashboard-port "$dashboard_port" --dashboard-agent-listen-port 0 \
         --ray-client-server-port "$(free_port)" --min-worker-port 20000 --max-worker-port 29999 \
@@ -75,16 +107,21 @@ write_env() {
 export SENTDIST_ENV_OF='$root' VIRTUAL_ENV='$VIRTUAL_ENV' PATH='$VIRTUAL_ENV/bin':"\$PATH"
 export SENTDIST_STORE='$SENTDIST_STORE' MLFLOW_TRACKING_URI='$MLFLOW_TRACKING_URI'
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH='$RAY_AUTH_TOKEN_PATH' RAY_ADDRESS='127.0.0.1:$ray_port' RAY_API_SERVER_ADDRESS='$dashboard' RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
+export MLFLOW_TRACKING_USERNAME='$MLFLOW_TRACKING_USERNAME' MLFLOW_TRACKING_PASSWORD="\$(cat '$SENTDIST_MLFLOW_PASSWORD_FILE')"
 export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0
 END
 }
 
+# What a job gets beside its code. It stands in the command line of `ray job submit`, which every user of the machine can read: no secrets, but their paths.
+job_environment() {
+    python -c 'import json, os, sys; print(json.dumps({"env_vars": {name: os.environ[name] for name in sys.argv[1:] if name in os.environ}}))' \
+        SENTDIST_STORE SENTDIST_DATA MLFLOW_TRACKING_URI MLFLOW_TRACKING_USERNAME SENTDIST_MLFLOW_PASSWORD_FILE \
+        MLFLOW_DISABLE_TELEMETRY DO_NOT_TRACK TOKENIZERS_PARALLELISM HF_HUB_OFFLINE
+}
+
 # Follows the job's own lines. What the submission client says of itself goes to a log: it repeats the end of a failed job's output.
 submit_sweep() {
-    local environment
-    environment="$(python -c 'import json, os, sys; print(json.dumps({"env_vars": {name: os.environ[name] for name in sys.argv[1:] if name in os.environ}}))' \
-        SENTDIST_STORE SENTDIST_DATA MLFLOW_TRACKING_URI MLFLOW_DISABLE_TELEMETRY DO_NOT_TRACK TOKENIZERS_PARALLELISM HF_HUB_OFFLINE)"
-    ray job submit --address "$dashboard" --working-dir . --runtime-env-json "$environment" --log-style record --log-color false \
+    ray job submit --address "$dashboard" --working-dir . --runtime-env-json "$(job_environment)" --log-style record --log-color false \
         -- python -m rayjobs.sweep "$@" 2>"$state/logs/submit.log" | tee "$state/logs/sweep.log" |
         python -u infra/job_lines.py || {
         is_ours ray || fail "Ray ended while it was needed. Its log: $state/logs/ray.log"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.metadata
 import json
 import os
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster_address import ask, choose, local_nodes, refusal, token
 from sentdist.store.store import ArtifactStore
+from sentdist.tracking.server import read_password
 
 PACKAGES = ("torch", "ray", "deepspeed", "transformers", "sentence-transformers", "mlflow", "pyarrow")
 TIMEOUT_S = 2.0
@@ -124,7 +126,8 @@ def _cluster(named: str | None) -> Finding:
 
 
 def _dashboard(address: str) -> Finding:
-    answer = _ask(f"{address.rstrip('/')}/api/version", token=token())
+    said = token()
+    answer = _ask(f"{address.rstrip('/')}/api/version", authorization=f"Bearer {said}" if said else None)
     if isinstance(answer, dict) and "ray_version" in answer:
         return Finding(subject="Ray's dashboard", state="good", text=f"{answer['ray_version']} answers at {address}")
     if answer in (401, 403):
@@ -134,10 +137,22 @@ def _dashboard(address: str) -> Finding:
 
 
 def _mlflow(uri: str) -> Finding:
-    answer = _ask(f"{uri.rstrip('/')}/version")
+    try:
+        read_password()
+    except SentdistError as error:
+        return Finding(subject="MLflow", state="bad", text=str(error))
+    answer = _ask(f"{uri.rstrip('/')}/version", authorization=_basic())
     if isinstance(answer, str) and answer[:1].isdigit():
         return Finding(subject="MLflow", state="good", text=f"{answer} answers at {uri}")
+    if answer in (401, 403):
+        text = f"{uri} refuses the password: `source .sentdist/env`, or set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
+        return Finding(subject="MLflow", state="bad", text=text)
     return _away("MLflow", uri, answer, "runs are kept in the store; `sentdist track --rebuild` brings them in later.")
+
+
+def _basic() -> str | None:
+    user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}" if user and password else None
 
 
 def _away(subject: str, address: str, answer: object, consequence: str) -> Finding:
@@ -153,11 +168,11 @@ def _is_open(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
-def _ask(url: str, *, token: str | None = None) -> object:
+def _ask(url: str, *, authorization: str | None) -> object:
     """The answer as JSON or text; the HTTP status of a refusal; None if nobody answers."""
     if not url.startswith(("http://", "https://")):
         return None
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(url, headers={"Authorization": authorization} if authorization else {})
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
             text = response.read(10_000).decode(errors="replace")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ Item = TypeVar("Item")
 PARENT = "mlflow.parentRunId"
 NOTE = "mlflow.note.content"
 LAYOUT = "workflowType=machine_learning"  # else a new browser shows pages laid out for language-model applications
+PASSWORD_FILE = "SENTDIST_MLFLOW_PASSWORD_FILE"
 PROBE_S = 2.0
 CONNECTIONS = 4  # for many runs at once
 PAUSE_S, MAX_PAUSE_S = 30.0, 600.0  # after a failed connection nothing is tried for so long, doubled each time: a dead server costs little
@@ -146,9 +148,32 @@ def connect(uri: str) -> MlflowClient:
     """A client with short timeouts (the user's own settings of MLFLOW_HTTP_REQUEST_* win), without telemetry and chatter."""
     for name, value in (QUIET | BOUNDS).items():
         os.environ.setdefault(name, value)
+    read_password()
     from mlflow import MlflowClient  # 2.7 s: paid by those who have a server, at their first message
 
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def read_password() -> None:
+    """Set MLFLOW_TRACKING_PASSWORD, which MLflow's client reads, from the file that SENTDIST_MLFLOW_PASSWORD_FILE names.
+
+    A job gets the path of a file that only its owner can read: what a job is given directly stands in the command line of `ray job submit`.
+
+    Raises:
+        RecipeError: the file cannot be read.
+    """
+    path = os.environ.get(PASSWORD_FILE)
+    if not path or os.environ.get("MLFLOW_TRACKING_PASSWORD"):
+        return
+    try:
+        os.environ["MLFLOW_TRACKING_PASSWORD"] = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(
+            where=PASSWORD_FILE,
+            found=f"{path}, which cannot be read ({error})",
+            expected="the file with MLflow's password",
+            remedy="Start the servers again (infra/quickstart.sh), or unset the variable and set MLFLOW_TRACKING_PASSWORD.",
+        ) from None
 
 
 @contextmanager

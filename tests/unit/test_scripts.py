@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -25,7 +26,7 @@ def _bash(script: str, *, cwd: Path = ROOT, **environment: str) -> subprocess.Co
 
 
 def _private_folder(path: Path) -> subprocess.CompletedProcess[str]:
-    return _bash(f". cluster/private_folder.sh; private_folder '{path}'")
+    return _bash(f". cluster/security.sh; private_folder '{path}'")
 
 
 def test_a_private_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: 
 
 
 def test_rays_folder_lies_in_a_private_one_and_is_short_enough_for_sockets(tmp_path: Path) -> None:
-    done = _bash(". cluster/private_folder.sh; ray_folder 4294967295")
+    done = _bash(". cluster/security.sh; ray_folder 4294967295")
     assert done.returncode == 0, done.stderr
     folder = Path(done.stdout)
     assert len(str(folder)) <= 38
@@ -75,7 +76,7 @@ def test_rays_folder_lies_in_a_private_one_and_is_short_enough_for_sockets(tmp_p
     assert folder.parent.stat().st_uid == os.geteuid()
     deep = tmp_path / ("d" * 40)
     deep.mkdir()
-    done = _bash(". cluster/private_folder.sh; ray_folder head", SENTDIST_TEMP=str(deep))
+    done = _bash(". cluster/security.sh; ray_folder head", SENTDIST_TEMP=str(deep))
     assert done.returncode != 0
     assert "Set SENTDIST_TEMP to a shorter folder" in done.stderr
 
@@ -173,7 +174,7 @@ def test_only_an_environment_of_this_checkout_is_used_unasked(active: str | None
 def _prepared(checkout: Path, then: str, **environment: str) -> subprocess.CompletedProcess[str]:
     checkout.mkdir(exist_ok=True)
     (checkout / "cluster").mkdir(exist_ok=True)
-    (checkout / "cluster" / "private_folder.sh").write_bytes((ROOT / "cluster" / "private_folder.sh").read_bytes())
+    (checkout / "cluster" / "security.sh").write_bytes((ROOT / "cluster" / "security.sh").read_bytes())
     script = f"root={checkout}; VIRTUAL_ENV=/venv; . {ROOT}/infra/venv.sh; . {ROOT}/infra/servers.sh; prepare_state; {then}"
     return _bash(script, **environment)
 
@@ -200,6 +201,46 @@ def test_what_the_servers_keep_is_for_their_owner(tmp_path: Path) -> None:
     state = tmp_path / "a" / ".sentdist"
     assert state.stat().st_mode & 0o777 == 0o700
     assert (state / "ray_token").stat().st_mode & 0o777 == 0o600
+
+
+FAKE_SERVERS = "in_background() { :; }; wait_for() { :; }; need_port() { :; }; "
+
+
+def test_mlflow_gets_a_password_of_its_own_once(tmp_path: Path) -> None:
+    state = tmp_path / "a" / ".sentdist"
+    made = []
+    for action in ("first start", "second start", "password lost"):
+        if action == "password lost":
+            (state / "mlflow_password").unlink()
+        done = _prepared(tmp_path / "a", FAKE_SERVERS + "start_mlflow; mlflow_link '#/x'")
+        assert done.returncode == 0, done.stderr
+        password = (state / "mlflow_password").read_text()
+        assert done.stdout.endswith(f"http://sentdist:{password}@127.0.0.1:5001/login#/x")
+        assert (state / "mlflow_password").stat().st_mode & 0o777 == 0o600
+        made.append((password, (state / "mlflow_users.db").exists()))
+        (state / "mlflow_users.db").touch()  # as the server does
+    assert made[0] == (made[1][0], False)
+    assert made[1][1]
+    assert made[2][0] != made[0][0]
+    assert not made[2][1]  # the users of a data base keep their passwords: it must go with the file
+
+
+def test_servers_of_an_earlier_release_are_not_taken_for_safe(tmp_path: Path) -> None:
+    for start, told in (("start_mlflow", "wants no password"), ("start_ray", "where others can change them")):
+        done = _prepared(tmp_path / "a", "is_ours() { true; }; answers() { true; }; " + start)
+        assert done.returncode == 1
+        assert told in done.stderr
+        assert "bash infra/stop.sh" in done.stderr
+
+
+def test_a_job_gets_paths_of_secrets_and_no_secrets(tmp_path: Path) -> None:
+    then = FAKE_SERVERS + "start_mlflow >/dev/null; export MLFLOW_TRACKING_PASSWORD=$(cat $SENTDIST_MLFLOW_PASSWORD_FILE); job_environment"
+    done = _prepared(tmp_path / "a", then)
+    password_file = tmp_path / "a" / ".sentdist" / "mlflow_password"
+    given = json.loads(done.stdout)["env_vars"]
+    assert given["SENTDIST_MLFLOW_PASSWORD_FILE"] == str(password_file)
+    assert given["MLFLOW_TRACKING_USERNAME"] == "sentdist"
+    assert password_file.read_text() not in done.stdout
 
 
 def test_waiting_for_a_log_that_is_not_there_yet_says_nothing(tmp_path: Path) -> None:

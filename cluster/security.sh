@@ -1,6 +1,6 @@
-# Sourced by the scripts that start Ray: a folder that no other user of this machine can enter.
-# Ray makes its own folders open to everybody. Whoever can write there can put another package in the place of a job's, which then runs as its owner.
+# Sourced by the scripts that start Ray: what keeps other users of the machine, and of the network, out. cluster/README.md says what it is worth.
 
+# Ray makes its own folders open to everybody. Whoever can write there can put another package in the place of a job's, which then runs as its owner.
 # private_folder PATH: makes it with mode 700, or takes it if it is a folder of ours with that mode below folders in which others cannot replace it;
 # prints PATH. Else says why not, and fails.
 private_folder() {
@@ -47,4 +47,10 @@ ray_folder() {
         return 1
     fi
     printf '%s' "$folder"
+}
+
+# close_metrics: Ray's three ports for Prometheus ask for no token, and tell the names of tasks and actors; without METRICS=1 none is opened.
+close_metrics() {
+    [ "${METRICS:-0}" != 1 ] || return 0
+    export RAY_enable_metrics_collection=0 AUTOSCALER_METRIC_PORT=-1 DASHBOARD_METRIC_PORT=-1 # no port: noted in a log file, and left at that
 }

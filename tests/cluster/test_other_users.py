@@ -1,0 +1,289 @@
+"""What another user of this machine can do to the servers of quickstart.sh: nothing. Attacks that worked on an earlier release, as `nobody`."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import psutil
+import pytest
+
+from infra.browser import HOW_TO_GET_ONE, browser, found
+
+ROOT = Path(__file__).parents[2]
+NOBODY = 65534
+SYSTEM_PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable  # one that every user may run
+JOB = """
+import os
+from sentdist.tracking.server import connect
+print("experiments", [one.name for one in connect(os.environ["MLFLOW_TRACKING_URI"]).search_experiments()])
+"""
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Servers:
+    """Ray and MLflow as quickstart.sh starts them; state: their `.sentdist`; output: what a job printed."""
+
+    folder: Path
+    environment: dict[str, str]
+    output: str
+    command_lines: str
+
+    @property
+    def state(self) -> Path:
+        return self.folder / ".sentdist"
+
+    @property
+    def mlflow(self) -> str:
+        return f"http://127.0.0.1:{self.environment['SENTDIST_MLFLOW_PORT']}"
+
+    @property
+    def ray_folder(self) -> Path:
+        return Path((self.state / "ray_folder").read_text())
+
+    def secret(self, name: str) -> str:
+        return (self.state / name).read_text()
+
+    def types(self, command: str) -> subprocess.CompletedProcess[str]:
+        """By the owner, in a shell that has read `.sentdist/env`."""
+        return _bash(f". {self.state}/env; {command}", self.folder, self.environment)
+
+    def processes(self) -> list[psutil.Process]:
+        roots = [psutil.Process(int(self.secret(f"{name}.pid"))) for name in ("ray", "mlflow")]
+        return [*roots, *(child for root in roots for child in root.children(recursive=True))]
+
+
+def _bash(script: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    with (folder / "output").open("w+") as output:  # a file: servers would keep a pipe open
+        command = ["bash", "-euo", "pipefail", "-c", script]
+        done = subprocess.run(command, cwd=folder, env=environment, stdout=output, stderr=output, timeout=400, check=False)
+        return subprocess.CompletedProcess(command, done.returncode, (folder / "output").read_text())
+
+
+def _free_port() -> str:
+    script = ". infra/servers.sh; free_port"
+    return subprocess.run(["bash", "-c", f"root=.; {script}"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    """Both servers, found again by a second call as a second quickstart.sh does; the owner has run one job."""
+    ours = ("SENTDIST_", "RAY_", "MLFLOW_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    environment |= {f"SENTDIST_{name}_PORT": _free_port() for name in ("RAY", "DASHBOARD", "MLFLOW")}
+    environment |= {"VIRTUAL_ENV": sys.prefix, "PATH": f"{sys.prefix}/bin:{environment['PATH']}", "PYTHONPATH": str(ROOT)}
+    folder = Path(tempfile.mkdtemp(prefix="sd-owner-", dir="/tmp"))
+    folder.chmod(0o755)  # as a checkout in a shared folder: what protects is .sentdist's own mode
+    for name in ("infra/servers.sh", "infra/venv.sh", "infra/stop.sh", "cluster/security.sh"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    (folder / "job").mkdir()
+    (folder / "job" / "job.py").write_text(JOB)
+    start = "root=$PWD; . infra/venv.sh; . infra/servers.sh; prepare_state; start_mlflow & first=$!; start_ray; wait $first; write_env"
+    try:
+        for told in ("Starting Ray", "Ray is up already"):
+            done = _bash(start, folder, environment)
+            assert done.returncode == 0, done.stdout
+            assert told in done.stdout
+        started = Servers(folder=folder, environment=environment, output="", command_lines="")
+        output, command_lines = _job(started)
+        yield Servers(folder=folder, environment=environment, output=output, command_lines=command_lines)
+    finally:
+        _bash("bash infra/stop.sh", folder, environment)
+        shutil.rmtree(folder)
+
+
+def _job(servers: Servers) -> tuple[str, str]:
+    """Submit a job as quickstart.sh does; its output, and all command lines that could be read meanwhile."""
+    submit = "root=$PWD; . infra/venv.sh; . infra/servers.sh; prepare_state; "
+    submit += 'ray job submit --address "$dashboard" --working-dir job --runtime-env-json "$(job_environment)" -- python job.py'
+    seen: set[str] = set()
+    with (servers.folder / "job.log").open("w+") as log:
+        process = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", submit], cwd=servers.folder, env=servers.environment, stdout=log, stderr=log
+        )
+        while process.poll() is None:
+            seen.update(" ".join(one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"]))
+            time.sleep(0.2)
+        output = (servers.folder / "job.log").read_text()
+    assert process.returncode == 0, output
+    return output, "\n".join(seen)
+
+
+def _as_nobody(code: str, *arguments: str) -> str:
+    """Run Python as another user; what it printed, or the error that it met."""
+    done = subprocess.run(
+        [SYSTEM_PYTHON, "-c", code, *arguments],
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2]
+
+
+REPLACE_PACKAGE = """
+import os, shutil, sys
+package = sys.argv[1]
+os.rename(package, package + ".theirs")
+shutil.copytree(package + ".theirs", package)
+open(package + "/job.py", "a").write("import os; os.system('id')")
+print("replaced")
+"""
+
+
+def test_nobody_cannot_replace_the_code_of_a_job(servers: Servers) -> None:
+    packages = sorted(servers.ray_folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/job.py"))
+    assert packages
+    told = _as_nobody(REPLACE_PACKAGE, str(packages[0].parent))
+    assert "PermissionError" in told
+    assert packages[0].read_text() == JOB
+
+
+def _put(url: str, text: str, *, secret: str | None) -> int:
+    headers = {"Authorization": f"Basic {base64.b64encode(f'sentdist:{secret}'.encode()).decode()}"} if secret else {}
+    request = urllib.request.Request(url, data=text.encode(), method="PUT", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+REPLACE_MODEL = """
+import sys, urllib.request
+for name, text in (("MLmodel", "flavors: {python_function: {code: code, loader_module: evil}}"), ("code/evil.py", "print()")):
+    request = urllib.request.Request(sys.argv[1] + name, data=text.encode(), method="PUT")
+    print(urllib.request.urlopen(request, timeout=30).status)
+"""
+
+
+def test_nobody_cannot_replace_a_registered_model(servers: Servers) -> None:
+    model = f"{servers.mlflow}/api/2.0/mlflow-artifacts/artifacts/0/models/m-1/artifacts/"
+    assert _put(f"{model}MLmodel", "flavors: {}", secret=servers.secret("mlflow_password")) == 200
+    assert _put(f"{model}MLmodel", "flavors: {}", secret="a guess") == 401
+    assert "401" in _as_nobody(REPLACE_MODEL, model)
+    files = [path for path in (servers.state / "mlflow-artifacts").rglob("*") if path.is_file()]
+    assert [(path.name, path.read_text()) for path in files] == [("MLmodel", "flavors: {}")]
+
+
+READ = "import sys; [open(path, 'rb').read(1) for path in sys.argv[1:]]; print('read')"
+
+
+@pytest.mark.parametrize(
+    "name", ["ray_token", "mlflow_password", "mlflow_secret_key", "mlflow_users.db", "mlflow.db", "logs/ray.log", "env"]
+)
+def test_nobody_cannot_read_what_the_servers_keep(name: str, servers: Servers) -> None:
+    assert (servers.state / name).is_file()
+    assert "PermissionError" in _as_nobody(READ, str(servers.state / name))
+
+
+def test_nobody_cannot_read_the_secrets_of_processes(servers: Servers) -> None:
+    for process in servers.processes():
+        told = _as_nobody(READ, f"/proc/{process.pid}/environ")
+        assert "PermissionError" in told or "FileNotFoundError" in told, (process, told)
+
+
+def test_no_secret_stands_in_a_command_line_or_a_log(servers: Servers) -> None:
+    assert "job submit" in servers.command_lines
+    logs = [path for folder in (servers.state / "logs", servers.ray_folder) for path in folder.rglob("*") if path.is_file()]
+    assert len(logs) > 10
+    for name in ("ray_token", "mlflow_password", "mlflow_secret_key"):
+        secret = servers.secret(name)
+        assert len(secret) >= 32
+        assert secret not in servers.command_lines
+        assert [path for path in logs if secret.encode() in path.read_bytes()] == []
+
+
+def test_a_job_is_let_into_mlflow(servers: Servers) -> None:
+    assert "experiments ['Default']" in servers.output
+
+
+def test_every_port_listens_on_loopback_and_wants_a_secret(servers: Servers) -> None:
+    listening = {
+        one.laddr.port: process.name()
+        for process in servers.processes()
+        for one in process.net_connections(kind="inet")
+        if one.status == psutil.CONN_LISTEN and re.fullmatch(r"(::ffff:)?127\.0\.0\.1|::1", one.laddr.ip)
+    }
+    everything = {
+        one.laddr.port for process in servers.processes() for one in process.net_connections() if one.status == psutil.CONN_LISTEN
+    }
+    assert set(listening) == everything
+    assert len(listening) >= 6
+    answers = {f"{name}:{port}": _without_secret(port) for port, name in listening.items()}
+    assert not {who: told for who, told in answers.items() if told not in ("401", "UNAUTHENTICATED")}
+
+
+GRPC = (  # a call of each service that a port may have
+    "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
+    "/ray.rpc.NodeManagerService/GetNodeStats",
+    "/ray.rpc.ObjectManagerService/Pull",
+    "/ray.rpc.CoreWorkerService/GetCoreWorkerStats",
+    "/ray.rpc.ReporterService/HealthCheck",
+    "/ray.rpc.RayletDriver/ClusterInfo",
+)
+
+
+def _without_secret(port: int) -> str:
+    """How a port answers somebody who only knows its number: an HTTP status, or the status of the first gRPC call that it knows."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            return str(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return str(error.code)
+    except (OSError, http.client.HTTPException):
+        pass  # no HTTP
+    told = "no answer"
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for call in GRPC:
+            try:
+                channel.unary_unary(call)(b"", timeout=10)
+                return f"{call}: OK"
+            except grpc.RpcError as error:
+                told = f"{error.code().name}"
+                if told != "UNIMPLEMENTED":
+                    return told
+    return told
+
+
+def test_the_owners_shell_is_let_in_everywhere(servers: Servers) -> None:
+    done = servers.types(f"cd {ROOT}; python -m sentdist.cli doctor")
+    for server in ("Ray", "Ray's dashboard", "MLflow"):
+        assert re.search(rf"^ok +{server} +.*answers at", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.skipif(found() is None, reason=HOW_TO_GET_ONE)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # selenium's own
+def test_one_click_on_the_printed_link_opens_mlflow(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    page = "#/experiments?workflowType=machine_learning"
+    link = servers.types(f"root=$PWD; . infra/venv.sh; . infra/servers.sh; prepare_state; mlflow_link '{page}'").stdout
+    with browser(servers.mlflow) as visitor:
+        visitor.visit(page)
+        assert "Default" not in visitor.text
+        visitor.chrome.get("about:blank")
+        visitor.chrome.get(link)
+        visitor.wait_for_text("Experiments", "Default")
+        assert visitor.address == f"{servers.mlflow}/{page}"
