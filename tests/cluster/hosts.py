@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SUBNETS = range(1, 255)
@@ -27,9 +28,9 @@ NOTICING = {"health_check_period_ms": 500, "health_check_timeout_ms": 3000, "hea
 class Hosts:
     """The hosts of one run; make them with `hosts`. Nothing of them is visible outside their namespaces."""
 
-    def __init__(self, subnet: int, folder: Path) -> None:
+    def __init__(self, subnet: int, folder: Path, environment: Mapping[str, str]) -> None:
         self._subnet = subnet
-        self._folder = folder
+        self.folder = folder
         self._names: list[str] = []
         self._environment = os.environ | {
             "RAY_AUTH_MODE": "token",
@@ -40,23 +41,40 @@ class Hosts:
         }
         for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "PYTHONPATH"):
             self._environment.pop(name, None)
+        self._environment |= environment
 
     def address(self, host: int) -> str:
         return f"10.77.{self._subnet}.{host + 1}"
 
-    def start_head(self) -> None:
-        """Host 0, with the dashboard and the job server."""
-        dashboard = [f"--dashboard-host={self.address(0)}", f"--dashboard-port={DASHBOARD_PORT}"]
-        noticing = f"--system-config={json.dumps(NOTICING)}"
-        self._start_node(0, "--head", f"--port={RAY_PORT}", "--include-dashboard=true", *dashboard, noticing)
+    def start_head(self, *, with_dashboard: bool = True) -> None:
+        """Host 0, with the dashboard and the job server, which are ten processes."""
+        address = [f"--dashboard-host={self.address(0)}", f"--dashboard-port={DASHBOARD_PORT}"] if with_dashboard else []
+        dashboard = [f"--include-dashboard={str(with_dashboard).lower()}", *address]
+        self._start_node(0, "--head", f"--port={RAY_PORT}", *dashboard, f"--system-config={json.dumps(NOTICING)}")
 
-    def join(self, host: int, *, token: str | None = None) -> None:
-        """One more host joins the cluster, with another token than that of the cluster if one is given."""
-        self._start_node(host, f"--address={self.address(0)}:{RAY_PORT}", token=token)
+    def join(self, host: int, *, token: str | None = None, monotonic_s: int = 0) -> None:
+        """A host joins the cluster, for the first time or again.
+
+        token: another one than that of the cluster. monotonic_s: by which its monotonic clock is ahead (Linux has no namespace for the
+        time of day).
+        """
+        self._start_node(host, f"--address={self.address(0)}:{RAY_PORT}", token=token, monotonic_s=monotonic_s)
 
     def cut(self, host: int) -> None:
         """Pull the cable of a host: nothing reaches it any more, and it does not know why."""
         _ip("-n", self._hub, "link", "set", f"p{host}", "down")
+
+    def plug_in(self, host: int) -> None:
+        """Put the cable that was pulled back."""
+        _ip("-n", self._hub, "link", "set", f"p{host}", "up")
+
+    def start(self, host: int, *command: str, **options: Any) -> subprocess.Popen[str]:
+        """A command on a host; its process itself, not a shell around it. The options are those of `subprocess.Popen`."""
+        return subprocess.Popen(self._inside(host, command), cwd=ROOT, env=self._environment, text=True, start_new_session=True, **options)
+
+    def pids(self, host: int) -> list[int]:
+        """The ids of all processes on a host."""
+        return [int(pid) for pid in _ip("netns", "pids", self._name(host)).split()]
 
     def submit(self, *command: str, environment: dict[str, str] | None = None, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         """`ray job submit --working-dir . -- COMMAND` on host 0, to its end."""
@@ -75,7 +93,7 @@ class Hosts:
 
     def logs(self) -> str:
         """The ends of the log files that say why something did not come up."""
-        files = [path for name in ("raylet.err", "gcs_server.err", "dashboard.log", "job-driver*.log") for path in self._folder.rglob(name)]
+        files = [path for name in ("raylet.err", "gcs_server.err", "dashboard.log", "job-driver*.log") for path in self.folder.rglob(name)]
         return "\n".join(f"== {path}\n{path.read_text(errors='replace')[-1500:]}" for path in files if not path.is_symlink())
 
     @property
@@ -85,11 +103,11 @@ class Hosts:
     def _name(self, host: int) -> str:
         return f"sd{self._subnet}h{host}"
 
-    def _plug_in(self, host: int) -> None:
+    def _wire(self, host: int) -> None:
         name = self._name(host)
         _ip("netns", "add", name)
         self._names.append(name)
-        (self._folder / name).mkdir()
+        (self.folder / name).mkdir()
         _ip("link", "add", INTERFACE, "netns", name, "type", "veth", "peer", "name", f"p{host}", "netns", self._hub)
         _ip("-n", self._hub, "link", "set", f"p{host}", "master", "bridge")
         _ip("-n", self._hub, "link", "set", f"p{host}", "up")
@@ -97,23 +115,29 @@ class Hosts:
         for interface in ("lo", INTERFACE):
             _ip("-n", name, "link", "set", interface, "up")
 
-    def _start_node(self, host: int, *options: str, token: str | None = None) -> None:
-        self._plug_in(host)
+    def _start_node(self, host: int, *options: str, token: str | None = None, monotonic_s: int = 0) -> None:
+        if self._name(host) not in self._names:
+            self._wire(host)
         sizes = ["--num-cpus=1", "--num-gpus=0", f"--object-store-memory={100 * 2**20}"]
-        command = ["ray", "start", *options, f"--node-ip-address={self.address(host)}", *sizes, "--disable-usage-stats"]
+        clock = ["unshare", "--time", "--fork", "--monotonic", str(monotonic_s)] if monotonic_s else []
+        command = [*clock, "ray", "start", *options, f"--node-ip-address={self.address(host)}", *sizes, "--disable-usage-stats"]
         done = self._run(host, command, timeout_s=STARTED_WITHIN_S, token=token)
         if done.returncode:
             raise RuntimeError(f"host {host} did not start: {done.stdout[-1500:]}{done.stderr[-1500:]}\n{self.logs()}")
 
     def _run(self, host: int, command: list[str], *, timeout_s: float, token: str | None = None) -> subprocess.CompletedProcess[str]:
-        # `ip netns exec` gives the command a mount namespace of its own, so each host has a /tmp/ray that the others do not see.
-        own_disk = f'mount --bind {self._folder / self._name(host)} /tmp/ray && exec "$@"'
         environment = self._environment | ({"RAY_AUTH_TOKEN": token} if token else {})
-        output = self._folder / f"{self._name(host)}.{time.monotonic_ns()}"  # a file: what ray leaves running would keep a pipe open
+        output = self.folder / f"{self._name(host)}.{time.monotonic_ns()}"  # a file: what ray leaves running would keep a pipe open
         with output.open("w") as out, output.with_suffix(".err").open("w") as err:
-            inside = ["ip", "netns", "exec", self._name(host), "sh", "-c", own_disk, "sh", *command]
-            done = subprocess.run(inside, cwd=ROOT, env=environment, stdout=out, stderr=err, timeout=timeout_s, check=False)
+            done = subprocess.run(
+                self._inside(host, command), cwd=ROOT, env=environment, stdout=out, stderr=err, timeout=timeout_s, check=False
+            )
         return subprocess.CompletedProcess(command, done.returncode, output.read_text(), output.with_suffix(".err").read_text())
+
+    def _inside(self, host: int, command: Iterable[str]) -> list[str]:
+        # `ip netns exec` gives the command a mount namespace of its own, so each host has a /tmp/ray that the others do not see.
+        own_disk = f'mount --bind {self.folder / self._name(host)} /tmp/ray && exec "$@"'
+        return ["ip", "netns", "exec", self._name(host), "sh", "-c", own_disk, "sh", *command]
 
     def _unplug(self) -> None:
         """End what runs in the namespaces, by its id, and take them away."""
@@ -140,11 +164,11 @@ def why_not() -> str | None:
 
 
 @contextmanager
-def hosts() -> Iterator[Hosts]:
-    """Hosts on a subnet that no other run on this machine has."""
+def hosts(**environment: str) -> Iterator[Hosts]:
+    """Hosts on a subnet that no other run on this machine has; all that runs on them has these environment variables, too."""
     Path("/tmp/ray").mkdir(exist_ok=True)  # where each host's own one is mounted
     folder = Path(tempfile.mkdtemp(prefix="sd-hosts-", dir="/tmp"))
-    made = Hosts(_claim_subnet(), folder)
+    made = Hosts(_claim_subnet(), folder, environment)
     try:
         yield made
     finally:

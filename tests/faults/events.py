@@ -1,0 +1,89 @@
+"""What a driver's lines say: which stage started, how far a training is, what is finished."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sentdist.execution.progress import What
+
+_LINE = re.compile(
+    r"^\d\d:\d\d:\d\d  (?P<kind>\w+) +(?P<label>\S.*?)  (?P<told>started|step (?P<step>\d+)/(?P<num_steps>\d+)|done in|FAILED)"
+)
+SAME_NEWS_S = 5.0  # within which two drivers hear of one event
+_WHAT: dict[str, What] = {"started": "started", "done in": "finished", "FAILED": "failed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """One event of one stage as a driver told it. at: seconds on this machine's monotonic clock; driver: its number in the round."""
+
+    at: float
+    driver: int
+    kind: str
+    label: str
+    what: What
+    step: int = 0
+    num_steps: int = 0
+
+    @property
+    def stage(self) -> tuple[str, str]:
+        """Kind and label; one seed has each only once."""
+        return self.kind, self.label
+
+
+def heard(line: str, *, at: float, driver: int) -> Heard | None:
+    """The event in a line (`StageEvent.line`); None if it tells of no stage."""
+    found = _LINE.match(line)
+    if found is None:
+        return None
+    step, num_steps = int(found["step"] or 0), int(found["num_steps"] or 0)
+    return Heard(
+        at=at,
+        driver=driver,
+        kind=found["kind"],
+        label=found["label"],
+        what=_WHAT.get(found["told"], "step"),
+        step=step,
+        num_steps=num_steps,
+    )
+
+
+def finished(events: Iterable[Heard]) -> set[tuple[str, str]]:
+    """The stages that are told to be done."""
+    return {event.stage for event in events if event.what == "finished"}
+
+
+def built_twice(events: Iterable[Heard]) -> list[tuple[str, str]]:
+    """The stages that were told to be done more than once.
+
+    Two drivers at the same time hear of the same building within a moment, so that is told once.
+    """
+    told: dict[tuple[str, str], list[Heard]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: event.at):
+        if event.what == "finished" and not any(_is_same_news(event, earlier) for earlier in told[event.stage]):
+            told[event.stage].append(event)
+    return sorted(stage for stage, times in told.items() if len(times) > 1)
+
+
+def _is_same_news(event: Heard, earlier: Heard) -> bool:
+    return event.driver != earlier.driver and event.at - earlier.at < SAME_NEWS_S
+
+
+def recovery_s(events: Iterable[Heard], injected_at: float) -> float | None:
+    """Seconds from an injection to the next finished stage or training step beyond the one reached; None if nothing was left to do."""
+    done: set[tuple[str, str]] = set()
+    reached: dict[tuple[str, str], int] = {}
+    for event in sorted(events, key=lambda event: event.at):
+        is_new = (event.what == "finished" and event.stage not in done) or (
+            event.what == "step" and event.step > reached.get(event.stage, 0)
+        )
+        if is_new and event.at > injected_at:
+            return event.at - injected_at
+        if event.what == "finished":
+            done.add(event.stage)
+        if event.what == "step":
+            reached[event.stage] = max(event.step, reached.get(event.stage, 0))
+    return None

@@ -1,0 +1,209 @@
+"""The kinds of fault: what each is called, where it can be injected, how it begins and ends, and what the user does afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+from typing import Literal
+
+from tests.faults.disk import damage
+from tests.faults.processes import send
+from tests.faults.scene import Scene
+from tests.faults.selection import VARIANT_WEIGHTS
+
+ALL = tuple(VARIANT_WEIGHTS)
+GROUPS = ("deepspeed-1", "torch-2", "deepspeed-2")  # the variants whose trainings are Ray Train runs
+IN_TRAINING = ("a training is at a tenth", "a training is at two thirds", "a training has its second checkpoint", "RCL trains on its banks")
+BUSY = (*IN_TRAINING, "a bank is made", "scores are made")
+ANY_TIME = ("the sweep has begun", *BUSY, "a bank is done")
+SECONDS = (2.0, 6.0)
+RAY_DATA = ("torch-2", "deepspeed-2")  # those that make banks with Ray Data
+REBOOTED_S = 1_000_000
+DAMAGES = (
+    ("weights", "train/*/model.safetensors", ("a bank is made", "a bank is done", "RCL trains on its banks")),
+    ("bank", "bank/*/shards/*.npy", ("a bank is done", "RCL trains on its banks")),
+    ("corpus", "corpus/*/*.arrow", ("a training is at a tenth", "a bank is made")),
+    ("record", "*/*/record.json", ("a training is at a tenth", "a bank is done", "RCL trains on its banks")),
+    ("checkpoint", "running/*/*/*.pt", ("a training has its second checkpoint",)),
+)
+UNNOTICED_S, NOTICED_S = (1.0, 4.0), (18.0, 22.0)  # of a silent host: the head gives it up after about 14 s, see hosts.py
+
+
+def _nothing(scene: Scene) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A kind of fault.
+
+    begin: injects it; False if there is nothing to do it to just now. end: what makes it pass, `lasts_s` seconds later. then: what the
+    user has to do, if anything.
+    """
+
+    name: str
+    begin: Callable[[Scene], bool]
+    end: Callable[[Scene], None] = _nothing
+    moments: tuple[str, ...] = ANY_TIME
+    variants: tuple[str, ...] = ALL
+    lasts_s: tuple[float, float] = (0.0, 0.0)
+    then: Literal["nothing", "submit again"] = "nothing"
+    awaits: str | None = None
+
+
+def _kill(scene: Scene, *, what: str, host: int | None = None) -> bool:
+    process = scene.find(what, host=host)
+    if process is not None:
+        scene.tell(f"kill -9 {process.pid} on host {process.host}: {process.title[:90]}")
+        send(process, SIGKILL)
+    return process is not None
+
+
+def _halt(scene: Scene, *, what: str, host: int | None = None) -> bool:
+    process = scene.find(what, host=host)
+    if process is not None:
+        scene.tell(f"SIGSTOP {process.pid} on host {process.host}: {process.title[:90]}")
+        scene.halted.append(process)
+        send(process, SIGSTOP)
+    return process is not None
+
+
+def _go_on(scene: Scene) -> None:
+    while scene.halted:
+        send(scene.halted.pop(), SIGCONT)
+
+
+def _end_driver(scene: Scene, *, gently: bool) -> bool:
+    scene.end_driver(*((SIGTERM, SIGKILL) if gently else (SIGKILL,)))
+    return True
+
+
+def _halt_driver(scene: Scene) -> bool:
+    scene.halted.append(scene.driver_process())
+    send(scene.halted[-1], SIGSTOP)
+    return True
+
+
+def _make_whole(scene: Scene) -> None:
+    scene.world.make_whole()
+
+
+def _lose_host(scene: Scene) -> bool:
+    scene.world.lose_host()
+    return True
+
+
+def _come_back_rebooted(scene: Scene) -> None:
+    """Another monotonic clock, which is what a host has that was started anew; the time of day cannot differ between hosts here."""
+    scene.world.make_whole(monotonic_s=REBOOTED_S)
+
+
+def _cut_off(scene: Scene) -> bool:
+    scene.world.hosts.cut(1)
+    return True
+
+
+def _end_mlflow(scene: Scene) -> bool:
+    scene.world.signal_mlflow(SIGKILL)
+    return True
+
+
+def _halt_mlflow(scene: Scene) -> bool:
+    scene.world.signal_mlflow(SIGSTOP)
+    return True
+
+
+def _fill(scene: Scene) -> bool:
+    scene.world.disk.fill()
+    return True
+
+
+def _make_read_only(scene: Scene) -> bool:
+    return scene.world.disk.make_read_only()
+
+
+def _silence(scene: Scene) -> bool:
+    scene.world.disk.silence()
+    return True
+
+
+def _damage(scene: Scene, *, files: str) -> bool:
+    """A byte of the newest such file; what is in `running` belongs to no artifact."""
+    found = sorted(scene.store.glob(files), key=lambda path: path.stat().st_mtime_ns)
+    if not found:
+        return False
+    damage(found[-1])
+    place = found[-1].relative_to(scene.store)
+    scene.tell(f"damaged {place}")
+    scene.damaged.add("/".join(place.parts[:2]))
+    return True
+
+
+def _submit_beside(scene: Scene) -> bool:
+    scene.submit(at_once=True)
+    return True
+
+
+def _stop_sweep(scene: Scene) -> bool:
+    """`sentdist stop`; False if it came too late, as the sweep was over."""
+    done = scene.world.sentdist("stop", scene.name, log=scene.logs / "stop.err", tracking=False)
+    told, _ = done.communicate()
+    scene.tell(told)
+    if done.returncode == 0:
+        scene.drivers[-1].was_ended = True
+        scene.drivers[-1].process.wait()
+    return done.returncode == 0
+
+
+def _drop_banks(scene: Scene) -> bool:
+    return bool(scene.world.ask("drop_banks", str(scene.store)))
+
+
+def _of(what: str, *, moments: tuple[str, ...], variants: tuple[str, ...] = ALL) -> tuple[Fault, Fault]:
+    """A process that does `what` is killed, or stands still for some seconds."""
+    return (
+        Fault(name=f"kill -9 {what}", begin=partial(_kill, what=what), moments=moments, variants=variants),
+        Fault(
+            name=f"SIGSTOP {what}", begin=partial(_halt, what=what), end=_go_on, moments=moments, variants=variants, lasts_s=SECONDS
+        ),
+    )  # fmt: skip
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(name="kill -9 driver", begin=partial(_end_driver, gently=False), then="submit again"),
+    Fault(name="SIGSTOP driver", begin=_halt_driver, end=_go_on, lasts_s=SECONDS),
+    Fault(name="SIGTERM driver", begin=partial(_end_driver, gently=True), then="submit again"),
+    Fault(name="sentdist stop", begin=_stop_sweep, then="submit again"),
+    Fault(name="two drivers", begin=_submit_beside),
+    *_of("StageBoard", moments=ANY_TIME),
+    *_of("trial", moments=ANY_TIME),
+    *_of("stage", moments=BUSY),
+    *_of("train worker", moments=IN_TRAINING, variants=GROUPS),
+    *_of("train controller", moments=IN_TRAINING, variants=GROUPS),
+    *_of("map worker", moments=("a bank is made",), variants=RAY_DATA),
+    *_of("bank owner", moments=("RCL trains on its banks", "a bank is made")),
+    Fault(name="banks dropped from memory", begin=_drop_banks, moments=("RCL trains on its banks",)),
+    Fault(name="kill -9 raylet", begin=partial(_kill, what="raylet", host=1), end=_make_whole, lasts_s=SECONDS),
+    Fault(name="SIGSTOP raylet", begin=partial(_halt, what="raylet", host=1), end=_go_on, lasts_s=UNNOTICED_S),
+    Fault(name="host gone and back", begin=_lose_host, end=_make_whole, lasts_s=SECONDS),
+    Fault(name="host gone with its shards", begin=_lose_host, end=_make_whole, moments=("RCL trains on its banks",), lasts_s=SECONDS),
+    Fault(name="host back with another clock", begin=_lose_host, end=_come_back_rebooted, lasts_s=SECONDS),
+    Fault(name="host cut off for a moment", begin=_cut_off, end=_make_whole, lasts_s=UNNOTICED_S),
+    Fault(name="host cut off and given up", begin=_cut_off, end=_make_whole, lasts_s=NOTICED_S),
+    Fault(name="kill -9 MLflow", begin=_end_mlflow, end=_make_whole, lasts_s=SECONDS),
+    Fault(name="SIGSTOP MLflow", begin=_halt_mlflow, end=_make_whole, lasts_s=SECONDS),
+    Fault(name="store full", begin=_fill, end=_make_whole, lasts_s=SECONDS, then="submit again"),
+    Fault(name="store read-only", begin=_make_read_only, end=_make_whole, lasts_s=SECONDS, then="submit again"),
+    Fault(name="store does not answer", begin=_silence, end=_make_whole, lasts_s=SECONDS),
+    *(
+        Fault(name=f"{what} damaged", begin=partial(_damage, files=files), moments=moments, then="submit again", awaits="digests of files")
+        for what, files, moments in DAMAGES
+    ),
+)
+
+
+def fault_named(name: str) -> Fault:
+    """The kind of that name."""
+    (found,) = [fault for fault in FAULTS if fault.name == name]
+    return found

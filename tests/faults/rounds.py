@@ -1,0 +1,214 @@
+"""A round: one sweep, its faults, its end, and what is wrong afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from tests.faults.artifacts import differences, digests, num_bytes
+from tests.faults.events import built_twice, recovery_s
+from tests.faults.kinds import Fault, fault_named
+from tests.faults.processes import WORKING
+from tests.faults.scene import LOOK_EVERY_S, Scene
+from tests.faults.selection import Injection, RoundPlan
+from tests.faults.tracked import tracking_faults
+from tests.faults.world import NUM_HOSTS, World
+from tests.waiting import wait_for
+
+ROUND_S = 420.0  # many times what a round takes on an idle machine; then it counts as standing still
+SETTLES_WITHIN_S = 100.0  # the board gives a driver that was killed a minute to come back
+SUBMITTED_AGAIN_AT_MOST = 4
+NUM_RUNS = 9  # of the recipe on MLflow: the sweep, 3 trials, corpus, 2 entropy encoders, 2 banks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Injected:
+    """A fault as it went. at_s: seconds after the start of the round; recovery_s: see `recovery_s`; num_finished: artifacts there were."""
+
+    fault: str
+    moment: str
+    lasts_s: float
+    at_s: float | None  # None: the moment never came, or there was nothing to do it to
+    num_finished: int = 0
+    recovery_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a round came to; it is as it should be if nothing is wrong.
+
+    submissions: how often the sweep was submitted. bytes_left: in `.staging` and `running` of the store and in the temp folders.
+    """
+
+    seed: int
+    number: int
+    variant: str
+    injected: tuple[Injected, ...]
+    submissions: int
+    seconds: float
+    bytes_left: dict[str, int]
+    wrong: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        faults = "; ".join(
+            f"{one.fault} ({one.moment})" + ("" if one.at_s is None else f" at {one.at_s:.0f} s, recovered in {_seconds(one.recovery_s)}")
+            for one in self.injected
+        )
+        verdict = "ok" if not self.wrong else f"WRONG: {'; '.join(self.wrong)}"
+        return f"round {self.number} ({self.variant}, {self.seconds:.0f} s, submitted {self.submissions} x): {faults}: {verdict}"
+
+    @property
+    def command(self) -> str:
+        """What repeats this round alone."""
+        return f"python -m tests.faults --seed {self.seed} --only {self.number}"
+
+    @property
+    def json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def undisturbed(world: World, variant: str, logs: Path) -> dict[str, str]:
+    """The digests of a sweep that nothing happens to; of one worker with torch without Ray at all, in one process."""
+    scene = Scene(world, name=f"undisturbed-{variant}", variant=variant, logs=logs)
+    local = ["--local"] if variant == "torch-1" else []
+    arguments = ["run", str(scene.recipe), *local, "--store", str(scene.store), "--data", str(world.data)]
+    done = world.sentdist(*arguments, log=logs / "undisturbed.err", tracking=False)
+    output, _ = done.communicate(timeout=ROUND_S)
+    if done.returncode:
+        raise RuntimeError(f"the undisturbed sweep failed: {output[-2000:]}")
+    found = digests(scene.store)
+    shutil.rmtree(scene.store)
+    return found
+
+
+def play(world: World, plan: RoundPlan, expected: Mapping[str, str], logs: Path) -> Outcome:
+    """Carry a round out and judge it. What a fault took is given back, so that the world is whole for the next one."""
+    scene = Scene(world, name=f"soak-{plan.seed}-{plan.number}", variant=plan.variant, logs=logs)
+    before = num_bytes(world.scratch)
+    started = time.monotonic()
+    scene.submit()
+    marks: dict[str, tuple[int, int]] = {}
+    injected: list[Injected] = []
+    wrong: list[str] = []
+    for injection in plan.injections:
+        one = _inject(scene, injection, started, marks)
+        injected.append(one)
+        scene.tell(str(one))
+    may_submit = any(fault_named(one.fault).then == "submit again" for one in injected if one.at_s is not None)
+    wrong += _bring_to_its_end(scene, started, may_submit=may_submit)
+    seconds = time.monotonic() - started
+    world.make_whole()
+    wrong += differences(digests(scene.store), expected)
+    replaced = {place for place, mark in marks.items() if scene.records().get(place) != mark} - scene.damaged
+    wrong += [f"the record of {place} was replaced" for place in sorted(replaced)]
+    wrong += [f"{kind} {label} was built twice" for kind, label in built_twice(scene.events)]
+    wrong += tracking_faults(world.mlflow_db, scene.name, num_runs=NUM_RUNS)
+    wrong += _left(world)
+    left = {place: num_bytes(scene.store / place) for place in (".staging", "running")} | {"temp": num_bytes(world.scratch) - before}
+    wrong += [f"{left[place]} bytes are left in {place}" for place in ("running",) if left[place]]
+    world.ask("end_owner", str(scene.store))
+    if wrong:
+        world.keep_logs(logs / "cluster")
+        shutil.copytree(scene.store, logs / "store", dirs_exist_ok=True)
+    shutil.rmtree(scene.store, ignore_errors=True)
+    recovered = tuple(
+        one if one.at_s is None else replace(one, recovery_s=recovery_s(scene.events, started + one.at_s)) for one in injected
+    )
+    return Outcome(
+        seed=plan.seed, number=plan.number, variant=plan.variant, injected=recovered, seconds=round(seconds, 1), bytes_left=left,
+        submissions=len(scene.drivers), wrong=tuple(wrong),
+    )  # fmt: skip
+
+
+def _inject(scene: Scene, injection: Injection, started: float, marks: dict[str, tuple[int, int]]) -> Injected:
+    """Wait for the moment, inject, let it pass, and submit again where that is the user's part."""
+    fault = fault_named(injection.fault)
+    one = Injected(fault=fault.name, moment=injection.moment, lasts_s=injection.lasts_s, at_s=None)
+    until = started + ROUND_S
+    if not _revive(scene) or not scene.wait_for(injection.moment, until=until):
+        return one
+    there = scene.records()
+    at = time.monotonic()
+    if not _begin(scene, fault, until=until):
+        return one
+    for place, mark in there.items():
+        marks.setdefault(place, mark)
+    try:
+        time.sleep(injection.lasts_s)
+    finally:
+        fault.end(scene)
+    if fault.then == "submit again" and not scene.running:
+        scene.submit()
+    return replace(one, at_s=round(at - started, 2), num_finished=len(there))
+
+
+def _begin(scene: Scene, fault: Fault, *, until: float) -> bool:
+    """Begin a fault as soon as there is something to do it to; False if there was nothing until the sweep's end."""
+    while scene.running and time.monotonic() < until:
+        if fault.begin(scene):
+            return True
+        time.sleep(LOOK_EVERY_S)
+    return False
+
+
+def _revive(scene: Scene) -> bool:
+    """Submit again if the last fault ended the sweep before its end; False if it is over."""
+    if not scene.running and scene.drivers[-1].process.returncode and len(scene.drivers) <= SUBMITTED_AGAIN_AT_MOST:
+        scene.submit()
+    return bool(scene.running)
+
+
+def _bring_to_its_end(scene: Scene, started: float, *, may_submit: bool) -> list[str]:
+    """Wait for the drivers, and submit again as long as the last one fails; what is wrong with that."""
+    while True:
+        while scene.running and time.monotonic() < started + ROUND_S:
+            time.sleep(LOOK_EVERY_S)
+        if scene.running:
+            scene.tell(f"stands still: {[process.title[:80] for process in scene.world.processes() if process.what]}")
+            for driver in scene.running:
+                driver.process.kill()
+            return [f"the sweep was not over after {ROUND_S:.0f} s"]
+        if scene.drivers[-1].process.returncode == 0 or len(scene.drivers) > SUBMITTED_AGAIN_AT_MOST:
+            break
+        scene.submit()
+    for driver in scene.drivers:
+        driver.listener.join()
+    failed = [driver for driver in scene.drivers if driver.process.returncode and not driver.was_ended]
+    if scene.drivers[-1].process.returncode:
+        return [f"it failed {len(failed)} times, at last with exit code {scene.drivers[-1].process.returncode}"]
+    return [] if may_submit or not failed else [f"it had to be submitted again after exit code {failed[0].process.returncode}"]
+
+
+def _left(world: World) -> list[str]:
+    """What a sweep that is over has left behind on the cluster, after some time to clear up."""
+    found: list[str] = []
+
+    def is_quiet() -> bool:
+        found[:] = _left_now(world)
+        return not found
+
+    with suppress(TimeoutError):
+        wait_for(is_quiet, what="a quiet cluster", seconds=SETTLES_WITHIN_S)
+    return found
+
+
+def _left_now(world: World) -> list[str]:
+    seen = world.ask("census")
+    found = [f"the process {process.title[:60].strip()} is left on host {process.host}" for process in world.processes(*WORKING)]
+    found += [f"the actor {name} is left" for name in seen["actors"] if not name.startswith("sentdist-banks")]
+    found += [f"the placement group {name} is left" for name in seen["groups"]]
+    if seen["num_nodes"] != NUM_HOSTS or seen["free_cpus"] != seen["num_cpus"]:
+        found.append(f"{seen['free_cpus']:g} of {seen['num_cpus']:g} CPUs on {seen['num_nodes']} hosts are free")
+    owners = [name for name in seen["actors"] if name.startswith("sentdist-banks")]
+    return found + ([f"{len(owners)} bank owners are left of one store"] if len(owners) > 1 else [])
+
+
+def _seconds(value: float | None) -> str:
+    return "no time (nothing was left to do)" if value is None else f"{value:.1f} s"

@@ -1,0 +1,29 @@
+"""What an MLflow server keeps of a sweep, read from its data base: it can be asked whatever becomes of the server."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+IDENTITIES = ("sentdist.sweep", "sentdist.trial", "sentdist.key")  # the tag that says which run it is
+
+
+def tracking_faults(database: Path, sweep: str, *, num_runs: int) -> list[str]:
+    """What is wrong with the runs of a sweep that is over: missing, left running, made twice, or a point of a curve twice."""
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30) as rows:
+        select = "from runs r join experiments e on r.experiment_id = e.experiment_id where e.name = ? and r.lifecycle_stage = 'active'"
+        status = dict(rows.execute(f"select r.run_uuid, r.status {select}", (sweep,)).fetchall())
+        marks = ",".join("?" * len(status))
+        tags = rows.execute(
+            f"select key, value from tags where run_uuid in ({marks}) and key in (?, ?, ?)", (*status, *IDENTITIES)
+        ).fetchall()
+        points = rows.execute(
+            f"select run_uuid, key, step, count(*) from metrics where run_uuid in ({marks}) and key not like 'system/%' "
+            "group by run_uuid, key, step having count(*) > 1",
+            tuple(status),
+        ).fetchall()
+    faults = [f"MLflow: a run is {state}" for state in status.values() if state != "FINISHED"]
+    faults += [f"MLflow: {number} runs for {value}" for (_, value), number in Counter(tags).items() if number > 1]
+    faults += [f"MLflow: step {step} of {key} stands {number} times" for _, key, step, number in points]
+    return faults + ([f"MLflow: {len(status)} runs, not {num_runs}"] if len(status) != num_runs else [])

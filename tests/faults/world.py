@@ -1,0 +1,178 @@
+"""What a soak lives in: two hosts with a CPU each, an MLflow server, a disk for the stores, a recipe for each variant."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sentdist.plan.stage import Json
+from tests.cluster.hosts import INTERFACE, RAY_PORT, ROOT, Hosts, hosts
+from tests.faults.disk import Disk
+from tests.faults.processes import Process, look_at, send
+from tests.tiny_world import write_data
+from tests.waiting import wait_for
+
+MLFLOW_PORT = 5000
+RUNTIMES: dict[str, dict[str, Json]] = {
+    "torch-1": {"engine": "torch", "workers": 1},
+    "deepspeed-1": {"engine": "deepspeed", "workers": 1},
+    "torch-2": {"engine": "torch", "workers": 2},
+    "deepspeed-2": {"engine": "deepspeed", "zero_stage": 2, "workers": 2},
+}
+NUM_HOSTS = 2
+PATIENT_S = 300.0  # for what takes seconds on an idle machine
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+
+
+class World:
+    """Everything that outlives a round; make it with `world`."""
+
+    def __init__(self, folder: Path, hosts: Hosts, disk: Disk) -> None:
+        from tests.encoders import tiny_encoder  # torch takes seconds, and the tests of decisions need none of it
+
+        self.folder = folder
+        self.hosts = hosts
+        self.disk = disk
+        self.data = write_data(folder / "data", num_rows=480)
+        self.scratch = folder / "tmp"
+        self.mlflow = f"http://{hosts.address(0)}:{MLFLOW_PORT}"
+        self.mlflow_db = folder / "mlflow.db"
+        self._encoder = tiny_encoder(folder / "encoder", "bert")
+        self._server: subprocess.Popen[str] | None = None
+        self._inspector: subprocess.Popen[str] | None = None
+
+    def recipe(self, name: str, variant: str) -> Path:
+        """A recipe of that name: 10 stages and two overlaps, dropout 0.1, trainings of a few seconds with a checkpoint a second."""
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(_recipe(name, self._encoder, RUNTIMES[variant])))
+        return path
+
+    def sentdist(self, *arguments: str, log: Path, tracking: bool = True) -> subprocess.Popen[str]:
+        """`sentdist ARGUMENTS` on the head."""
+        settings = [f"RAY_ADDRESS={self.hosts.address(0)}:{RAY_PORT}", "PYTHONUNBUFFERED=1"]
+        settings += [f"MLFLOW_TRACKING_URI={self.mlflow}"] * tracking
+        with log.open("ab") as errors:
+            return self.hosts.start(
+                0, "env", *settings, sys.executable, "-m", "sentdist.cli", *arguments, stdout=subprocess.PIPE, stderr=errors
+            )
+
+    def start_cluster(self) -> None:
+        self.hosts.start_head(with_dashboard=False)
+        self.hosts.join(1)
+        wait_for(lambda: self.ask("census")["num_nodes"] == NUM_HOSTS, what=f"{NUM_HOSTS} nodes", seconds=PATIENT_S)
+
+    def start_mlflow(self) -> None:
+        command = [sys.executable, "-m", "mlflow", "server", "--host", self.hosts.address(0), "--port", str(MLFLOW_PORT), "--workers", "1"]
+        command += ["--allowed-hosts", "*", "--backend-store-uri", f"sqlite:///{self.mlflow_db}"]
+        command += ["--artifacts-destination", str(self.folder / "mlflow-artifacts")]
+        with (self.folder / "mlflow.log").open("ab") as log:
+            self._server = self.hosts.start(0, "env", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false", *command, stdout=log, stderr=log)
+
+    def signal_mlflow(self, number: signal.Signals) -> None:
+        """To the server and its workers, which are one process group."""
+        assert self._server is not None
+        os.killpg(self._server.pid, number)
+        if number == signal.SIGKILL:
+            self._server.wait()
+
+    def processes(self, *whats: str) -> list[Process]:
+        """The processes on all hosts that do one of these things (see processes.py); all if none is named."""
+        found = [process for host in range(NUM_HOSTS) for process in look_at(self.hosts.pids(host), host)]
+        return [process for process in found if not whats or process.what in whats]
+
+    def lose_host(self) -> None:
+        """Host 1 loses its power."""
+        for process in look_at(self.hosts.pids(1), 1):
+            send(process, signal.SIGKILL)
+
+    def ask(self, question: str, *arguments: Any) -> Any:
+        """An answer of the inspector (see inspector.py), which is started if it is not there."""
+        if self._inspector is None or self._inspector.poll() is not None:
+            with (self.folder / "inspector.log").open("ab") as log:
+                command = ["env", f"RAY_ADDRESS={self.hosts.address(0)}:{RAY_PORT}", sys.executable, "-m", "tests.faults.inspector"]
+                self._inspector = self.hosts.start(0, *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        assert self._inspector.stdin is not None and self._inspector.stdout is not None
+        self._inspector.stdin.write(json.dumps([question, *arguments]) + "\n")
+        self._inspector.stdin.flush()
+        reply = json.loads(self._inspector.stdout.readline() or '{"error": "the inspector ended, see inspector.log"}')
+        if "error" in reply:
+            raise RuntimeError(f"{question}: {reply['error']}")
+        return reply["value"]
+
+    def make_whole(self, *, monotonic_s: int = 0) -> None:
+        """What a fault took comes back: a host (its monotonic clock ahead by so many seconds), the server, the disk."""
+        self.disk.answer_again()
+        self.disk.free()
+        self.disk.make_writable()
+        self.hosts.plug_in(1)
+        if not any(process.host == 1 for process in self.processes("raylet")):
+            self.lose_host()  # what its raylet left
+            self.hosts.join(1, monotonic_s=monotonic_s)
+        wait_for(lambda: self.ask("census")["num_nodes"] == NUM_HOSTS, what=f"{NUM_HOSTS} nodes", seconds=PATIENT_S)
+        if self._server is None or self._server.poll() is not None:
+            self.start_mlflow()
+        self.signal_mlflow(signal.SIGCONT)
+        wait_for(lambda: bool(self.ask("answers", f"{self.mlflow}/health")), what="the MLflow server", seconds=PATIENT_S)
+
+    def keep_logs(self, folder: Path) -> None:
+        """Copy what the cluster wrote, of each file the end."""
+        folder.mkdir(parents=True, exist_ok=True)
+        logs = [path for pattern in ("*.err", "*.out", "*.log") for path in self.hosts.folder.rglob(pattern)]
+        for path in [*logs, *self.folder.glob("*.log")]:
+            with suppress(OSError):
+                if not path.is_symlink() and "session_latest" not in path.parts:
+                    (folder / path.name).write_bytes(path.read_bytes()[-200_000:])
+
+
+@contextmanager
+def world(logs: Path) -> Iterator[World]:
+    """A world with its cluster and its server running; if it does not come up or breaks, its logs are kept there."""
+    made = Path(tempfile.mkdtemp(prefix="sd-soak-", dir="/tmp"))
+    scratch = made / "tmp"
+    scratch.mkdir()
+    disk = Disk(made)
+    # Ray's sockets stay below its usual folder: their paths may have 107 letters.
+    settings = QUIET | {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "RAY_TMPDIR": "/tmp", "GLOO_SOCKET_IFNAME": INTERFACE}
+    settings["RAY_worker_niceness"] = "0"  # else workers get what everything else on the machine leaves
+    try:
+        with disk.mounted(), hosts(**settings) as some:
+            lived_in = World(made, some, disk)
+            try:
+                lived_in.start_cluster()
+                lived_in.make_whole()
+                yield lived_in
+            except BaseException:
+                lived_in.keep_logs(logs / "broken")
+                raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _recipe(name: str, encoder: Path, runtime: dict[str, Json]) -> dict[str, Json]:
+    return {
+        "name": name,
+        "encoder": {"checkpoint": str(encoder)},
+        "corpus": {"source": "nli/triplets"},
+        "training": {"batch_size": 8, "learning_rate": 1e-3, "max_length": 20, "epochs": 12 if runtime["workers"] == 1 else 3},
+        "selection": {"task": "stsb-dev", "every_fraction": 0.5},
+        "evaluation": {"tasks": ["stsb"]},
+        "methods": {
+            "base": {},
+            "fine_tuned": {"objective": {"name": "info_nce", "temperature": 0.05}},
+            "entropy": {"objective": {"name": "entropy", "phi": 0.01}, "select": False, "reported": False},
+            "rcl": {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01, 0.02]},
+        },
+        "baseline": "fine_tuned",
+        "runtime": {"checkpoint_every_s": 1.0, "max_failures": 3} | runtime,
+    }
