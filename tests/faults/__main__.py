@@ -9,6 +9,7 @@ repeats it alone and where its logs lie.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from tests.cluster.hosts import why_not
 from tests.faults.kinds import FAULTS
+from tests.faults.page import page
 from tests.faults.rounds import Outcome, play, undisturbed
 from tests.faults.selection import VARIANT_WEIGHTS, plan_round
 from tests.faults.world import world
@@ -45,6 +47,9 @@ def main() -> int:
             print(outcome.line, flush=True)
             if outcome.wrong:
                 print(f"  again: {outcome.command}\n  logs: {results / f'round-{number}'}", flush=True)
+    if options.page:
+        load = f"{os.cpu_count()} processors, load average {os.getloadavg()[2]:.1f} in the last quarter of an hour."
+        options.page.write_text(page(outcomes, command=f"python -m tests.faults {' '.join(sys.argv[1:])}", machine=load))
     num_wrong = sum(bool(outcome.wrong) for outcome in outcomes)
     print(f"{len(outcomes) - num_wrong} of {len(outcomes)} rounds ended as the undisturbed run", flush=True)
     return 1 if num_wrong else 0
@@ -60,6 +65,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--variant", action="append", help="only this sweep; may be repeated", choices=list(VARIANT_WEIGHTS))
     parser.add_argument("--results", type=Path, help="where outcomes and logs are kept")
+    parser.add_argument("--page", type=Path, help="write the table there, such as infra/benchmarks/faults.md")
     return parser.parse_args()
 
 

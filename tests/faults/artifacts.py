@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 COMPARED = ("*.safetensors", "*.npy", "*.parquet", "scores.json")
-PASSING = (".staging", "running")  # places of what is not finished
+PASSING = (".staging", ".aside", "running")  # places of what is not finished, or not any more
 
 
 def digests(store: Path) -> dict[str, str]:

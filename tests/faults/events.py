@@ -13,6 +13,7 @@ _LINE = re.compile(
     r"^\d\d:\d\d:\d\d  (?P<kind>\w+) +(?P<label>\S.*?)  (?P<told>started|step (?P<step>\d+)/(?P<num_steps>\d+)|done in|FAILED)"
 )
 SAME_NEWS_S = 5.0  # within which two drivers hear of one event
+UNDER_WAY_S = 0.5  # of an event, from where it happens to here
 _WHAT: dict[str, What] = {"started": "started", "done in": "finished", "FAILED": "failed"}
 
 
@@ -73,17 +74,22 @@ def _is_same_news(event: Heard, earlier: Heard) -> bool:
 
 
 def recovery_s(events: Iterable[Heard], injected_at: float) -> float | None:
-    """Seconds from an injection to the next finished stage or training step beyond the one reached; None if nothing was left to do."""
-    done: set[tuple[str, str]] = set()
+    """Seconds from an injection until all stages that were being made then have come further than they were: a step beyond the one reached,
+    or the end; if none was being made, until the next stage has. None if nothing was left to do."""
     reached: dict[tuple[str, str], int] = {}
+    done: set[tuple[str, str]] = set()
+    waits_for: dict[tuple[str, str], int] | None = None
+    last = None
     for event in sorted(events, key=lambda event: event.at):
-        is_new = (event.what == "finished" and event.stage not in done) or (
-            event.what == "step" and event.step > reached.get(event.stage, 0)
-        )
-        if is_new and event.at > injected_at:
-            return event.at - injected_at
-        if event.what == "finished":
-            done.add(event.stage)
-        if event.what == "step":
-            reached[event.stage] = max(event.step, reached.get(event.stage, 0))
-    return None
+        if waits_for is None and event.at > injected_at + UNDER_WAY_S:
+            waits_for = {stage: step for stage, step in reached.items() if stage not in done}
+        if waits_for is not None:
+            is_further = event.what == "finished" or (event.what == "step" and event.step > waits_for.get(event.stage, 0))
+            if is_further and (event.stage in waits_for or (last is None and not waits_for)):
+                waits_for.pop(event.stage, None)
+                last = event.at
+            if last is not None and not waits_for:
+                break
+        reached[event.stage] = max(event.step, reached.get(event.stage, 0))
+        done |= {event.stage} if event.what == "finished" else set()
+    return None if last is None else last - injected_at

@@ -19,14 +19,14 @@ IN_TRAINING = ("a training is at a tenth", "a training is at two thirds", "a tra
 BUSY = (*IN_TRAINING, "a bank is made", "scores are made")
 ANY_TIME = ("the sweep has begun", *BUSY, "a bank is done")
 SECONDS = (2.0, 6.0)
-RAY_DATA = ("torch-2", "deepspeed-2")  # those that make banks with Ray Data
+POOLS = ("torch-2", "deepspeed-2")  # those that make banks over several workers
 REBOOTED_S = 1_000_000
 DAMAGES = (
-    ("weights", "train/*/model.safetensors", ("a bank is made", "a bank is done", "RCL trains on its banks")),
-    ("bank", "bank/*/shards/*.npy", ("a bank is done", "RCL trains on its banks")),
-    ("corpus", "corpus/*/*.arrow", ("a training is at a tenth", "a bank is made")),
-    ("record", "*/*/record.json", ("a training is at a tenth", "a bank is done", "RCL trains on its banks")),
-    ("checkpoint", "running/*/*/*.pt", ("a training has its second checkpoint",)),
+    ("weights", "train/*/model.safetensors", ("a bank is made", "a bank is done", "RCL trains on its banks"), None),
+    ("bank", "bank/*/shards/*.npy", ("a bank is done", "RCL trains on its banks"), None),
+    ("corpus", "corpus/*/*.arrow", ("a training is at a tenth", "a bank is made"), None),
+    ("record", "*/*/record.json", ("a training is at a tenth", "a bank is done", "RCL trains on its banks"), None),
+    ("checkpoint", "running/*/*/*.pt", ("a training has its second checkpoint",), "a second checkpoint to go back to"),
 )
 UNNOTICED_S, NOTICED_S = (1.0, 4.0), (18.0, 22.0)  # of a silent host: the head gives it up after about 14 s, see hosts.py
 
@@ -147,13 +147,12 @@ def _submit_beside(scene: Scene) -> bool:
 
 def _stop_sweep(scene: Scene) -> bool:
     """`sentdist stop`; False if it came too late, as the sweep was over."""
-    done = scene.world.sentdist("stop", scene.name, log=scene.logs / "stop.err", tracking=False)
-    told, _ = done.communicate()
-    scene.tell(told)
-    if done.returncode == 0:
-        scene.drivers[-1].was_ended = True
-        scene.drivers[-1].process.wait()
-    return done.returncode == 0
+    code, _ = scene.command("stop", scene.name)
+    if code == 0:
+        for driver in scene.running:
+            driver.was_ended = True
+            driver.process.wait()
+    return code == 0
 
 
 def _drop_banks(scene: Scene) -> bool:
@@ -181,7 +180,7 @@ FAULTS: tuple[Fault, ...] = (
     *_of("stage", moments=BUSY),
     *_of("train worker", moments=IN_TRAINING, variants=GROUPS),
     *_of("train controller", moments=IN_TRAINING, variants=GROUPS),
-    *_of("map worker", moments=("a bank is made",), variants=RAY_DATA),
+    *_of("pool worker", moments=("a bank is made",), variants=POOLS),
     *_of("bank owner", moments=("RCL trains on its banks", "a bank is made")),
     Fault(name="banks dropped from memory", begin=_drop_banks, moments=("RCL trains on its banks",)),
     Fault(name="kill -9 raylet", begin=partial(_kill, what="raylet", host=1), end=_make_whole, lasts_s=SECONDS),
@@ -197,8 +196,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(name="store read-only", begin=_make_read_only, end=_make_whole, lasts_s=SECONDS, then="submit again"),
     Fault(name="store does not answer", begin=_silence, end=_make_whole, lasts_s=SECONDS),
     *(
-        Fault(name=f"{what} damaged", begin=partial(_damage, files=files), moments=moments, then="submit again", awaits="digests of files")
-        for what, files, moments in DAMAGES
+        Fault(name=f"{what} damaged", begin=partial(_damage, files=files), moments=moments, awaits=awaits)
+        for what, files, moments, awaits in DAMAGES
     ),
 )
 

@@ -17,12 +17,12 @@ TITLES = {
     "stage": r"ray::(corpus|train|bank|scores) ",
     "train worker": r"ray::RayTrainWorker\b",
     "train controller": r"ray::TrainController\b",
-    "map worker": r"ray::(MapWorker|_MapWorker)\b",
+    "pool worker": r"ray::(ShardMaker|SentenceEmbedder)\b",
     "bank owner": r"ray::EmbeddingBanks\b",
     "raylet": r"\S*/raylet/raylet ",
     "GCS": r"\S*/gcs/gcs_server ",
 }
-WORKING = ("StageBoard", "trial", "stage", "train worker", "train controller", "map worker")  # none of them outlives a sweep
+WORKING = ("StageBoard", "trial", "stage", "train worker", "train controller", "pool worker")  # none of them outlives a sweep
 
 
 @dataclass(frozen=True, kw_only=True)

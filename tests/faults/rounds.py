@@ -105,12 +105,13 @@ def play(world: World, plan: RoundPlan, expected: Mapping[str, str], logs: Path)
     wrong += _bring_to_its_end(scene, started, may_submit=may_submit)
     seconds = time.monotonic() - started
     world.make_whole()
+    wrong += _replace_damaged(scene) if scene.damaged else []
     wrong += differences(digests(scene.store), expected)
     replaced = {place for place, mark in marks.items() if scene.records().get(place) != mark} - scene.damaged
     wrong += [f"the record of {place} was replaced" for place in sorted(replaced)]
-    wrong += [f"{kind} {label} was built twice" for kind, label in built_twice(scene.events)]
-    wrong += tracking_faults(world.mlflow_db, scene.name, num_runs=NUM_RUNS)
+    wrong += [f"{kind} {label} was built twice" for kind, label in built_twice(scene.events) if not scene.damaged]
     wrong += _left(world)
+    wrong += tracking_faults(world.mlflow_db, scene.name, num_runs=NUM_RUNS)  # after the last word of those that clear up
     left = {place: num_bytes(scene.store / place) for place in (".staging", "running")} | {"temp": num_bytes(world.scratch) - before}
     wrong += [f"{left[place]} bytes are left in {place}" for place in ("running",) if left[place]]
     world.ask("end_owner", str(scene.store))
@@ -184,6 +185,20 @@ def _bring_to_its_end(scene: Scene, started: float, *, may_submit: bool) -> list
     if scene.drivers[-1].process.returncode:
         return [f"it failed {len(failed)} times, at last with exit code {scene.drivers[-1].process.returncode}"]
     return [] if may_submit or not failed else [f"it had to be submitted again after exit code {failed[0].process.returncode}"]
+
+
+def _replace_damaged(scene: Scene) -> list[str]:
+    """What was damaged after its last use nobody has noticed: the user lets the store check itself, drops what it names and submits again."""
+    _, told = scene.command("store", "check", "--store", str(scene.store))
+    named = [line.partition(":")[0] for line in told.splitlines() if line.count("/") and ":" in line]
+    wrong = [f"`store check` names {place}, which no fault damaged" for place in named if place not in scene.damaged]
+    for place in named:
+        _, told = scene.command("store", "drop", place, "--yes", "--store", str(scene.store))
+        scene.damaged |= {line for line in told.splitlines() if "/" in line}  # with what was made from it
+    if not named:
+        return wrong
+    scene.submit()
+    return wrong + _bring_to_its_end(scene, time.monotonic(), may_submit=False)
 
 
 def _left(world: World) -> list[str]:

@@ -96,6 +96,13 @@ class Scene:
         found = [process for process in self.world.processes(what) if host in (None, process.host)]
         return max(found, key=lambda process: process.pid, default=None)
 
+    def command(self, *arguments: str) -> tuple[int, str]:
+        """A command of `sentdist` to its end: exit code and output."""
+        done = self.world.sentdist(*arguments, log=self.logs / "commands.err", tracking=False)
+        told, _ = done.communicate()
+        self.tell(f"sentdist {' '.join(arguments)}: {done.returncode}\n{told}")
+        return done.returncode, told
+
     def driver_process(self) -> Process:
         """The process of the last driver."""
         return Process(pid=self.drivers[-1].process.pid, host=0, title="driver")

@@ -14,7 +14,9 @@ from tests.faults.disk import damage
 from tests.faults.events import Heard, built_twice, heard, recovery_s
 from tests.faults.kinds import FAULTS, fault_named
 from tests.faults.moments import MOMENTS, Sight
+from tests.faults.page import page
 from tests.faults.processes import Process
+from tests.faults.rounds import Injected, Outcome
 from tests.faults.selection import VARIANT_WEIGHTS, plan_round
 from tests.faults.tracked import tracking_faults
 
@@ -73,11 +75,31 @@ def test_other_lines_tell_of_no_stage(line: str) -> None:
     assert heard(line, at=0.0, driver=0) is None
 
 
-def test_recovery_ends_with_the_first_step_beyond_the_one_reached() -> None:
-    events = [_event("step", 1.0, step=30), _event("started", 5.0), _event("step", 6.0, step=30), _event("step", 7.0, step=60)]
-    assert recovery_s(events, 2.0) == 5.0
-    assert recovery_s([*events, _event("finished", 9.0)], 8.0) == 1.0
-    assert recovery_s(events, 8.0) is None
+@pytest.mark.parametrize(
+    ("events", "injected_at", "expected"),
+    [
+        ([_event("step", 1.0, step=30), _event("started", 5.0), _event("step", 6.0, step=30), _event("step", 7.0, step=60)], 2.0, 5.0),
+        ([_event("step", 1.0, step=30), _event("finished", 9.0)], 2.0, 7.0),
+        # The last one of those that were being made counts, and no later one.
+        (
+            [_event("started", 1.0, label="a"), _event("started", 1.0), _event("finished", 3.0), _event("finished", 6.0, label="a")],
+            2.0,
+            4.0,
+        ),
+        (
+            [_event("started", 1.0), _event("started", 3.0, label="a"), _event("finished", 4.0), _event("finished", 9.0, label="a")],
+            2.0,
+            2.0,
+        ),
+        # What was told just before is heard a moment later.
+        ([_event("step", 1.0, step=30), _event("step", 2.1, step=60), _event("step", 8.0, step=90)], 2.0, 6.0),
+        # Nothing was being made: the next stage.
+        ([_event("finished", 1.0), _event("started", 3.0, label="a"), _event("finished", 5.0, label="a")], 2.0, 3.0),
+        ([_event("finished", 1.0)], 2.0, None),
+    ],
+)
+def test_recovery_is_when_all_that_was_being_made_has_come_further(events: list[Heard], injected_at: float, expected: float | None) -> None:
+    assert recovery_s(events, injected_at) == (None if expected is None else pytest.approx(expected))
 
 
 def test_a_stage_that_is_done_twice_was_built_twice() -> None:
@@ -120,6 +142,7 @@ def test_moments(moment: str, events: list[Heard], checkpoints: dict[str, frozen
         ("ray::RayTrainWorker.poll_status ", "train worker"),
         ("ray::TrainController ", "train controller"),
         ("ray::EmbeddingBanks ", "bank owner"),
+        ("ray::ShardMaker.work ", "pool worker"),
         ("/lib/ray/core/src/ray/raylet/raylet --raylet_socket_name=/tmp/ray/session ", "raylet"),
         ("ray::IDLE ", None),
         ("python -m sentdist.cli run ", None),
@@ -193,3 +216,28 @@ def _database(path: Path, *, status: str = "FINISHED", runs: int = 2, points: in
 )
 def test_what_is_wrong_on_mlflow(changes: dict[str, object], wrong: list[str], tmp_path: Path) -> None:
     assert tracking_faults(_database(tmp_path / "mlflow.db", **changes), "soak", num_runs=2) == wrong  # type: ignore[arg-type]
+
+
+def test_the_page_counts_what_happened() -> None:
+    def outcome(number: int, *injected: Injected, wrong: tuple[str, ...] = ()) -> Outcome:
+        return Outcome(
+            seed=0, number=number, variant="torch-1", injected=injected, submissions=2, seconds=20.0 + number, bytes_left={}, wrong=wrong
+        )
+
+    def one(fault: str, recovery_s: float | None, at_s: float | None = 3.0) -> Injected:
+        return Injected(fault=fault, moment="a bank is made", lasts_s=0.0, at_s=at_s, recovery_s=recovery_s)
+
+    told = page(
+        [
+            outcome(0, one("kill -9 driver", 4.0), one("two drivers", None, at_s=None)),
+            outcome(1, one("kill -9 driver", 8.0), one("store full", None), wrong=("a record was replaced",)),
+        ],
+        command="python -m tests.faults",
+        machine="An idle machine.",
+    )
+    assert "**1 of 2 rounds**" in told
+    assert "submitted 4 times, a round took 20 (21) s" in told
+    assert "| kill -9 driver | 2 | 1 of 2 | 6 (8) | submits again |" in told
+    assert "| store full | 1 | 0 of 1 | – | submits again |" in told
+    assert "two drivers" not in told
+    assert "- round 1 (torch-1): a record was replaced" in told
