@@ -1,13 +1,14 @@
-"""Who holds the banks of a store in the object store: a named, detached actor whose shard tasks can be run again."""
+"""Who holds the banks of a store in the object store: a named, detached actor whose shard tasks can be run again, and that ends when idle."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import shutil
+import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import ray
 import ray.experimental
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnavailableError, RayActorError
 
 from sentdist.errors import DataError, StoreError
 from sentdist.execution.bank_room import Room, disk_to_spill_to, room_for, smallest_object_store
@@ -29,6 +30,8 @@ PREFIX = "sentdist-banks"
 # a process for one costs about what reading 64 MiB costs.
 TASKS_PER_BANK = 4
 BYTES_PER_TASK = 64 * 2**20
+IDLE_S = 900.0  # without a reader for so long, an owner ends; reading a bank again takes a second for each GB or two
+CALLS, PAUSE_S = 10, 0.5  # an owner that ends keeps its name for a moment
 HEAD = {"node:__internal_head__": 0.001}  # the owner lives where the cluster itself lives
 
 
@@ -83,17 +86,23 @@ class _Held:
 class EmbeddingBanks:
     """The actor: owns the shards of all banks of one store. What it holds can be read again from the artifacts, so it may die any time.
 
-    It owns results of tasks rather than objects that were put: Ray runs the task again when a node takes a shard with it.
+    It owns results of tasks rather than objects that were put: Ray runs the task again when a node takes a shard with it. Readers keep
+    what they have mapped, whatever becomes of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, idle_s: float) -> None:
         self._held: dict[str, _Held] = {}
+        self._idle_s = idle_s
+        self._asked_at = time.monotonic()
+        self._own_handle = ray.get_runtime_context().current_actor
+        threading.Thread(target=_look_now_and_then, args=(self._own_handle, idle_s / 4), daemon=True).start()
 
     def shards(self, orders: list[BankOrder], lost: tuple[str, ...]) -> tuple[list[HeldBank], Room | None]:
         """The shards of banks, begun now where there are none; `lost` names makings that turned out to be unreadable.
 
         The room is that of the banks begun now, None if all were there.
         """
+        self._asked_at = time.monotonic()
         self.forget(lost)
         missing = [order for order in dict.fromkeys(orders) if order.key not in self._held or self._held[order.key].order != order]
         for order in missing:
@@ -107,12 +116,29 @@ class EmbeddingBanks:
             self._held[order.key].used_at = now
         return [self._held[order.key].bank for order in orders], room
 
+    def read(self, keys: tuple[str, ...]) -> None:
+        """A reader says now and then that it still uses these banks."""
+        self._asked_at = time.monotonic()
+        for key in keys:
+            if key in self._held:
+                self._held[key].used_at = time.time()
+
+    def end_if_idle(self) -> None:
+        """End this actor when nobody reads. Calls are done one after another: a call is answered, or meets an actor that has ended."""
+        shards = [shard for held in self._held.values() for shard in held.bank.shards]
+        if shards and len(ray.wait(shards, num_returns=len(shards), timeout=0, fetch_local=False)[0]) < len(shards):
+            self._asked_at = time.monotonic()  # somebody waits for what is being read
+        if time.monotonic() - self._asked_at > self._idle_s:
+            ray.kill(self._own_handle)  # `exit_actor` waits for ever where an actor has called itself
+            time.sleep(PAUSE_S * CALLS)  # whoever asks now is not answered by half
+
     def forget(self, lost: tuple[str, ...]) -> None:
         """Let go of makings that cannot be read."""
         self._held = {key: held for key, held in self._held.items() if held.bank.making not in lost}
 
     def room(self, wanted_bytes: int) -> Room:
         """Where more banks of this size would lie; ResourceError if nowhere. The disk is that of this node."""
+        self._asked_at = time.monotonic()
         nodes = ray.nodes()
         disk = shutil.disk_usage(_spill_folder(nodes, ray.get_runtime_context().get_node_id()))
         return room_for(
@@ -134,9 +160,27 @@ class EmbeddingBanks:
 
 
 def bank_owner(store: str) -> Any:
-    """The actor that owns the banks of a store, started if it is not there. It outlives the job that first asks for it."""
+    """The actor that owns the banks of a store, started if it is not there. It outlives the job that first asks for it.
+
+    It ends after IDLE_S seconds without a reader, so calls go through `ask_owner`.
+    """
     options = {"name": owner_name(store), "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
-    return ray.remote(EmbeddingBanks).options(**options, num_cpus=0, max_restarts=-1, max_task_retries=-1, resources=HEAD).remote()
+    return ray.remote(EmbeddingBanks).options(**options, num_cpus=0, max_restarts=-1, max_task_retries=-1, resources=HEAD).remote(IDLE_S)
+
+
+def ask_owner(store: str, question: Callable[[Any], Any]) -> Any:
+    """The answer of a store's owner to a call; when that one ends or dies meanwhile, another is started and asked.
+
+    Raises:
+        RayActorError, ActorUnavailableError: no owner stays long enough to answer.
+        RayTaskError: what the call raises.
+    """
+    for _ in range(CALLS - 1):
+        try:
+            return ray.get(question(bank_owner(store)))
+        except (RayActorError, ActorUnavailableError):
+            time.sleep(PAUSE_S)
+    return ray.get(question(bank_owner(store)))
 
 
 def owner_name(store: str) -> str:
@@ -200,6 +244,12 @@ def _start(order: BankOrder) -> tuple[ray.ObjectRef, ...]:
         ).remote(order, first, last)
         refs.extend([task] if last - first == 1 else task)
     return tuple(refs)
+
+
+def _look_now_and_then(owner: Any, every_s: float) -> None:
+    while True:
+        time.sleep(every_s)
+        owner.end_if_idle.options(max_task_retries=0).remote()
 
 
 def _owners() -> list[tuple[Any, list[BankFacts]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +14,7 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError
 from torch import Tensor
 
 from sentdist.errors import ArtifactLost, DataError, StoreError
-from sentdist.execution.bank_owner import BankOrder, HeldBank, bank_owner
+from sentdist.execution.bank_owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
 from sentdist.execution.bank_room import Room
 from sentdist.execution.board import cause_of
 from sentdist.learning.bank import Bank, check_ids, check_rows, look_up
@@ -21,7 +22,8 @@ from sentdist.learning.bank_shape import bank_bytes, bank_shape
 from sentdist.plan.stages import Embed
 from sentdist.stages.context import Context
 
-TRIES = 2  # an owner or a shard that is lost is asked for once more; then something is wrong that asking does not mend
+TRIES = 2  # a shard that is lost is asked for once more; then something is wrong that asking does not mend
+SAY_EVERY_S = IDLE_S / 3  # that the bank is still read
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class ObjectStoreBank:
         """One order and its shards for each encoder, in the order of n."""
         self.orders = tuple(orders)
         self._shards = tuple(shards)
+        self._said_at = time.monotonic()
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
         """(N, K, D) float32; DataError for an id outside the bank or an embedding that is not finite."""
@@ -44,6 +47,11 @@ class ObjectStoreBank:
         pairs = zip(self._shards, self.orders, strict=True)
         rows_NKD = np.stack([look_up(shards, ids, rows_per_shard=order.shape.rows_per_shard) for shards, order in pairs])
         check_rows(rows_NKD, ids, where=where)
+        if time.monotonic() - self._said_at > SAY_EVERY_S:
+            self._said_at = time.monotonic()
+            bank_owner(self.orders[0].store).read.options(max_task_retries=0).remote(
+                tuple(order.key for order in self.orders)
+            )  # nobody waits for it
         return torch.from_numpy(rows_NKD)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -109,7 +117,7 @@ def room_of(stage: Embed, context: Context) -> Room:
     configuration = context.store.open_file(f"{stage.encoder.place}/config.json").read()
     num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), int(json.loads(configuration)["hidden_size"]), stage.dtype)
     try:
-        room: Room = ray.get(bank_owner(context.store.root).room.remote(num_bytes))
+        room: Room = ask_owner(context.store.root, lambda owner: owner.room.remote(num_bytes))
     except RayTaskError as error:
         raise cause_of(error) from None
     return room
@@ -135,16 +143,13 @@ def order_of(stage: Embed, context: Context) -> BankOrder:
 
 
 def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> tuple[list[HeldBank], Room | None]:
-    for attempt in range(TRIES):
-        try:
-            answer: tuple[list[HeldBank], Room | None] = ray.get(bank_owner(orders[0].store).shards.remote(list(orders), lost))
-            return answer
-        except RayTaskError as error:
-            raise cause_of(error) from None
-        except (RayActorError, ActorUnavailableError) as error:  # dropped or lost between two breaths
-            if attempt == TRIES - 1:
-                raise _lost(orders, error) from error
-    raise AssertionError("the last try returns or raises")
+    try:
+        answer: tuple[list[HeldBank], Room | None] = ask_owner(orders[0].store, lambda owner: owner.shards.remote(list(orders), lost))
+    except RayTaskError as error:
+        raise cause_of(error) from None
+    except (RayActorError, ActorUnavailableError) as error:
+        raise _lost(orders, error) from error
+    return answer
 
 
 def _get(bank: HeldBank) -> Shards:

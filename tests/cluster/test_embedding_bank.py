@@ -21,6 +21,7 @@ from sentdist.plan.stages import Embed
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage, commit_bank
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -134,6 +135,43 @@ def test_an_owner_that_dies_takes_nothing_away(context: Context) -> None:
     after = open_bank(_stages(0, 1), context)
     for bank in (before, after):
         np.testing.assert_array_equal(bank.rows(IDS).numpy(), _file_rows(context, 0, 1))
+
+
+def _is_there(context: Context) -> bool:
+    return any(named["name"] == owner_name(context.store.root) for named in ray.util.list_named_actors(all_namespaces=True))
+
+
+def _idle_after(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """For the owners that this process starts."""
+    monkeypatch.setattr("sentdist.execution.bank_owner.IDLE_S", seconds)
+
+
+def test_an_owner_that_nobody_asks_ends_and_its_readers_keep_what_they_read(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    _idle_after(monkeypatch, 2.0)
+    bank = open_bank(_stages(0, 1), own_context)
+    wait_for(lambda: not _is_there(own_context), what="the end of the owner")
+    assert _listed(own_context) == []
+    for reader in (bank, open_bank(_stages(0, 1), own_context)):  # the second starts another owner
+        np.testing.assert_array_equal(reader.rows(IDS).numpy(), _file_rows(own_context, 0, 1))
+
+
+def test_an_owner_whose_banks_are_read_stays(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    _idle_after(monkeypatch, 2.0)
+    monkeypatch.setattr("sentdist.execution.embedding_bank.SAY_EVERY_S", 0.0)
+    bank = open_bank(_stages(0), own_context)
+    until = time.monotonic() + 5.0
+    while time.monotonic() < until:
+        bank.rows(IDS)
+        assert _is_there(own_context)
+
+
+def test_no_request_is_lost_to_an_owner_that_ends(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests around the moment at which it ends, again and again; it looks four times in its idle time."""
+    _idle_after(monkeypatch, 1.0)
+    expected = _file_rows(own_context, 0)
+    for number in range(6):
+        np.testing.assert_array_equal(open_bank(_stages(0), own_context).rows(IDS).numpy(), expected)
+        time.sleep(1.0 + 0.06 * number)
 
 
 def test_a_lost_node_and_a_short_memory(tmp_path: Path) -> None:
