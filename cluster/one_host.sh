@@ -2,7 +2,8 @@
 # One server that others may reach: Ray's head on an address that you name, with token authentication. Run it in the environment that has sentdist.
 #   HEAD_IP=10.0.0.5 bash cluster/one_host.sh            the head; prints what clients need
 #   GPUS=8 CPUS=64 HEAD_IP=10.0.0.5 bash cluster/one_host.sh
-# The token does not encrypt: reach the dashboard through `ssh -L 8265:127.0.0.1:8265 HOST`, or switch TLS on (RAY_USE_TLS and its three files).
+#   TLS=1 HEAD_IP=10.0.0.5 bash cluster/one_host.sh      encrypted between hosts; cluster/README.md says what that takes
+# The dashboard is reached through `ssh -L 8265:127.0.0.1:8265 HOST`.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/security.sh"
 : "${HEAD_IP:?Set HEAD_IP to the address of this machine that others reach, such as 10.0.0.5.}"
@@ -14,8 +15,10 @@ fi
 unset RAY_ADDRESS # of another cluster that this shell uses
 folder="$(ray_folder cluster)"
 close_metrics
+use_tls "$HEAD_IP" head
 echo "Workers and clients need the file $RAY_AUTH_TOKEN_PATH and:"
 echo "  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RAY_AUTH_TOKEN_PATH"
+[ -z "${RAY_USE_TLS:-}" ] || echo "  export RAY_USE_TLS=1 RAY_TLS_SERVER_CERT=$RAY_TLS_SERVER_CERT RAY_TLS_SERVER_KEY=$RAY_TLS_SERVER_KEY RAY_TLS_CA_CERT=$RAY_TLS_CA_CERT"
 echo "  export RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265   # for \`ray job submit\`, through the tunnel"
 echo "  export RAY_ADDRESS=$HEAD_IP:6379   # for commands on the hosts themselves, such as \`sentdist stop\`"
 exec ray start --head --block --node-ip-address "$HEAD_IP" --port 6379 --dashboard-host 127.0.0.1 --dashboard-port 8265 \

@@ -1,10 +1,10 @@
 # Sourced by the scripts that start Ray: what keeps other users of the machine, and of the network, out. cluster/README.md says what it is worth.
 
 # Ray makes its own folders open to everybody. Whoever can write there can put another package in the place of a job's, which then runs as its owner.
-# private_folder PATH: makes it with mode 700, or takes it if it is a folder of ours with that mode below folders in which others cannot replace it;
-# prints PATH. Else says why not, and fails.
+# private_folder PATH [VARIABLE]: makes it with mode 700, or takes it if it is a folder of ours with that mode below folders in which others cannot replace it;
+# prints PATH. Else says why not and that VARIABLE names another place, and fails.
 private_folder() {
-    python3 - "$1" <<'PYTHON'
+    python3 - "$1" "${2:-SENTDIST_TEMP}" <<'PYTHON'
 import os, pathlib, stat, sys
 
 path = pathlib.Path(os.path.abspath(sys.argv[1]))
@@ -14,7 +14,7 @@ def stop(found: str, remedy: str) -> None:
     sys.exit(f"\nStopped: {path} must be a folder of yours that nobody else can enter; found {found}. {remedy}")
 
 
-elsewhere = "Look at what it is and who made it, or choose another place: SENTDIST_TEMP=/path/to/a/folder/of/yours."
+elsewhere = f"Look at what it is and who made it, or choose another place: {sys.argv[2]}=/path/to/a/folder/of/yours."
 try:
     os.mkdir(path, 0o700)
 except FileExistsError:
@@ -53,4 +53,36 @@ ray_folder() {
 close_metrics() {
     [ "${METRICS:-0}" != 1 ] || return 0
     export RAY_enable_metrics_collection=0 AUTOSCALER_METRIC_PORT=-1 DASHBOARD_METRIC_PORT=-1 # no port: noted in a log file, and left at that
+}
+
+# use_tls ADDRESSES ROLE: with TLS=1 Ray encrypts what it sends between hosts, and both ends show a certificate. Those that RAY_TLS_SERVER_CERT,
+# RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT name are taken; else the head (ROLE head) makes an authority in ~/.sentdist_tls, which every other host needs
+# a copy of, and each host a certificate for its ADDRESSES (one or more, with spaces between).
+use_tls() {
+    [ "${TLS:-0}" = 1 ] || return 0
+    export RAY_USE_TLS=1
+    [ -z "${RAY_TLS_SERVER_CERT:-}${RAY_TLS_SERVER_KEY:-}${RAY_TLS_CA_CERT:-}" ] || return 0 # Ray says which of them is missing
+    local folder name names address
+    folder="$(private_folder "${SENTDIST_TLS:-$HOME/.sentdist_tls}" SENTDIST_TLS)" || return 1
+    if [ ! -s "$folder/ca.key" ] || [ ! -s "$folder/ca.crt" ]; then
+        if [ "$2" != head ]; then
+            printf '\nStopped: %s lacks ca.crt and ca.key. Copy them from the head: scp HEAD:.sentdist_tls/ca.* %s/\n' "$folder" "$folder" >&2
+            return 1
+        fi
+        (umask 077 && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=sentdist cluster" \
+            -addext keyUsage=critical,keyCertSign -keyout "$folder/ca.key" -out "$folder/ca.crt" 2>"$folder/openssl.log") || tls_failed "$folder" || return 1
+    fi
+    name="$folder/$(hostname)" names="DNS:localhost,DNS:$(hostname),IP:127.0.0.1"
+    for address in $1; do
+        names="$names,IP:$address"
+    done
+    (umask 077 && openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=sentdist host" -keyout "$name.key" 2>/dev/null |
+        openssl x509 -req -days 3650 -CA "$folder/ca.crt" -CAkey "$folder/ca.key" -set_serial "0x$(openssl rand -hex 8)" -out "$name.crt" \
+            -extfile <(printf 'subjectAltName=%s' "$names") 2>"$folder/openssl.log") || tls_failed "$folder" || return 1
+    export RAY_TLS_SERVER_CERT="$name.crt" RAY_TLS_SERVER_KEY="$name.key" RAY_TLS_CA_CERT="$folder/ca.crt"
+}
+
+tls_failed() {
+    printf '\nStopped: openssl could not make the certificates in %s: %s\n' "$1" "$(tail -n 1 "$1/openssl.log" 2>/dev/null)" >&2
+    return 1
 }

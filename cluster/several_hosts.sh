@@ -2,6 +2,7 @@
 # Several hosts that see one another over a private network, without a scheduler: start the head with one_host.sh, then this on every other host.
 #   scp HEAD:~/.sentdist_ray_token ~/                      the same token everywhere
 #   HEAD_IP=10.0.0.5 NODE_IP=10.0.0.6 bash cluster/several_hosts.sh
+#   TLS=1 HEAD_IP=… NODE_IP=… bash cluster/several_hosts.sh      if the head has TLS=1; copy its authority first: scp HEAD:.sentdist_tls/ca.* ~/.sentdist_tls/
 # All hosts need the same environment (infra/constraints.txt, or the image of infra/Dockerfile), and a store that all of them reach:
 # a shared folder or s3://. Where a host has several networks, tell the collectives which one:
 #   ray job submit --runtime-env-json '{"env_vars": {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}}' ...
@@ -18,5 +19,6 @@ export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
 unset RAY_ADDRESS # of another cluster that this shell uses
 folder="$(ray_folder cluster)"
 close_metrics
+use_tls "$NODE_IP" node
 exec ray start --block --address "$HEAD_IP:6379" --node-ip-address "$NODE_IP" \
     --temp-dir "$folder" ${CPUS:+--num-cpus "$CPUS"} ${GPUS:+--num-gpus "$GPUS"} ${OBJECT_STORE_BYTES:+--object-store-memory "$OBJECT_STORE_BYTES"}

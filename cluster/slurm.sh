@@ -17,7 +17,10 @@ export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_TOKEN_PATH="$HOME/
 trap 'rm -f "$RAY_AUTH_TOKEN_PATH"' EXIT
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300 # large file systems import torch slowly; the default is 30 s
 unset RAY_ADDRESS # of another cluster that the submitting shell uses
-on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" && address="$1" && shift && close_metrics && {
+. cluster/security.sh
+(use_tls "$head_ip" head) # makes the authority, once, in a home that all hosts share
+on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" && address="$1" && shift && close_metrics &&
+    use_tls "$(hostname -I)" node && {
     ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" --temp-dir "$folder" \
     ${SLURM_CPUS_ON_NODE:+--num-cpus "$SLURM_CPUS_ON_NODE"} ${SLURM_GPUS_ON_NODE:+--num-gpus "$SLURM_GPUS_ON_NODE"} \
     -- python -m rayjobs.sweep "$@"

@@ -18,6 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SUBNETS = range(1, 255)
+DISK = "/tmp/ray"  # of each host its own, see `Hosts.disk`
 INTERFACE = "e0"  # of every host; gloo must be told, or it takes the loopback
 STARTED_WITHIN_S = 180  # a Ray node takes 5 s on an idle machine
 RAY_PORT, DASHBOARD_PORT = 6379, 8265  # of their namespaces' own
@@ -32,6 +33,7 @@ class Hosts:
         self._subnet = subnet
         self.folder = folder
         self._names: list[str] = []
+        self._scripts: list[subprocess.Popen[str]] = []
         self._environment = os.environ | {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -59,6 +61,30 @@ class Hosts:
         time of day).
         """
         self._start_node(host, f"--address={self.address(0)}:{RAY_PORT}", token=token, monotonic_s=monotonic_s)
+
+    def start_script(self, host: int, script: str, **environment: str) -> None:
+        """Run a script of cluster/ on a new host until Ray is up there; what it keeps lies on that host's own disk, its home too."""
+        self._wire(host)
+        given = {"CPUS": "1", "GPUS": "0", "OBJECT_STORE_BYTES": str(100 * 2**20), "HOME": DISK, "SENTDIST_TEMP": DISK}
+        given |= {"HEAD_IP": self.address(0), "NODE_IP": self.address(host)} | environment
+        log = self.folder / f"{self._name(host)}.script"
+        with log.open("w") as out:
+            command = ["env", *(f"{name}={value}" for name, value in given.items()), "bash", f"cluster/{script}"]
+            process = self.start(host, *command, stdout=out, stderr=out)
+        self._scripts.append(process)
+        deadline = time.monotonic() + STARTED_WITHIN_S
+        while "Ray runtime started" not in log.read_text():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"host {host} did not start: {log.read_text()[-3000:]}\n{self.logs()}")
+            time.sleep(0.2)
+
+    def disk(self, host: int) -> Path:
+        """The folder that a host sees as `DISK`."""
+        return self.folder / self._name(host)
+
+    def run(self, host: int, *command: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+        """A command on a host, to its end."""
+        return self._run(host, list(command), timeout_s=timeout_s)
 
     def cut(self, host: int) -> None:
         """Pull the cable of a host: nothing reaches it any more, and it does not know why."""
@@ -107,7 +133,7 @@ class Hosts:
         name = self._name(host)
         _ip("netns", "add", name)
         self._names.append(name)
-        (self.folder / name).mkdir()
+        self.disk(host).mkdir(exist_ok=True)
         _ip("link", "add", INTERFACE, "netns", name, "type", "veth", "peer", "name", f"p{host}", "netns", self._hub)
         _ip("-n", self._hub, "link", "set", f"p{host}", "master", "bridge")
         _ip("-n", self._hub, "link", "set", f"p{host}", "up")
@@ -136,7 +162,7 @@ class Hosts:
 
     def _inside(self, host: int, command: Iterable[str]) -> list[str]:
         # `ip netns exec` gives the command a mount namespace of its own, so each host has a /tmp/ray that the others do not see.
-        own_disk = f'mount --bind {self.folder / self._name(host)} /tmp/ray && exec "$@"'
+        own_disk = f'mount --bind {self.disk(host)} {DISK} && exec "$@"'
         return ["ip", "netns", "exec", self._name(host), "sh", "-c", own_disk, "sh", *command]
 
     def _unplug(self) -> None:
@@ -145,6 +171,8 @@ class Hosts:
             for pid in _ip("netns", "pids", name).split():
                 with _gone():
                     os.kill(int(pid), signal.SIGKILL)
+        for script in self._scripts:
+            script.wait()
         for name in [*self._names, self._hub]:
             _ip("netns", "del", name)
 
@@ -166,7 +194,7 @@ def why_not() -> str | None:
 @contextmanager
 def hosts(**environment: str) -> Iterator[Hosts]:
     """Hosts on a subnet that no other run on this machine has; all that runs on them has these environment variables, too."""
-    Path("/tmp/ray").mkdir(exist_ok=True)  # where each host's own one is mounted
+    Path(DISK).mkdir(exist_ok=True)  # where each host's own one is mounted
     folder = Path(tempfile.mkdtemp(prefix="sd-hosts-", dir="/tmp"))
     made = Hosts(_claim_subnet(), folder, environment)
     try:

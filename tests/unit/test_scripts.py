@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -129,6 +130,41 @@ def test_no_script_starts_ray_in_a_planted_folder(script: str, tmp_path: Path, s
     assert done.returncode != 0
     assert "a symbolic link" in done.stderr
     assert "--temp-dir" not in done.stdout
+
+
+def _use_tls(role: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    script = f'. cluster/security.sh; use_tls "10.0.0.6 fd00::6" {role}; openssl verify -CAfile "$RAY_TLS_CA_CERT" "$RAY_TLS_SERVER_CERT"; '
+    script += 'openssl x509 -noout -ext subjectAltName -in "$RAY_TLS_SERVER_CERT"; echo "USE=$RAY_USE_TLS"'
+    return _bash(script, TLS="1", SENTDIST_TLS=str(folder))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_tls_makes_certificates_that_only_the_owner_can_read(tmp_path: Path) -> None:
+    head, node = tmp_path / "head", tmp_path / "node"
+    lacking = _use_tls("node", node)
+    assert lacking.returncode != 0
+    assert "scp HEAD:.sentdist_tls/ca.*" in lacking.stderr
+    assert _use_tls("head", head).returncode == 0
+    for name in ("ca.crt", "ca.key"):
+        shutil.copy(head / name, node / name)
+    authority = (head / "ca.crt").read_bytes()
+    for folder, role in ((head, "head"), (node, "node")):
+        done = _use_tls(role, folder)
+        assert done.returncode == 0, done.stderr
+        assert "USE=1" in done.stdout
+        assert "IP Address:10.0.0.6, IP Address:FD00:0:0:0:0:0:0:6" in done.stdout
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert {path.stat().st_mode & 0o077 for path in folder.glob("*.key")} == {0}
+    assert (head / "ca.crt").read_bytes() == authority  # a head that starts again keeps it
+
+
+def test_given_certificates_are_taken_as_they_are(tmp_path: Path) -> None:
+    given = {f"RAY_TLS_{name}": f"/given/{name}" for name in ("SERVER_CERT", "SERVER_KEY", "CA_CERT")}
+    script = '. cluster/security.sh; use_tls 10.0.0.6 head; echo "$RAY_USE_TLS $RAY_TLS_SERVER_CERT $RAY_TLS_SERVER_KEY $RAY_TLS_CA_CERT"'
+    done = _bash(script, TLS="1", SENTDIST_TLS=str(tmp_path / "unused"), **given)
+    assert done.stdout.split() == ["1", "/given/SERVER_CERT", "/given/SERVER_KEY", "/given/CA_CERT"]
+    assert not (tmp_path / "unused").exists()
+    assert _bash('. cluster/security.sh; use_tls 10.0.0.6 head; echo "${RAY_USE_TLS:-off}"').stdout.strip() == "off"
 
 
 def test_no_other_script_starts_ray() -> None:
