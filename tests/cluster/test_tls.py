@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.hosts import DASHBOARD_PORT, DISK, RAY_PORT, Hosts, hosts, why_not
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]  # half a minute on an idle machine
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]  # 80 s on two cores that have other work, too
 
 ON_BOTH = """
 import numpy, ray
