@@ -96,7 +96,9 @@ def _handler(s3: FaultyS3, behind: str) -> type[BaseHTTPRequestHandler]:
                 time.sleep(s3.delay_s)
             connection = http.client.HTTPConnection(behind, timeout=30)
             try:
-                headers = {name: value for name, value in self.headers.items() if name.lower() not in ("transfer-encoding", "content-length")}
+                headers = {
+                    name: value for name, value in self.headers.items() if name.lower() not in ("transfer-encoding", "content-length")
+                }
                 connection.request(self.command, self.path, body=body, headers=headers)
                 answer = connection.getresponse()
                 content = answer.read()
@@ -104,7 +106,7 @@ def _handler(s3: FaultyS3, behind: str) -> type[BaseHTTPRequestHandler]:
             finally:
                 connection.close()
 
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - names that http.server calls
 
         def _body(self) -> bytes:
             if "chunked" in self.headers.get("Transfer-Encoding", ""):

@@ -36,6 +36,7 @@ def plan(
 
     What is in the store, what will be built, how much work that is.
     """
+    from sentdist.execution.disk_room import disk_room
     from sentdist.store.forecast import forecast
 
     unrolled, context = _unrolled(recipe, overrides or [], store, data)
@@ -57,6 +58,9 @@ def plan(
     mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
     console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing spares {ahead.saved}.")
     console.print(ahead.work_left, highlight=False)
+    to_build = frozenset(stage.key for stage in unrolled.stages) - ahead.finished
+    if to_build:
+        console.print(disk_room(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
     if trials:
         for trial in unrolled.trials:
             mark = "in the store" if trial.key in ahead.finished else "to build"
@@ -115,13 +119,18 @@ def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path 
 
 def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
     plan, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
-    context.store.check_writable()
 
+    from sentdist.execution.disk_room import disk_room
     from sentdist.execution.local_lines import local_listener
     from sentdist.stages.local import run_local
     from sentdist.stages.overlaps import build_overlaps
     from sentdist.store.sweep import save_sweep, sweep_record
 
+    missing = frozenset(stage.key for stage in plan.stages if not context.store.has(stage))
+    room = disk_room(plan, context, missing)
+    context.store.check_writable(needed_bytes=room.least)
+    if warning := room.warning(context.store.free_bytes()):
+        typer.echo(warning)
     save_sweep(context.store, sweep_record(plan))
     run_local(plan, context, listen=local_listener(typer.echo))
     build_overlaps(plan, context)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from sentdist.errors import SentdistError, StoreError
+from sentdist.errors import StoreError
 from sentdist.plan.stage import Stage
-from sentdist.store.access import writing
+from sentdist.store.access import reading, reason_of
 from sentdist.store.durable import make_folder, replace_file, sync_folder, sync_tree
 from sentdist.store.integrity import FileFacts, damage_of, facts_of_tree
 from sentdist.store.store import STAGING, ArtifactStore
@@ -75,16 +75,16 @@ class _Seal:
 
 
 def forget_running(store: ArtifactStore, stage: Stage) -> None:
-    """Remove the checkpoints of a training that is finished."""
+    """Remove the checkpoints of a training that is finished. What cannot be removed now, `sentdist store gc` removes."""
     path = f"{store.base}/{RUNNING}/{stage.key}"
-    if store.filesystem.get_file_info(path).type == fs.FileType.Directory:
-        store.filesystem.delete_dir(path)
+    with suppress(OSError):
+        if store.filesystem.get_file_info(path).type == fs.FileType.Directory:
+            store.filesystem.delete_dir(path)
 
 
-def newest_step(store: ArtifactStore, stage: Stage) -> int | None:
-    """The step of the newest checkpoint, whole or not; None if there is none."""
-    steps = _steps(store, stage)
-    return steps[-1] if steps else None
+def newest_step(store: ArtifactStore, stage: Stage, *, below: int | None = None) -> int | None:
+    """The step of the newest checkpoint (of those below a step), whole or not; None if there is none."""
+    return max((step for step in _steps(store, stage) if below is None or step < below), default=None)
 
 
 class RunningFolder:
@@ -114,10 +114,10 @@ class RunningFolder:
         try:
             self._write(write, step)
         except (OSError, RuntimeError, StoreError) as error:  # torch and DeepSpeed raise RuntimeErrors where a file cannot be written
-            problem = error.found if isinstance(error, SentdistError) else " ".join(str(error).split())[:200]
+            problem = error.found if isinstance(error, StoreError) else reason_of(error) if isinstance(error, OSError) else str(error)[:200]
         problem = _first(self._exchange(problem))
         if self.is_first:
-            with suppress(OSError):
+            with suppress(OSError, StoreError):
                 steps = _steps(self._store, self._stage)
                 for old in [step] if problem else [one for one in steps if one != step][: -(KEPT - 1)]:
                     self._store.filesystem.delete_dir(self._path(old))
@@ -135,14 +135,27 @@ class RunningFolder:
         notes: list[str] = []
         if self.is_first:
             self._sweep_up()
+        step: int | None = None
         while True:
-            (step, *_) = self._exchange(newest_step(self._store, self._stage) if self.is_first else None)
-            if not isinstance(step, int):
+            step = self._newest_for_all(below=step)
+            if step is None:
                 return None, notes
             why = self._try(step, load)
             if why is None:
                 return step, notes
             notes.append(self._discard(step, why))
+
+    def _newest_for_all(self, *, below: int | None) -> int | None:
+        found: object = None
+        if self.is_first:
+            try:
+                found = newest_step(self._store, self._stage, below=below)
+            except StoreError as error:
+                found = error
+        (found, *_) = self._exchange(found)
+        if isinstance(found, StoreError):
+            raise found
+        return found if isinstance(found, int) else None
 
     def _try(self, step: int, load: Callable[[Found], None]) -> str | None:
         """Load a checkpoint on all ranks; why it is of no use, None if it was loaded."""
@@ -176,7 +189,7 @@ class RunningFolder:
     def _unreadable(self, step: int, error: OSError) -> StoreError:
         return StoreError(
             where=f"{self._store.shown}/{RUNNING}/{self._stage.key}/{step:08d}",
-            found=" ".join(str(error).split()),
+            found=reason_of(error),
             expected="a checkpoint that can be read",
             remedy="Check the disk, the network and the credentials, then submit again: it stays where it is.",
         )
@@ -184,9 +197,11 @@ class RunningFolder:
     def _discard(self, step: int, why: str) -> str:
         lies = None
         if self.is_first and why == UNFINISHED:
-            with writing(self._store.shown):
+            try:
                 self._store.filesystem.delete_dir(self._path(step))
-            lies = "removed"
+                lies = "removed"
+            except OSError:
+                lies = self._store.set_aside(f"{RUNNING}/{self._stage.key}/{step:08d}", why)
         elif self.is_first:
             lies = self._store.set_aside(f"{RUNNING}/{self._stage.key}/{step:08d}", why)
         return f"the checkpoint of step {step} is of no use ({why}): {_first(self._exchange(lies))}"
@@ -255,7 +270,9 @@ class RunningFolder:
 
 def _steps(store: ArtifactStore, stage: Stage) -> list[int]:
     selector = fs.FileSelector(f"{store.base}/{RUNNING}/{stage.key}", allow_not_found=True)
-    return sorted(int(info.base_name) for info in store.filesystem.get_file_info(selector) if info.base_name.isdigit())
+    with reading(store.shown):
+        infos = store.filesystem.get_file_info(selector)
+    return sorted(int(info.base_name) for info in infos if info.base_name.isdigit())
 
 
 def _move(scratch: Path, target: Path) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import ray
 
-from sentdist.errors import SweepStopped
+from sentdist.errors import StoreError, SweepStopped
 from sentdist.execution.board import Board
 from sentdist.execution.bodies import build_stage
+from sentdist.execution.disk_room import disk_room
 from sentdist.execution.listening import telling
 from sentdist.execution.resources import Capacity, capacity, nodes_of
 from sentdist.execution.submission import Submission
@@ -86,13 +87,16 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
 
     Raises:
         ResourceError: the cluster can never carry one training of this runtime; nothing was started.
-        StoreError: the store cannot be written.
+        StoreError: the store cannot be written, or has no room for the encoders that are to be trained.
     """
     started = time.perf_counter()
-    context.store.check_writable()
     is_there = {stage.key: context.store.has(stage) for stage in plan.stages}
     missing = [trial for trial in plan.trials if not is_there[trial.key]]
     offered = capacity(context.runtime, nodes_of(ray.nodes()), worker_bytes=_largest_worker(plan, context, is_there)) if missing else None
+    room = disk_room(
+        plan, context, frozenset(key for key, found in is_there.items() if not found), at_once=offered.trainings_at_once if offered else 1
+    )
+    context.store.check_writable(needed_bytes=room.least)
     sweep = sweep_record(plan)
     save_sweep(context.store, sweep)
     tracker = tracker or NullTracker()
@@ -101,8 +105,13 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
     with _tracked(tracker, outcomes):
         if offered is not None:
             speak(_opening(plan, missing, offered, context.store.shown))
+            if warning := room.warning(context.store.free_bytes()):
+                speak(warning)
             outcomes |= _carry_out(plan.recipe.name, missing, context, tracker, offered, speak)
-    build_overlaps(plan, context)  # seconds, in this process: no stage waits for them
+    try:
+        build_overlaps(plan, context)  # seconds, in this process: no stage waits for them
+    except StoreError as error:  # the sweep is over, and its summary is still to be told
+        speak(f"Test items in training data could not be counted: {error}")
     summary = _summary(plan, context, is_there, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
         speak(line)

@@ -13,6 +13,27 @@ from pyarrow import fs
 from sentdist.errors import StoreError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+REASONS: dict[int | None, str] = {
+    errno.ENOSPC: "no space left",
+    errno.EDQUOT: "a quota that is used up",
+    errno.EROFS: "a read-only file system",
+    errno.EACCES: "no right to read or write",
+    errno.EPERM: "no right to read or write",
+    errno.ENOTDIR: "a file where a folder should be",
+    errno.EEXIST: "a file where a folder should be",
+    errno.ESTALE: "a network file system that is gone (stale handle)",
+    errno.EIO: "an error of the disk",
+    errno.ELOOP: "symbolic links that lead round in a circle",
+}
+# What a store's server answers, as the AWS library puts it; a request that asks for no body (HEAD) is told only the status.
+REMOTE_REASONS = (
+    (r"ExpiredToken|EXPIRED_TOKEN|HTTP status 400", "credentials that have expired or that the server refuses"),
+    (r"ACCESS_DENIED|INVALID_ACCESS_KEY|INVALID_CLIENT_TOKEN|SIGNATURE|HTTP status 40[13]", "no right, or wrong credentials"),
+    (r"SLOW_DOWN|THROTTLING|HTTP status 503", "a server that is too busy, also after several tries"),
+    (r"INTERNAL_FAILURE|HTTP status 5\d\d", "an error of the server, also after several tries"),
+    (r"NETWORK_CONNECTION|curlCode", "a connection that fails, also after several tries"),
+    (r"NO_SUCH_BUCKET|NoSuchBucket", "no such bucket"),
+)
 
 
 def without_secrets(root: str) -> str:
@@ -52,9 +73,9 @@ def reading(root: str) -> Iterator[None]:
     except OSError as error:
         raise StoreError(
             where=root,
-            found=" ".join(str(error).split()),
+            found=reason_of(error),
             expected="a store that can be read",
-            remedy="Check the address, the network and the credentials.",
+            remedy="Check the address, the network and the credentials. What is finished is kept; run it again.",
         ) from error
 
 
@@ -67,20 +88,21 @@ def writing(root: str) -> Iterator[None]:
         raise not_written(root, error) from error
 
 
+def reason_of(error: OSError) -> str:
+    """Why a file system failed, in plain words where the reason is known; pyarrow and the AWS library speak of their own calls."""
+    if error.errno in REASONS:
+        return REASONS[error.errno]
+    said = " ".join(str(error).split())
+    known = next((words for pattern, words in REMOTE_REASONS if re.search(pattern, said)), None)
+    said = said[-300:].removesuffix(" No response body.")
+    return said if known is None else f"{known} ({said.rpartition('AWS Error ')[2]})"
+
+
 def not_written(root: str, error: OSError) -> StoreError:
     """Why a store could not be written."""
-    reasons = {
-        errno.ENOSPC: "no space left",
-        errno.EDQUOT: "a quota that is used up",
-        errno.EROFS: "a read-only file system",
-        errno.EACCES: "no right to write",
-        errno.EPERM: "no right to write",
-        errno.ENOTDIR: "a file where a folder should be",
-        errno.EEXIST: "a file where a folder should be",
-    }
     return StoreError(
         where=root,
-        found=reasons.get(error.errno or 0) or " ".join(str(error).split()),
+        found="no right to write" if error.errno in (errno.EACCES, errno.EPERM) else reason_of(error),
         expected="a store that can be written",
         remedy="Free room, correct the rights, or name another with --store. What is finished is kept; submit again.",
     )

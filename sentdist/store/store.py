@@ -255,15 +255,23 @@ class ArtifactStore:
         with writing(self.shown):
             self._write_text(probe, "")
             self.filesystem.delete_file(f"{self.base}/{probe}")
-        if self.is_local:
-            free = shutil.disk_usage(self.base).free
-            if free < needed_bytes:
-                raise StoreError(
-                    where=self.shown,
-                    found=f"{free / 1e9:.1f} GB free",
-                    expected=f"about {needed_bytes / 1e9:.1f} GB",
-                    remedy="Free room or use another store.",
-                )
+        free = self.free_bytes()
+        if free is not None and free < needed_bytes:
+            raise StoreError(
+                where=self.shown,
+                found=f"{free / 1e9:.1f} GB free",
+                expected=f"about {needed_bytes / 1e9:.1f} GB",
+                remedy="Free room (`sentdist store gc` removes what is of no use) or use another store.",
+            )
+
+    def free_bytes(self) -> int | None:
+        """Free bytes of the disk of a local store, which need not exist yet; None of a remote one."""
+        if not self.is_local:
+            return None
+        folder = Path(self.base)
+        while not folder.is_dir():
+            folder = folder.parent
+        return shutil.disk_usage(folder).free
 
     def write_text(self, place: str, text: str) -> str:
         """Write a file that is not an artifact (a sweep's plan, a report); returns its address."""

@@ -1,0 +1,68 @@
+"""How much a plan will write into its store: pure estimates, so that a disk that is too small is told before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sentdist.execution.worker_memory import EncoderSize, encoder_size
+from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Embed, Train
+from sentdist.plan.unroll import Plan
+from sentdist.stages.context import Context
+from sentdist.stages.resolve import encoder_configuration
+
+WEIGHT_BYTES = 4  # float32
+CHECKPOINT_BYTES = 16  # of each parameter: weight, AdamW's two moments, and the best weight so far
+CHECKPOINTS = 3  # of each training at work: two are kept while a third is written
+SENTENCE_BYTES = 150  # of a corpus, with its index
+SMALL_STAGE_BYTES = 2_000_000  # scores with their items, a card, a tokenizer
+NUMBER_BYTES = {"float16": 2, "float32": 4}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskRoom:
+    """Bytes that a plan writes. least: encoders and checkpoints, whose size is known. likely: with banks and corpora, whose sentences may repeat."""
+
+    least: int
+    likely: int
+
+    def line(self, free: int | None) -> str:
+        """For people, beside what is free (None where a store does not say)."""
+        beside = "" if free is None else f", {_size(free)} free"
+        return f"It writes about {_size(self.likely)} into the store{beside}."
+
+    def warning(self, free: int | None) -> str | None:
+        """What to say before work starts that may not fit."""
+        if free is None or self.likely <= free:
+            return None
+        return f"{self.line(free)} It may stop on the way: what is finished is kept, and submitted again it goes on."
+
+
+def disk_room(plan: Plan, context: Context, missing: frozenset[str], *, at_once: int = 1) -> DiskRoom:
+    """What the stages with these keys write. at_once: trainings that are at work, and keep checkpoints, at the same time."""
+    stages = [stage for stage in plan.stages if stage.key in missing]
+    folders = dict(context.folders)
+    encoders = {
+        stage.encoder if isinstance(stage, Train) else stage.encoder.encoder for stage in stages if isinstance(stage, Train | Embed)
+    }
+    sizes = {encoder: encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers) for encoder in encoders}
+    parameters = sorted((sizes[stage.encoder].num_parameters for stage in stages if isinstance(stage, Train)), reverse=True)
+    least = WEIGHT_BYTES * sum(parameters) + CHECKPOINT_BYTES * CHECKPOINTS * sum(parameters[:at_once])
+    others = [_other_bytes(stage, plan, sizes) for stage in stages]
+    return DiskRoom(least=least, likely=least + sum(others))
+
+
+def _other_bytes(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, EncoderSize]) -> int:
+    if isinstance(stage, Embed):
+        sentences = plan.rows.get(stage.corpus.key, 0) * stage.corpus.num_columns
+        return sentences * sizes[stage.encoder.encoder].width * NUMBER_BYTES[stage.dtype]
+    if stage.key in plan.rows:
+        columns: int = getattr(stage, "num_columns", 2)
+        return plan.rows[stage.key] * columns * SENTENCE_BYTES
+    return SMALL_STAGE_BYTES
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:.0f} MB"
