@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
 
 
@@ -60,3 +62,26 @@ def replace_file(path: Path, content: bytes, *, beside: str) -> None:
         part.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def publish_folder(folder: Path, target: Path, *, last: str, content: bytes) -> None:
+    """Have a finished folder appear as `target` by one rename, on the disk before that. last: the name of a file with `content`, written last.
+
+    A target that has that file was published by another writer, and is kept; one that lacks it was left by a crash, and is replaced.
+    """
+    write_file(folder / last, content)
+    mode = (folder / last).stat().st_mode  # as the user's umask has it: some writers make files that only their owner may read
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(mode)
+    sync_tree(folder)
+    try:
+        folder.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        if (target / last).exists():
+            return
+        shutil.rmtree(target)
+        folder.rename(target)
+    sync_folder(target.parent)

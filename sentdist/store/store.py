@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import shutil
 import tempfile
@@ -20,7 +19,7 @@ from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import FULL, not_written, open_root, reading, without_secrets, writing
 from sentdist.store.copies import copy_of
 from sentdist.store.differences import Difference, differences
-from sentdist.store.durable import make_folder, replace_file, sync_folder, sync_tree, write_file
+from sentdist.store.durable import make_folder, publish_folder, replace_file
 from sentdist.store.integrity import damage_of, damage_of_content, facts_of_tree
 from sentdist.store.record import Artifact, Record
 
@@ -362,24 +361,8 @@ class ArtifactStore:
         target = Path(self.base) / place
         make_folder(target.parent)
         if folder.stat().st_dev != target.parent.stat().st_dev:  # made elsewhere: a rename cannot cross file systems
-            nearby = Path(self.base) / STAGING / uuid.uuid4().hex
-            folder = shutil.copytree(folder, nearby)
-        write_file(folder / RECORD, record.model_dump_json(indent=1).encode())
-        mode = (folder / RECORD).stat().st_mode  # as the user's umask has it: some writers make files that only their owner may read
-        for name in record.files:
-            (folder / name).chmod(mode)
-        sync_tree(folder)
-        try:
-            folder.rename(target)
-            sync_folder(target.parent)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            if (target / RECORD).exists():  # another writer was faster: his is kept
-                return
-            shutil.rmtree(target)  # data without a record, left by a crash
-            folder.rename(target)
-            sync_folder(target.parent)
+            folder = shutil.copytree(folder, Path(self.base) / STAGING / uuid.uuid4().hex)
+        publish_folder(folder, target, last=RECORD, content=record.model_dump_json(indent=1).encode())
 
     def _publish_by_copy(self, folder: Path, place: str, record: Record) -> None:
         target = f"{self.base}/{place}"
