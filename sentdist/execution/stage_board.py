@@ -256,10 +256,11 @@ class StageBoard:
             await self._clear_up(self._submissions.pop(submission_id))
 
     async def _clear_up(self, submission: Submission) -> None:
-        """Nothing is left of a submission that did not leave: its driver was killed."""
+        """Nothing is left of a submission that did not leave: its driver was killed. If the sweep was submitted again, it goes on."""
         await _ended(self._release({submission.id}))
-        with suppress(RayError):
-            await _note_stopped.remote(submission)
+        if not any(other.sweep == submission.sweep for other in self._submissions.values()):
+            with suppress(RayError):
+                await _note_stopped.remote(submission)
         self._end_if_idle()
 
     def _refuse_stopped(self, submission_id: str) -> None:

@@ -126,7 +126,7 @@ class SweepRuns:
         for run in list(all_runs(client, self.experiment, left)):
             client.set_terminated(run.info.run_id, "KILLED")
         is_complete = all(key in records for key in self.casting.trials)
-        client.set_terminated(self._parent_id, STATUS[outcome] if outcome else "FINISHED" if is_complete else "FAILED")
+        client.set_terminated(self._parent_id, _ended(outcome, is_complete=is_complete))
 
     def refresh(self, client: MlflowClient, records: Mapping[str, Record]) -> int:
         """Write what the records say on the runs that lack it; returns how many runs have a record.
@@ -370,3 +370,10 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container whose user has no name
         return "unknown"
+
+
+def _ended(outcome: Outcome | None, *, is_complete: bool) -> str:
+    """The status of a sweep's run. What a killed driver leaves is stopped a minute later: it may have been submitted again and be complete."""
+    if outcome == "stopped" and is_complete:
+        return "FINISHED"
+    return STATUS[outcome] if outcome else "FINISHED" if is_complete else "FAILED"

@@ -287,24 +287,50 @@ from pathlib import Path
 import ray
 ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
 from tests.cluster.test_board import Gated, LastWord, _rcl
-Gated(Path({folder!r})).open("killed", LastWord(Path({folder!r}) / "last-word")).build(_rcl((0.01,)))
+folder, sweep = Path({folder!r}), sys.argv[1]
+Gated(folder).open(sweep, LastWord(folder / ("last-word of " + sweep))).build(_rcl((float(sys.argv[2]),)))
 """
+
+
+@contextmanager
+def _driver(sweep: str, phi: float, cluster: Any, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A driver in a process of its own, which can be killed."""
+    script = DRIVER.format(root=str(Path(__file__).parents[2]), address=cluster.address, folder=str(folder))
+    with subprocess.Popen([sys.executable, "-c", script, sweep, str(phi)]) as driver:
+        yield driver
 
 
 def test_work_of_a_killed_driver_ends_unless_another_needs_it(cluster: Any, gated: Gated, tmp_path: Path) -> None:
     import ray
 
-    script = DRIVER.format(root=str(Path(__file__).parents[2]), address=cluster.address, folder=str(tmp_path))
     other = gated.open("other")
-    with gated.callers() as pool, subprocess.Popen([sys.executable, "-c", script]) as driver:
+    with gated.callers() as pool, _driver("killed", 0.01, cluster, tmp_path) as driver:
         kept = pool.submit(other.build, _rcl((0.02,)))
         needed, needless = gated.wait_for("entropy+0.02"), gated.wait_for("entropy+0.01")
         driver.kill()
         wait_for(lambda: not _lives(needless), what="the end of the work that nobody needs")
         assert _lives(needed)
-        wait_for((tmp_path / "last-word").exists, what="a tracker that is told")
-        assert (tmp_path / "last-word").read_text() == "stopped"
+        wait_for((tmp_path / "last-word of killed").exists, what="a tracker that is told")
+        assert (tmp_path / "last-word of killed").read_text() == "stopped"
         assert ray.get(other.actor.sweeps.remote()) == {"other": 4}
         gated.gate.touch()
         assert kept.result(timeout=60).record.kind == "scores"
     other.leave()
+
+
+def test_a_sweep_that_was_submitted_again_is_not_said_to_be_stopped(cluster: Any, gated: Gated, tmp_path: Path) -> None:
+    with gated.callers() as pool:
+        with _driver("again", 0.01, cluster, tmp_path) as killed:
+            gated.wait_for("entropy+0.01")
+            killed.kill()
+        again = gated.open("again")
+        built = pool.submit(again.build, _rcl((0.01,)))
+        with _driver("given up", 0.02, cluster, tmp_path) as later:
+            gated.wait_for("entropy+0.02")
+            later.kill()
+        wait_for((tmp_path / "last-word of given up").exists, what="the end of the board's patience with the later one")
+        assert not (tmp_path / "last-word of again").exists()
+        gated.gate.touch()
+        assert built.result(timeout=60).record.kind == "scores"
+    assert len(gated.processes_of("entropy+0.01")) == 1
+    again.leave()

@@ -324,6 +324,21 @@ def test_a_sweep_that_was_cut_off_is_shown_as_far_as_it_came(server: MlflowServe
     assert {run.info.status for run in half.runs()} == {"FINISHED"}
 
 
+def test_a_sweep_that_is_complete_stays_so_when_its_killed_driver_is_cleared_up(
+    server: MlflowServer, client: MlflowClient, tmp_path: Path
+) -> None:
+    swept = Tracked(small_sweep("again", num_phi_sets=1), ArtifactStore(tmp_path), client)
+    killed, second = swept.begin(server.uri), swept.begin(server.uri)
+    training = next(stage for stage in swept.plan.stages if isinstance(stage, Train))
+    killed.begin(training.key)
+    killed.finish_sweep("stopped")
+    assert swept.parent.info.status == "KILLED"
+    drive(second, swept.plan.stages, swept.store)
+    second.finish_sweep()
+    killed.finish_sweep("stopped")
+    assert {run.info.status for run in swept.runs()} == {"FINISHED"}
+
+
 def test_a_failed_trial_says_why(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
     failed = Tracked(small_sweep("failed", num_phi_sets=1), ArtifactStore(tmp_path), client)
     tracker = failed.begin(server.uri)

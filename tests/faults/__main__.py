@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.cluster.hosts import why_not
 from tests.faults.kinds import FAULTS
 from tests.faults.page import page
-from tests.faults.rounds import Outcome, play, undisturbed
+from tests.faults.rounds import Outcome, look_later, play, undisturbed
 from tests.faults.selection import VARIANT_WEIGHTS, plan_round
 from tests.faults.world import world
 
@@ -47,12 +47,14 @@ def main() -> int:
             print(outcome.line, flush=True)
             if outcome.wrong:
                 print(f"  again: {outcome.command}\n  logs: {results / f'round-{number}'}", flush=True)
+        late = look_later(lived_in, wait=True)
+        print(*late, sep="\n", flush=True)
     if options.page:
         load = f"{os.cpu_count()} processors, load average {os.getloadavg()[2]:.1f} in the last quarter of an hour."
         options.page.write_text(page(outcomes, command=f"python -m tests.faults {' '.join(sys.argv[1:])}", machine=load))
     num_wrong = sum(bool(outcome.wrong) for outcome in outcomes)
     print(f"{len(outcomes) - num_wrong} of {len(outcomes)} rounds ended as the undisturbed run", flush=True)
-    return 1 if num_wrong else 0
+    return 1 if num_wrong or late else 0
 
 
 def _options() -> argparse.Namespace:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from sentdist.execution.progress import What
 
 _LINE = re.compile(
-    r"^\d\d:\d\d:\d\d  (?P<kind>\w+) +(?P<label>\S.*?)  (?P<told>started|step (?P<step>\d+)/(?P<num_steps>\d+)|done in|FAILED)"
+    r"^\d\d:\d\d:\d\d  (?P<kind>\w+) +(?P<label>\S.*?)  (?P<told>started|goes on|step (?P<step>\d+)/(?P<num_steps>\d+)|done in|FAILED)"
 )
 SAME_NEWS_S = 5.0  # within which two drivers hear of one event
 UNDER_WAY_S = 0.5  # of an event, from where it happens to here
-_WHAT: dict[str, What] = {"started": "started", "done in": "finished", "FAILED": "failed"}
+_WHAT: dict[str, What] = {"started": "started", "goes on": "started", "done in": "finished", "FAILED": "failed"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ DAMAGES = (
     ("bank", "bank/*/shards/*.npy", ("a bank is done", "RCL trains on its banks"), None),
     ("corpus", "corpus/*/*.arrow", ("a training is at a tenth", "a bank is made"), None),
     ("record", "*/*/record.json", ("a training is at a tenth", "a bank is done", "RCL trains on its banks"), None),
-    ("checkpoint", "running/*/*/*.pt", ("a training has its second checkpoint",), "a second checkpoint to go back to"),
+    ("checkpoint", "running/*/*/*.pt", ("a training has its second checkpoint",), None),
 )
 UNNOTICED_S, NOTICED_S = (1.0, 4.0), (18.0, 22.0)  # of a silent host: the head gives it up after about 14 s, see hosts.py
 

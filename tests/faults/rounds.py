@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from signal import SIGKILL
 
+from sentdist.execution.bank_owner import PREFIX
+from sentdist.execution.board import BOARDS
 from tests.faults.artifacts import differences, digests, num_bytes
 from tests.faults.events import built_twice, recovery_s
 from tests.faults.kinds import Fault, fault_named
@@ -21,7 +24,8 @@ from tests.faults.world import NUM_HOSTS, World
 from tests.waiting import wait_for
 
 ROUND_S = 420.0  # many times what a round takes on an idle machine; then it counts as standing still
-SETTLES_WITHIN_S = 100.0  # the board gives a driver that was killed a minute to come back
+SETTLES_WITHIN_S = 40.0  # many times what it takes on an idle machine
+GIVEN_UP_S = 80.0  # the board gives a driver that was killed a minute to come back; then it clears up
 SUBMITTED_AGAIN_AT_MOST = 4
 NUM_RUNS = 9  # of the recipe on MLflow: the sweep, 3 trials, corpus, 2 entropy encoders, 2 banks
 
@@ -110,8 +114,12 @@ def play(world: World, plan: RoundPlan, expected: Mapping[str, str], logs: Path)
     replaced = {place for place, mark in marks.items() if scene.records().get(place) != mark} - scene.damaged
     wrong += [f"the record of {place} was replaced" for place in sorted(replaced)]
     wrong += [f"{kind} {label} was built twice" for kind, label in built_twice(scene.events) if not scene.damaged]
-    wrong += _left(world)
-    wrong += tracking_faults(world.mlflow_db, scene.name, num_runs=NUM_RUNS)  # after the last word of those that clear up
+    is_given_up_later = any(driver.process.returncode == -SIGKILL for driver in scene.drivers)
+    wrong += _left(world, with_boards=not is_given_up_later)
+    wrong += tracking_faults(world.mlflow_db, scene.name, num_runs=NUM_RUNS)
+    wrong += look_later(world)
+    if is_given_up_later:
+        world.later.append((time.monotonic() + GIVEN_UP_S, scene.name))
     left = {place: num_bytes(scene.store / place) for place in (".staging", "running")} | {"temp": num_bytes(world.scratch) - before}
     wrong += [f"{left[place]} bytes are left in {place}" for place in ("running",) if left[place]]
     world.ask("end_owner", str(scene.store))
@@ -201,12 +209,24 @@ def _replace_damaged(scene: Scene) -> list[str]:
     return wrong + _bring_to_its_end(scene, time.monotonic(), may_submit=False)
 
 
-def _left(world: World) -> list[str]:
+def look_later(world: World, *, wait: bool = False) -> list[str]:
+    """What is wrong with earlier rounds now that the boards have given up the drivers that were killed in them; `wait` until they all have."""
+    wrong: list[str] = []
+    while world.later and (wait or world.later[0][0] <= time.monotonic()):
+        due, name = world.later.pop(0)
+        time.sleep(max(0.0, due - time.monotonic()))
+        if not world.later:
+            wrong += [f"after {name}: {line}" for line in (_left(world) if wait else ())]
+        wrong += [f"later, {name}: {line}" for line in tracking_faults(world.mlflow_db, name, num_runs=NUM_RUNS)]
+    return wrong
+
+
+def _left(world: World, *, with_boards: bool = True) -> list[str]:
     """What a sweep that is over has left behind on the cluster, after some time to clear up."""
     found: list[str] = []
 
     def is_quiet() -> bool:
-        found[:] = _left_now(world)
+        found[:] = _left_now(world, with_boards=with_boards and not world.later)
         return not found
 
     with suppress(TimeoutError):
@@ -214,14 +234,16 @@ def _left(world: World) -> list[str]:
     return found
 
 
-def _left_now(world: World) -> list[str]:
+def _left_now(world: World, *, with_boards: bool) -> list[str]:
     seen = world.ask("census")
-    found = [f"the process {process.title[:60].strip()} is left on host {process.host}" for process in world.processes(*WORKING)]
-    found += [f"the actor {name} is left" for name in seen["actors"] if not name.startswith("sentdist-banks")]
+    processes = [process for process in world.processes(*WORKING) if with_boards or process.what != "StageBoard"]
+    found = [f"the process {process.title[:60].strip()} is left on host {process.host}" for process in processes]
+    allowed = PREFIX if with_boards else (PREFIX, BOARDS)
+    found += [f"the actor {name} is left" for name in seen["actors"] if not name.startswith(allowed)]
     found += [f"the placement group {name} is left" for name in seen["groups"]]
     if seen["num_nodes"] != NUM_HOSTS or seen["free_cpus"] != seen["num_cpus"]:
         found.append(f"{seen['free_cpus']:g} of {seen['num_cpus']:g} CPUs on {seen['num_nodes']} hosts are free")
-    owners = [name for name in seen["actors"] if name.startswith("sentdist-banks")]
+    owners = [name for name in seen["actors"] if name.startswith(PREFIX)]
     return found + ([f"{len(owners)} bank owners are left of one store"] if len(owners) > 1 else [])
 
 

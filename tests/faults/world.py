@@ -49,6 +49,7 @@ class World:
         self.mlflow = f"http://{hosts.address(0)}:{MLFLOW_PORT}"
         self.mlflow_db = folder / "mlflow.db"
         self._encoder = tiny_encoder(folder / "encoder", "bert")
+        self.later: list[tuple[float, str]] = []  # when to look at a round once more, and its name
         self._server: subprocess.Popen[str] | None = None
         self._inspector: subprocess.Popen[str] | None = None
 
@@ -116,14 +117,18 @@ class World:
         self.disk.free()
         self.disk.make_writable()
         self.hosts.plug_in(1)
-        if not any(process.host == 1 for process in self.processes("raylet")):
-            self.lose_host()  # what its raylet left
-            self.hosts.join(1, monotonic_s=monotonic_s)
-        wait_for(lambda: self.ask("census")["num_nodes"] == NUM_HOSTS, what=f"{NUM_HOSTS} nodes", seconds=PATIENT_S)
+        wait_for(lambda: self._has_all_hosts(monotonic_s), what=f"{NUM_HOSTS} nodes", seconds=PATIENT_S)
         if self._server is None or self._server.poll() is not None:
             self.start_mlflow()
         self.signal_mlflow(signal.SIGCONT)
         wait_for(lambda: bool(self.ask("answers", f"{self.mlflow}/health")), what="the MLflow server", seconds=PATIENT_S)
+
+    def _has_all_hosts(self, monotonic_s: int) -> bool:
+        """Whether the cluster counts all hosts; one whose raylet has ended (also because the head had given it up) joins first."""
+        if not any(process.host == 1 for process in self.processes("raylet")):
+            self.lose_host()  # what its raylet left
+            self.hosts.join(1, monotonic_s=monotonic_s)
+        return bool(self.ask("census")["num_nodes"] == NUM_HOSTS)
 
     def keep_logs(self, folder: Path) -> None:
         """Copy what the cluster wrote, of each file the end."""
