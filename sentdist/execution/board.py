@@ -18,11 +18,13 @@ from sentdist.errors import ArtifactLost
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.stage_board import Body, StageBoard, cause_of
 from sentdist.execution.submission import Submission
+from sentdist.execution.watching import PATIENCE_S as SILENCE_S
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact, ArtifactStore
 
 NAMESPACE = "sentdist"
 BOARDS = "sentdist-board-"  # their names begin so
+CALLS_AT_ONCE = 20_000  # to a board: one for each stage in flight, two for each process that uses it
 FRESH_BOARDS = 3  # how often a caller puts up with a board that dies under it
 MOST_LOSSES = 20  # damaged inputs that one stage may meet, one after another; then the disk itself is at fault
 PATIENCE_S = 60.0  # how long work outlives the processes that asked for it: whoever submits again meanwhile finds it going on
@@ -31,13 +33,14 @@ PATIENCE_S = 60.0  # how long work outlives the processes that asked for it: who
 class Board:
     """The board of a store as a driver, a trial or a test uses it. A board that died is replaced: what is finished lies in the store.
 
-    patience_s: how long work goes on when no process of a submission lives any more (of the board that is opened first).
+    patience_s: how long work goes on when no process of a submission lives any more. silence_s: after which time without progress the board
+    says what waits for what. (Both of the board that is opened first.)
     """
 
-    def __init__(self, submission: Submission, body: Body, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, submission: Submission, body: Body, *, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S) -> None:
         self.submission = submission
         self._body = body
-        self._patience_s = patience_s
+        self._patience_s, self._silence_s = patience_s, silence_s
         self._seat = f"{submission.id}/{uuid.uuid4().hex[:8]}"
         self.name = board_name(submission.context.store)
         self.actor = self._open()
@@ -114,8 +117,8 @@ class Board:
         # Nothing in it is worth a restart by Ray: a restarted board would have lost its references anyway.
         # "DEFAULT" keeps a board that a trial opens out of the trial's placement group, with which it would end.
         options = {"name": self.name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
-        board = ray.remote(StageBoard).options(**options, scheduling_strategy="DEFAULT", max_concurrency=1000)
-        actor: Any = board.remote(self._body, self._patience_s)
+        board = ray.remote(StageBoard).options(**options, scheduling_strategy="DEFAULT", max_concurrency=CALLS_AT_ONCE)
+        actor: Any = board.remote(self._body, self._patience_s, self._silence_s)
         # The answer comes when this process parts, and is lost when it dies: Ray then tells the board that its owner is dead.
         actor.watch.remote(self._seat, [actor.attend.remote(self.submission, self._seat)])
         return actor

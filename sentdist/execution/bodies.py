@@ -7,11 +7,13 @@ import time
 from sentdist.errors import ArtifactLost
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.resources import Way, stage_demand
+from sentdist.execution.signs import Pulse
 from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
+from sentdist.stages.context import Context
 from sentdist.store.store import Artifact
 
 
@@ -60,14 +62,20 @@ def _build(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
     match stage:
         case Train():
             return _train(stage, submission, teller, way)
+        case Embed() | Tag() if way == "pool":
+            from sentdist.execution.shards import build_over_workers
+
+            return build_over_workers(stage, context, listener=teller)
+    with Pulse(stage, teller):
+        return _build_here(stage, context)
+
+
+def _build_here(stage: Stage, context: Context) -> Artifact:
+    match stage:
         case Corpus() | GradedCorpus() | RelationalCorpus() | GroupedCorpus():
             from sentdist.stages.corpora import build_corpus
 
             return build_corpus(stage, context)
-        case Embed() | Tag() if way == "pool":
-            from sentdist.execution.shards import build_over_workers
-
-            return build_over_workers(stage, context)
         case Embed() | Tag():
             from sentdist.execution.trainer import use_threads
             from sentdist.stages.sharded import build_in_shards

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sentdist.execution.progress import SPEAK_EVERY, StageEvent
+from sentdist.execution.signs import Pulse
 from sentdist.execution.stage_board import Teller
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
@@ -12,17 +13,22 @@ from sentdist.tracking.tracker import RunHandle
 
 
 class Narrator:
-    """Hears every event of a session; speaks every tenth of the steps and at every dev score."""
+    """Hears every event of a session; speaks every tenth of the steps and at every dev score.
 
-    def __init__(self, stage: Train, session: TrainSession, teller: Teller, run: RunHandle) -> None:
+    pulse: learns how far the training is.
+    """
+
+    def __init__(self, stage: Train, session: TrainSession, teller: Teller, run: RunHandle, pulse: Pulse) -> None:
         self._stage = stage
         self._session = session
         self._teller = teller
         self._run = run
+        self._pulse = pulse
         self._num_steps = session.schedule.num_steps
         self._num_tracked = len(session.history)
         self._next_spoken = session.progress.step + self._speak_every
         run.watch_system()
+        pulse.reach(session.progress.step, self._num_steps)
 
     @property
     def _speak_every(self) -> int:
@@ -35,6 +41,7 @@ class Narrator:
     def hear(self, event: StepReport | DevScore) -> None:
         """Pass one event on; never raises and never waits for anybody."""
         self._track()
+        self._pulse.reach(self._session.progress.step, self._num_steps)
         if isinstance(event, DevScore):
             self._tell_score(event)
         elif event.step + 1 >= self._next_spoken:

@@ -10,6 +10,7 @@ from sentdist.execution.checkpoints import CheckpointClock
 from sentdist.execution.narrator import Narrator
 from sentdist.execution.resuming import begin_or_resume, save_checkpoint
 from sentdist.execution.running import RunningFolder, forget_running
+from sentdist.execution.signs import Pulse
 from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.execution.trainer import engine_of, use_threads
@@ -21,7 +22,12 @@ from sentdist.tracking.tracker import RunHandle
 
 
 def train_in_task(stage: Train, submission: Submission, teller: Teller, run: RunHandle) -> Artifact:
-    """Train here, going on from the last checkpoint if an earlier attempt left one. Ray repeats the task when its process is lost."""
+    """Train here, going on from the last checkpoint if an earlier attempt left one. The board repeats the task when its process is lost."""
+    with Pulse(stage, teller) as pulse:
+        return _train(stage, submission, teller, run, pulse)
+
+
+def _train(stage: Train, submission: Submission, teller: Teller, run: RunHandle, pulse: Pulse) -> Artifact:
     started = time.perf_counter()
     use_threads(submission.context.runtime)
     context = submission.context
@@ -31,7 +37,7 @@ def train_in_task(stage: Train, submission: Submission, teller: Teller, run: Run
     session = begin_or_resume(
         lambda: TrainSession(stage, context, make_engine=engine_of(context.runtime, device), bank=bank), running, stage, teller
     )
-    narrator = Narrator(stage, session, teller, run)
+    narrator = Narrator(stage, session, teller, run, pulse)
     clock = CheckpointClock(context.runtime)
     with closing(narrator):
         for event in session.events():

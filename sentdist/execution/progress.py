@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Literal
 
-What = Literal["started", "resumed", "checkpoint", "step", "dev", "finished", "lost", "failed"]
+What = Literal["started", "resumed", "checkpoint", "notice", "retry", "step", "dev", "finished", "lost", "failed"]
 
 SPEAK_EVERY = 0.1  # of a training: the fraction of steps between two lines
 
@@ -34,10 +34,11 @@ class StageEvent:
     def line(self) -> str:
         """The event as a line, about 100 letters: clock, stage, what happened."""
         clock = time.strftime("%H:%M:%S", time.localtime(self.at))
-        return f"{clock}  {self.kind:<6}  {self.label}  {self._told}"
+        return f"{clock}  {self.kind:<6}  {self.label}  {self.told}"
 
     @property
-    def _told(self) -> str:
+    def told(self) -> str:
+        """What happened."""
         done = f"step {self.step}/{self.num_steps}" if self.step is not None else ""
         match self.what:
             case "started":
@@ -46,6 +47,8 @@ class StageEvent:
                 return f"goes on from step {self.step} of {self.num_steps}" if self.message is None else str(self.message)
             case "checkpoint":
                 return f"{done}: {self.message}"
+            case "notice" | "retry":
+                return str(self.message)
             case "step":
                 speed = f", {self.sentences_per_s:.0f} sentences/s" if self.sentences_per_s else ""
                 loss = "" if self.loss is None else f", loss {self.loss:.4f}"

@@ -150,7 +150,7 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
         "CPUs": sum(_times(node.cpus, runtime.cpus_per_worker) for node in nodes),
         "GPUs": sum(_times(node.gpus, runtime.gpus_per_worker) for node in nodes) if runtime.gpus_per_worker else math.inf,
     }
-    fitting = sum(_workers_on(node, runtime) for node in nodes)
+    fitting = sum(workers_on(node, num_cpus=runtime.cpus_per_worker, num_gpus=runtime.gpus_per_worker) for node in nodes)
     if fitting < runtime.workers:
         raise _too_much(runtime, nodes, fitting)
     in_memory = sum(_times(node.memory_bytes, worker_bytes) for node in nodes) if worker_bytes else math.inf
@@ -165,6 +165,12 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
     )
 
 
+def workers_on(node: Node, *, num_cpus: float, num_gpus: float) -> int:
+    """How many workers of that size a node holds."""
+    by_cpus = _times(node.cpus, num_cpus)
+    return int(min(by_cpus, _times(node.gpus, num_gpus)) if num_gpus else by_cpus)
+
+
 def controller_environment(num_nodes: int) -> dict[str, str]:
     """What Ray Train reads from environment variables only, and passes on to its controller."""
     return {
@@ -173,11 +179,6 @@ def controller_environment(num_nodes: int) -> dict[str, str]:
         # On one node nobody is left to be warned of its going; the watcher would be one more process for each training.
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "1" if num_nodes > 1 else "0",
     }
-
-
-def _workers_on(node: Node, runtime: Runtime) -> int:
-    by_cpus = _times(node.cpus, runtime.cpus_per_worker)
-    return int(min(by_cpus, _times(node.gpus, runtime.gpus_per_worker)) if runtime.gpus_per_worker else by_cpus)
 
 
 def _times(offered: float, wanted: float) -> float:

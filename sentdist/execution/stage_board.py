@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +14,21 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import ArtifactLost, SweepStopped
+from sentdist.execution.attempts import LOSSES, Attempts, checkpoint_step, retry_of
+from sentdist.execution.cluster_state import read_cluster
 from sentdist.execution.progress import StageEvent
-from sentdist.execution.resources import Way, drivers_at_once, stage_demand
+from sentdist.execution.resources import Demand, Way, drivers_at_once, stage_demand
+from sentdist.execution.signs import Sign
 from sentdist.execution.submission import Submission
+from sentdist.execution.watchdog import Watchdog
+from sentdist.execution.watching import PATIENCE_S
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 
 KEPT_EVENTS = 2000
 ANSWER_S = 1.0  # within which an answer has been delivered
+LOOK_S = 5.0  # between two looks at the cluster
+SIGNS_IN_TIME = 6  # signs of life that a worker gives in the time after which it is spoken of
 ABORT_S = 60.0  # how long Ray Train may take to let a worker group go
 
 Body = Callable[[Stage, Submission, "Teller"], Artifact]
@@ -28,21 +36,27 @@ Body = Callable[[Stage, Submission, "Teller"], Artifact]
 
 @dataclass(frozen=True, kw_only=True)
 class Teller:
-    """Says what happens to stages; travels to whoever builds one."""
+    """Says what happens to stages; travels to whoever builds one. every_s: seconds between two signs of life."""
 
     board: Any  # the actor's handle
+    every_s: float = PATIENCE_S / SIGNS_IN_TIME
 
     def tell(self, event: StageEvent) -> None:
         """Post an event and go on; a board that is gone hears nothing."""
         self.board.tell.remote(event)
 
+    def sign(self, sign: Sign) -> None:
+        """Post a sign of life, as `tell` posts an event."""
+        self.board.sign.remote(sign)
+
 
 @dataclass(kw_only=True)
 class _Work:
-    """asked_by: the submissions that need it, for itself or as an input of something else. is_driven: see `StageBoard.drive`."""
+    """asked_by: the submissions that need it, for itself or as an input of something else."""
 
     ref: ray.ObjectRef
-    is_driven: bool
+    stage: Stage
+    demand: Demand
     asked_by: set[str] = field(default_factory=set)
 
 
@@ -59,7 +73,7 @@ class StageBoard:
     """The actor itself; use it through `Board`. It reserves nothing and keeps nothing that the store does not have: it may die any time.
 
     A stage is looked for in the store first, then among the work in flight; only then it is started, with the ObjectRefs of its inputs as
-    arguments, so that Ray starts it when they exist and never if one of them failed. A key that failed is forgotten: the next submission
+    arguments, so that Ray starts it when they exist and never if one of them failed. What is told of work that does not move: `Watchdog`. A key that failed is forgotten: the next submission
     that asks starts it again, while the one in which it failed is given the same error, not the same work once more. Only a stage that met a
     damaged input may be asked for again at once: the input was moved aside, so that it is built again before it.
 
@@ -67,7 +81,7 @@ class StageBoard:
     submission the board ends too.
     """
 
-    def __init__(self, body: Body, patience_s: float) -> None:
+    def __init__(self, body: Body, patience_s: float, silence_s: float = PATIENCE_S) -> None:
         self._body = body
         self._patience_s = patience_s
         self._work: dict[str, _Work] = {}
@@ -76,7 +90,10 @@ class StageBoard:
         self._seats: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it parts
         self._stopped: set[str] = set()  # submissions
         self._num_stopping = 0
-        self._rooms: dict[Way, asyncio.Semaphore] = {}
+        self._rooms: dict[Way, AbstractAsyncContextManager[object]] = {}
+        self._watchdog = Watchdog(silence_s)
+        self._silence_s = silence_s
+        self._is_watching = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._events = _Events()
 
@@ -107,10 +124,18 @@ class StageBoard:
 
     async def tell(self, event: StageEvent) -> None:
         """Keep an event and wake those who listen."""
+        if event.what == "retry":
+            self._watchdog.lost(event.key, time.monotonic())
         async with self._events.news:
-            self._events.kept.append(event)
+            self._events.kept.append(self._watchdog.completed(event))
             self._events.num_told += 1
             self._events.news.notify_all()
+
+    async def sign(self, sign: Sign) -> None:
+        """A worker lives."""
+        if not self._watchdog.follows(sign.key):
+            self._follow(time.monotonic())
+        self._watchdog.hear(sign, time.monotonic())
 
     async def events(self, since: int | None, submission_id: str) -> tuple[list[StageEvent], int]:
         """The events after number `since` (None: from now on) and the number of the last one; waits until there is one.
@@ -168,24 +193,45 @@ class StageBoard:
         self._refuse_stopped(submission_id)
 
     async def drive(self, stage: Stage, submission: Submission, *inputs: Artifact) -> Artifact:
-        """Have a stage built by a process that reserves nothing and waits for workers, when there is room for one more of its way."""
-        way = stage_demand(stage, submission.context.runtime).way
-        async with self._room(way, submission):
-            driver = _drive.options(
-                name=f"{stage.kind} {stage.label}", num_cpus=0, max_retries=submission.context.runtime.max_failures
-            ).remote(self._body, stage, submission, _teller())
-            try:
-                artifact: Artifact = await driver
-            except asyncio.CancelledError:
-                await _abort(driver, force=way != "group")
-                raise
-            return artifact
+        """Have a stage built, again when its process or host is lost; one that drives workers when there is room for one more of its way.
 
-    def _room(self, way: Way, submission: Submission) -> asyncio.Semaphore:
+        Raises:
+            ResourceError: it was lost too often without getting on.
+            Exception: what its body raised; final.
+        """
+        demand = stage_demand(stage, submission.context.runtime)
+        store = submission.context.store
+        attempts = Attempts(
+            max_failures=submission.context.runtime.max_failures, step=await asyncio.to_thread(checkpoint_step, store, stage)
+        )
+        async with self._room(demand.way, submission):
+            while True:
+                try:
+                    return await self._attempt(stage, submission, demand)
+                except LOSSES as loss:
+                    attempts = attempts.after_loss(await asyncio.to_thread(checkpoint_step, store, stage))
+                    if attempts.are_over:
+                        raise attempts.error(f"{stage.kind} {stage.label}", loss) from None
+                    await self.tell(retry_of(stage, attempts, loss))
+
+    async def _attempt(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
+        body = _drive if demand.way == "group" else _build
+        task = body.options(
+            name=f"{stage.kind} {stage.label}", num_cpus=demand.builder_cpus, num_gpus=demand.builder_gpus, max_retries=0
+        ).remote(self._body, stage, submission, Teller(board=_this_board(), every_s=self._silence_s / SIGNS_IN_TIME))
+        try:
+            artifact: Artifact = await task
+        except asyncio.CancelledError:
+            # A process that is interrupted in an import or in a library's own code is fit for nothing afterwards, so it ends ("force"). Ray
+            # Train's workers hold a placement group, which only their own controller gives back.
+            await _abort(task, force=demand.way != "group")
+            raise
+        return artifact
+
+    def _room(self, way: Way, submission: Submission) -> AbstractAsyncContextManager[object]:
         if way not in self._rooms:
             size = drivers_at_once(way, trainings_at_once=submission.trainings_at_once, workers=submission.context.runtime.workers)
-            assert size is not None, "a task waits in Ray's own queue"
-            self._rooms[way] = asyncio.Semaphore(size)
+            self._rooms[way] = nullcontext() if size is None else asyncio.Semaphore(size)
         return self._rooms[way]
 
     def _ref(self, stage: Stage, submission: Submission) -> ray.ObjectRef:
@@ -201,21 +247,16 @@ class StageBoard:
             work = self._start(stage, submission)
             self._work[stage.key] = work
             self._in_background(self._watch_work(stage.key, work))
+            if not self._is_watching:
+                self._is_watching = True
+                self._in_background(self._watch_cluster())
         self._note_need(stage, submission.id)
         return work.ref
 
     def _start(self, stage: Stage, submission: Submission) -> _Work:
         inputs = [self._ref(needed, submission) for needed in stage.inputs]
-        demand = stage_demand(stage, submission.context.runtime)
-        if demand.way != "task":
-            return _Work(ref=_this_board().drive.remote(stage, submission, *inputs), is_driven=True)
-        task = _build.options(
-            name=f"{stage.kind} {stage.label}",
-            num_cpus=demand.builder_cpus,
-            num_gpus=demand.builder_gpus,
-            max_retries=submission.context.runtime.max_failures,  # after the loss of a process or node; an exception is final
-        )
-        return _Work(ref=task.remote(self._body, stage, submission, _teller(), *inputs), is_driven=False)
+        ref = _this_board().drive.remote(stage, submission, *inputs)  # Ray calls it once the inputs exist, and never if one failed
+        return _Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
 
     def _note_need(self, stage: Stage, submission_id: str) -> None:
         """A submission needs a stage that is in flight, hence those of its inputs that are in flight."""
@@ -232,10 +273,25 @@ class StageBoard:
         unneeded = [key for key, work in self._work.items() if not work.asked_by]
         ended = [self._work.pop(key) for key in reversed(unneeded)]  # what waits for an input before the input
         for work in ended:
-            # A process that is interrupted in an import or in a library's own code is fit for nothing afterwards, so it ends ("force"). Ray
-            # Train's workers hold a placement group, which only their own controller gives back.
-            ray.cancel(work.ref, force=not work.is_driven)
+            ray.cancel(work.ref, recursive=False)  # `_attempt` ends its process itself: once cancelled softly it would not end by force
         return ended
+
+    async def _watch_cluster(self) -> None:
+        """Say what does not move, for as long as there is work."""
+        while self._work:
+            now = time.monotonic()
+            self._follow(now)
+            with suppress(RayError):  # the head does not answer just now
+                cluster = await asyncio.to_thread(read_cluster)
+                for event in self._watchdog.look(cluster, now):
+                    await self.tell(event)
+            await asyncio.sleep(min(LOOK_S, self._silence_s / SIGNS_IN_TIME))
+        self._is_watching = False
+
+    def _follow(self, now: float) -> None:
+        """What has nothing to wait for but the cluster."""
+        works = [work for work in self._work.values() if not any(needed.key in self._work for needed in work.stage.inputs)]
+        self._watchdog.follow([(work.stage, work.demand) for work in works], now)
 
     async def _watch_work(self, key: str, work: _Work) -> None:
         try:
@@ -301,7 +357,7 @@ def cause_of(error: BaseException) -> BaseException:
 
 
 @ray.remote
-def _build(body: Body, stage: Stage, submission: Submission, teller: Teller, *inputs: Artifact) -> Artifact:
+def _build(body: Body, stage: Stage, submission: Submission, teller: Teller) -> Artifact:
     return body(stage, submission, teller)
 
 
@@ -318,12 +374,12 @@ def _note_stopped(submission: Submission) -> None:
     submission.tracker.finish_sweep("stopped")
 
 
-async def _abort(driver: ray.ObjectRef, *, force: bool) -> None:
-    """End the driver of workers. That of a worker group is interrupted first: its controller then lets workers and resources go."""
-    ray.cancel(driver, force=force)
-    done, _ = await asyncio.wait([asyncio.wrap_future(driver.future())], timeout=ABORT_S)
+async def _abort(task: ray.ObjectRef, *, force: bool) -> None:
+    """End a process. That of a worker group is interrupted first: its controller then lets workers and resources go."""
+    ray.cancel(task, force=force)
+    done, _ = await asyncio.wait([asyncio.wrap_future(task.future())], timeout=ABORT_S)
     if not done:
-        ray.cancel(driver, force=True)
+        ray.cancel(task, force=True)
 
 
 async def _ended(works: Iterable[_Work]) -> None:
@@ -333,10 +389,6 @@ async def _ended(works: Iterable[_Work]) -> None:
 
 def _this_board() -> Any:
     return ray.get_runtime_context().current_actor
-
-
-def _teller() -> Teller:
-    return Teller(board=_this_board())
 
 
 def _submission_of(seat: str) -> str:

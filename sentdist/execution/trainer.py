@@ -16,20 +16,23 @@ import ray.train
 import ray.train.torch
 import torch
 import torch.distributed as dist
+from ray.exceptions import RayActorError
 from ray.train.torch import TorchConfig
 
 # `ray.train` gives out these very classes at run time, but a type checker sees there those of Train V1.
 from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-from ray.train.v2.api.exceptions import TrainingFailedError
+from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from sentdist.errors import SentdistError
+from sentdist.execution.attempts import Attempts, retry_of
 from sentdist.execution.banks import bank_of
 from sentdist.execution.checkpoints import CheckpointClock
 from sentdist.execution.narrator import Narrator
 from sentdist.execution.resources import controller_environment, nodes_of
 from sentdist.execution.resuming import begin_or_resume, save_checkpoint
-from sentdist.execution.running import RunningFolder, forget_running
+from sentdist.execution.running import RunningFolder, forget_running, newest_step
+from sentdist.execution.signs import Pulse
 from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.learning.checkpoint import DevScore
@@ -77,20 +80,34 @@ def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: 
             run_config=RunConfig(
                 name=stage.key,
                 storage_path=scratch,
-                failure_config=FailureConfig(max_failures=runtime.max_failures, controller_failure_limit=CONTROLLER_FAILURES),
+                failure_config=FailureConfig(max_failures=0, controller_failure_limit=CONTROLLER_FAILURES),  # see `_fit`
                 worker_runtime_env={"env_vars": _worker_environment(runtime)},
                 logging_config=LoggingConfig(log_level="ERROR"),
             ),
         )
-        try:
-            outcome = trainer.fit().return_value  # type: ignore[attr-defined]  # V1's `Result` again
-        except TrainingFailedError as error:
-            raise _worker_error(error) from error
+        outcome = _fit(trainer, order)
     if isinstance(outcome, SentdistError):
         raise outcome
     assert isinstance(outcome, Artifact), "rank 0 hands back the artifact"
     forget_running(context.store, stage)
     return outcome
+
+
+def _fit(trainer: TorchTrainer, order: TrainingOrder) -> object:
+    """What rank 0 hands back. Ray Train itself would count the failures of the whole training, see `Attempts`."""
+    store, stage = order.context.store, order.stage
+    attempts = Attempts(max_failures=order.context.runtime.max_failures, step=newest_step(store, stage) or 0)
+    while True:
+        try:
+            return trainer.fit().return_value  # type: ignore[attr-defined]  # V1's `Result` again
+        except TrainingFailedError as error:
+            cause = _worker_error(error)
+            if not isinstance(error, WorkerGroupError) or isinstance(cause, SentdistError):
+                raise cause from error
+            attempts = attempts.after_loss(newest_step(store, stage))
+            if attempts.are_over:
+                raise (attempts.error(f"{stage.kind} {stage.label}", cause) if isinstance(cause, RayActorError) else cause) from error
+            order.teller.tell(retry_of(stage, attempts, cause))
 
 
 def engine_of(runtime: Runtime, device: str) -> MakeEngine:
@@ -108,7 +125,13 @@ def use_threads(runtime: Runtime) -> None:
 
 
 def _train_rank(order: TrainingOrder) -> Artifact | SentdistError | None:
-    """One rank, from start or checkpoint to the committed artifact (on rank 0). An error for a person is returned, so that it is not retried."""
+    """One rank; it gives signs of life."""
+    with Pulse(order.stage, order.teller, worker=f"rank {dist.get_rank()}") as pulse:
+        return _train_to_the_end(order, pulse)
+
+
+def _train_to_the_end(order: TrainingOrder, pulse: Pulse) -> Artifact | SentdistError | None:
+    """From start or checkpoint to the committed artifact (on rank 0). An error for a person is returned, so that it is not retried."""
     started = time.perf_counter()
     found = order.context.store.get(order.stage)
     if found is not None:  # committed by an attempt that was lost before it could say so
@@ -117,7 +140,7 @@ def _train_rank(order: TrainingOrder) -> Artifact | SentdistError | None:
     running = _running_folder(order)
     try:
         session = begin_or_resume(partial(_start_session, order), running, order.stage, order.teller if running.is_first else None)
-        _train(session, running, order)
+        _train(session, running, order, pulse)
     except SentdistError as error:  # raised on all ranks at the same step
         return error
     with ExitStack() as stack:
@@ -159,12 +182,12 @@ def _running_folder(order: TrainingOrder) -> RunningFolder:
     return RunningFolder(order.context.store, order.stage, rank=rank, world_size=world_size, exchange=exchange)
 
 
-def _train(session: TrainSession, running: RunningFolder, order: TrainingOrder) -> None:
+def _train(session: TrainSession, running: RunningFolder, order: TrainingOrder, pulse: Pulse) -> None:
     clock = CheckpointClock(order.context.runtime)
     with ExitStack() as stack:
         narrator = None
         if session.engine.rank == 0:
-            narrator = stack.enter_context(closing(Narrator(order.stage, session, order.teller, order.run)))
+            narrator = stack.enter_context(closing(Narrator(order.stage, session, order.teller, order.run, pulse)))
         for event in session.events():
             if narrator is not None:
                 narrator.hear(event)
@@ -186,5 +209,9 @@ def _worker_environment(runtime: Runtime) -> dict[str, str]:
 
 def _worker_error(error: TrainingFailedError) -> BaseException:
     """What went wrong itself, out of Ray Train's summary: ranks that only lost their peers come after the one that failed."""
-    failures = getattr(error, "worker_failures", {})
-    return next((failure for failure in failures.values() if isinstance(failure, SentdistError)), error)
+    failures = list(getattr(error, "worker_failures", {}).values())
+    for kind in (SentdistError, RayActorError):  # a rank that died says nothing; what its peers raise then is only that it is gone
+        for failure in failures:
+            if isinstance(failure, kind):
+                return failure
+    return error

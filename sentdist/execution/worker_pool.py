@@ -12,6 +12,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import ResourceError
+from sentdist.execution.attempts import reason
 from sentdist.execution.board import cause_of
 from sentdist.execution.resources import Demand
 from sentdist.plan.runtime import Runtime
@@ -153,10 +154,9 @@ class _Pool(Generic[Part, Answer]):
         self._coming = {}
 
     def _lost(self, found: str, error: RayError) -> ResourceError:
-        reason = str(error).splitlines()
         return ResourceError(
             where=self._where,
-            found=f"{found} ({type(error).__name__}: {reason[0] if reason else 'no reason given'})",
+            found=f"{found} ({reason(error)})",
             expected="processes and nodes that live until a part is done",
             remedy="Look at `ray status` and at the nodes' memory; what is finished is kept.",
         )

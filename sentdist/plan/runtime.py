@@ -19,7 +19,7 @@ class Runtime(Frozen):
     micro_batch: Annotated[int, Field(ge=1)] | None = None  # sentences a worker holds the activations of while training; None: all
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 0
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None  # None: what the cluster can run at once
-    max_failures: Annotated[int, Field(ge=0)] = 1  # restarts of a training from its last checkpoint
+    max_failures: Annotated[int, Field(ge=0)] = 1  # losses of a process or host that a stage may take without getting on
     checkpoint_every_s: Annotated[float, Field(gt=0)] = 120.0
     log_every: Annotated[int, Field(ge=1)] = 5  # optimizer steps between two points of a learning curve
     tokens_per_batch: Annotated[int, Field(ge=512)] = 4096  # when encoding

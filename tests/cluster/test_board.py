@@ -73,8 +73,8 @@ def workplace(cluster: Any, tmp_path: Path) -> Any:
         def __init__(self) -> None:
             self.boards: list[Board] = []
 
-        def open(self) -> Board:
-            self.boards.append(Board(Submission(context=self.context), _toy_body(self.log, self.broken)))
+        def open(self, **options: float) -> Board:
+            self.boards.append(Board(Submission(context=self.context), _toy_body(self.log, self.broken), **options))
             return self.boards[-1]
 
         @property
@@ -179,12 +179,17 @@ class Gated:
     def __init__(self, folder: Path) -> None:
         self.log, self.gate, self.store = folder / "log", folder / "gate", ArtifactStore(folder / "store")
 
-    def open(self, sweep: str, tracker: Tracker | None = None) -> Any:
+    @property
+    def signs(self) -> Path:
+        """There once a training at the gate has given a sign of life."""
+        return self.log.with_suffix(".signs")
+
+    def open(self, sweep: str, tracker: Tracker | None = None, **options: float) -> Any:
         from sentdist.execution.board import Board
         from sentdist.execution.submission import Submission
 
         submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or NullTracker())
-        return Board(submission, _gated_body(self.log, self.gate), patience_s=0.5)
+        return Board(submission, _gated_body(self.log, self.gate), patience_s=0.5, **options)
 
     def processes_of(self, label: str) -> list[int]:
         """Those that began a training of that label, in order."""
@@ -213,10 +218,14 @@ def _gated_body(log: Path, gate: Path) -> Any:
         import os
         import time
 
+        from sentdist.execution.signs import Pulse
+
         with log.open("a") as file:
             file.write(f"{stage.kind} {stage.label} {os.getpid()}\n")
-        while stage.kind == "train" and "entropy" in stage.label and not gate.exists():
-            time.sleep(0.02)
+        with Pulse(stage, teller):
+            while stage.kind == "train" and "entropy" in stage.label and not gate.exists():
+                time.sleep(0.02)
+                log.with_suffix(".signs").touch()
         store = submission.context.store
         with store.staged() as folder:
             (folder / "data").write_text(stage.label)

@@ -13,6 +13,7 @@ from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.execution.one_worker import train_in_task
 from sentdist.execution.progress import StageEvent
+from sentdist.execution.signs import Sign
 from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.plan.stages import Train
@@ -35,6 +36,9 @@ class EavesdroppingTeller(Teller):
 
     told: list[StageEvent]
     lost_at: int | None
+
+    def sign(self, sign: Sign) -> None:
+        assert sign.key, "whoever watches must know whose it is"
 
     def tell(self, event: StageEvent) -> None:
         self.told.append(event)

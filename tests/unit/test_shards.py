@@ -69,7 +69,7 @@ def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Tag, Context], tmp
 def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_cannot(tagging: tuple[Tag, Context], tmp_path: Path) -> None:
     stage, context = tagging
     (tmp_path / "shards").mkdir()
-    writes, hands = (ShardMaker(stage, context, 40, folder) for folder in (tmp_path, None))
+    writes, hands = (ShardMaker(stage, context, 40, folder, None) for folder in (tmp_path, None))
     said, handed = writes.work(2), hands.work(2)
     assert not said
     assert [path.name for path in (tmp_path / "shards").iterdir()] == ["00002.npz"], "nothing half written is left"
@@ -81,7 +81,7 @@ def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_canno
 def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Tag, Context]) -> None:
     stage, context = tagging
     missing = stage.model_copy(update={"tagger": "no_such_module:tag"})
-    maker = ShardMaker(missing, context, 40, None)  # an error here would be told as the death of an actor
+    maker = ShardMaker(missing, context, 40, None, None)  # an error here would be told as the death of an actor
     with pytest.raises(DataError, match="no_such_module") as raised:
         maker.work(0)
     assert type(pickle.loads(pickle.dumps(raised.value))) is DataError

@@ -1,0 +1,72 @@
+"""How often a piece of work may lose its process or host before it is given up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, WorkerCrashedError
+
+from sentdist.errors import ResourceError
+from sentdist.execution.progress import StageEvent
+from sentdist.execution.running import newest_step
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Train
+from sentdist.store.store import ArtifactStore
+
+# What takes a process away without a word of its own; whatever a body raises is final.
+LOSSES = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempts:
+    """Losses are counted since the last checkpoint that advanced: a training on machines that come and go ends if it gets on between two of them.
+
+    max_failures: losses that are put up with without getting on. step: of the newest checkpoint; 0 where there is none.
+    """
+
+    max_failures: int
+    num_lost: int = 0
+    step: int = 0
+
+    def after_loss(self, step: int | None) -> Attempts:
+        """One more loss; step: that of the newest checkpoint, where the next attempt begins."""
+        has_advanced = (step or 0) > self.step
+        return replace(self, num_lost=1 if has_advanced else self.num_lost + 1, step=max(self.step, step or 0))
+
+    @property
+    def are_over(self) -> bool:
+        """Whether it is given up."""
+        return self.num_lost > self.max_failures
+
+    @property
+    def next_one(self) -> str:
+        """Where the next attempt begins, for people."""
+        return f"goes on from its checkpoint of step {self.step}" if self.step else "begins anew"
+
+    def error(self, where: str, cause: BaseException) -> ResourceError:
+        """What is said when it is given up."""
+        times = "once" if self.num_lost == 1 else f"{self.num_lost} times"
+        since = f"after its checkpoint of step {self.step}" if self.step else "before its first checkpoint"
+        return ResourceError(
+            where=where,
+            found=f"that its process or host was lost {times} {since} ({reason(cause)})",
+            expected=f"at most {self.max_failures} such losses without getting on (runtime.max_failures)",
+            remedy="Look at `ray status` and at the nodes' memory. Submit again: it goes on where it was.",
+        )
+
+
+def reason(error: BaseException) -> str:
+    """Kind and first line of an error of Ray's."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
+
+
+def retry_of(stage: Stage, attempts: Attempts, loss: BaseException) -> StageEvent:
+    """What is told of a loss that is not the end."""
+    said = f"its process or host was lost ({reason(loss)}); {attempts.next_one}"
+    return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="retry", message=said)
+
+
+def checkpoint_step(store: ArtifactStore, stage: Stage) -> int:
+    """The step from which a stage would go on; 0 for what has no checkpoint."""
+    return (newest_step(store, stage) or 0) if isinstance(stage, Train) else 0

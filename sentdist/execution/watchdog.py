@@ -1,0 +1,125 @@
+"""A board's memory of who gave which sign when, and of what was said about it; it asks nobody and has no clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sentdist.execution.progress import StageEvent
+from sentdist.execution.resources import Demand
+from sentdist.execution.signs import Sign
+from sentdist.execution.watching import (
+    PATIENCE_S,
+    SLOWEST_S,
+    ClusterState,
+    Host,
+    LastSign,
+    Piece,
+    hosts_of,
+    lost_hosts,
+    lost_with,
+    notices,
+)
+from sentdist.plan.stage import Stage
+
+
+@dataclass(kw_only=True)
+class _Watched:
+    """What is known of a piece of work. every_s, told_at: how rarely and when it was last spoken of. lost: the host that it lost."""
+
+    piece: Piece
+    every_s: float
+    told_at: float | None = None
+    lost: str | None = None
+
+
+class Watchdog:
+    """Told of work and of signs, it says in lines for people what does not move. Times are those of one clock, in seconds."""
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
+        self._watched: dict[str, _Watched] = {}
+        self._cluster = ClusterState(hosts=(), free_cpus=0.0, free_gpus=0.0)
+
+    def follow(self, ready: Sequence[tuple[Stage, Demand]], now: float) -> None:
+        """These stages are in flight and their inputs are finished; all others are over."""
+        keys = {stage.key for stage, _ in ready}
+        self._watched = {key: watched for key, watched in self._watched.items() if key in keys}
+        for stage, demand in ready:
+            if stage.key not in self._watched:
+                piece = Piece(key=stage.key, kind=stage.kind, label=stage.label, demand=demand, since=now)
+                self._watched[stage.key] = _Watched(piece=piece, every_s=self._patience_s)
+
+    def follows(self, key: str) -> bool:
+        """Whether it was told of this stage."""
+        return key in self._watched
+
+    def hear(self, sign: Sign, now: float) -> None:
+        """A worker lives, or has ended in order. Of work that is not followed nothing is kept."""
+        watched = self._watched.get(sign.key)
+        if watched is None:
+            return
+        piece = watched.piece
+        signs = {name: last for name, last in piece.signs.items() if name != sign.worker}
+        if not sign.is_last:
+            signs[sign.worker] = LastSign(at=now, node=sign.node)
+        watched.piece = _moved(replace(piece, signs=signs, since=now), sign, now)
+
+    def lost(self, key: str, now: float) -> None:
+        """An attempt at a stage was lost, and its workers with it."""
+        watched = self._watched.get(key)
+        if watched is not None:
+            watched.piece = replace(watched.piece, signs={}, since=now, moved_at=None, longest_s=0.0)
+
+    def look(self, cluster: ClusterState, now: float) -> list[StageEvent]:
+        """The lines that are due now: hosts that came and went, and what does not move."""
+        events = self._changes(cluster)
+        self._cluster = cluster
+        pieces = [watched.piece for watched in self._watched.values()]
+        for notice in notices(pieces, cluster, now, patience_s=self._patience_s):
+            watched = self._watched[notice.piece.key]
+            if watched.told_at is None or now - watched.told_at >= watched.every_s:
+                if watched.told_at is not None:
+                    watched.every_s = min(2 * watched.every_s, max(SLOWEST_S, self._patience_s))
+                watched.told_at = now
+                events.append(_about(notice.piece, notice.sentence))
+        return events
+
+    def completed(self, event: StageEvent) -> StageEvent:
+        """An event of a training that goes on from a checkpoint, with the host where it does and the one that it lost."""
+        watched = self._watched.get(event.key)
+        if event.what != "resumed" or event.message is not None or watched is None:
+            return event
+        hosts = hosts_of(watched.piece, self._cluster)
+        lost, watched.lost = watched.lost, None
+        told = f"{event.told} on host {hosts}" if hosts else event.told
+        return replace(event, message=told if lost is None else f"host {lost} lost; {told}")
+
+    def _changes(self, cluster: ClusterState) -> list[StageEvent]:
+        before = self._cluster.hosts
+        if not before:
+            return []
+        pieces = [watched.piece for watched in self._watched.values()]
+        gone = lost_hosts(before, cluster)
+        for watched in self._watched.values():
+            for host in gone:
+                if any(sign.node == host.node for sign in watched.piece.signs.values()):
+                    watched.lost = host.address
+        known = {host.node for host in before}
+        joined = [_of_host(host, "joined") for host in cluster.hosts if host.node not in known]
+        return [*(_of_host(host, lost_with(host, pieces)) for host in gone), *joined]
+
+
+def _moved(piece: Piece, sign: Sign, now: float) -> Piece:
+    if sign.step is None or sign.step == piece.step:
+        return piece
+    gap_s = 0.0 if piece.moved_at is None else now - piece.moved_at
+    return replace(piece, step=sign.step, num_steps=sign.num_steps, moved_at=now, longest_s=max(piece.longest_s, gap_s))
+
+
+def _about(piece: Piece, sentence: str) -> StageEvent:
+    return StageEvent(key=piece.key, kind=piece.kind, label=piece.label, what="notice", message=sentence)
+
+
+def _of_host(host: Host, what: str) -> StageEvent:
+    return StageEvent(key="", kind="host", label=host.address, what="notice", message=what)

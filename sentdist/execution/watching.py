@@ -1,0 +1,169 @@
+"""What a board says of work that does not move: who waits for what, with numbers. Decisions only; `watchdog.py` carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sentdist.execution.resources import Demand, Node, workers_on
+
+PATIENCE_S = 60.0  # how long nothing is said of work that does not move
+SLOWEST_S = 600.0  # between two lines about the same piece of work, which come more and more rarely
+STEPS_LATE = 5  # times the longest time between two signs of progress: only then a step is late
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """A living node of the cluster."""
+
+    node: str  # Ray's id
+    address: str
+    offers: Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterState:
+    """What a cluster has. may_have: what an autoscaler may bring it to (CPUs, GPUs); None: nobody adds nodes."""
+
+    hosts: tuple[Host, ...]
+    free_cpus: float
+    free_gpus: float
+    may_have: tuple[float, float] | None = None
+
+    @property
+    def cpus(self) -> float:
+        return sum(host.offers.cpus for host in self.hosts)
+
+    @property
+    def gpus(self) -> float:
+        return sum(host.offers.gpus for host in self.hosts)
+
+    def address(self, node: str) -> str:
+        """Of a living node."""
+        return next((host.address for host in self.hosts if host.node == node), "that is not known")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastSign:
+    """When a worker was last heard of, and where it runs."""
+
+    at: float
+    node: str  # Ray's id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A stage that has nothing to wait for but the cluster.
+
+    since: when that began, or when its last attempt was lost. signs: of its workers, by name; those that ended in order are not there.
+    moved_at: when its step last changed; longest_s: the longest time between two such changes. All times on the watcher's clock.
+    """
+
+    key: str
+    kind: str
+    label: str
+    demand: Demand
+    since: float
+    signs: Mapping[str, LastSign] = field(default_factory=dict)
+    step: int | None = None
+    num_steps: int | None = None
+    moved_at: float | None = None
+    longest_s: float = 0.0
+
+    @property
+    def place(self) -> str:
+        """How far it is, for people."""
+        return "" if self.step is None else f"step {self.step}/{self.num_steps}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice:
+    """A sentence about a piece of work that does not move."""
+
+    piece: Piece
+    sentence: str
+
+
+def notices(pieces: Iterable[Piece], cluster: ClusterState, now: float, *, patience_s: float = PATIENCE_S) -> list[Notice]:
+    """What is to be said now, as if nothing had been said before.
+
+    Of work that waits while other work of the same board goes on nothing is said, unless the cluster can no longer carry it at all.
+    """
+    pieces = [_without_lost_hosts(piece, cluster) for piece in pieces]
+    found = [Notice(piece=piece, sentence=sentence) for piece in pieces if (sentence := _stands(piece, cluster, now, patience_s))]
+    waiting = [piece for piece in pieces if not piece.signs and now - piece.since >= patience_s]
+    misfits = [piece for piece in waiting if not _fits(piece.demand, cluster)]
+    if not misfits and not any(piece.signs for piece in pieces):
+        misfits = waiting
+    if misfits:
+        others = f"; so do {len(misfits) - 1} others" if len(misfits) > 1 else ""
+        found.append(Notice(piece=misfits[0], sentence=waits_for(misfits[0].demand, cluster) + others))
+    return found
+
+
+def waits_for(demand: Demand, cluster: ClusterState) -> str:
+    """What a stage waits for and what there is, in one sentence."""
+    cpus = f"{demand.enough} × {demand.num_cpus:g} CPUs"
+    parts = [f"waits for {cpus}, the cluster has {cluster.cpus:g} of which {cluster.free_cpus:g} are free"]
+    if demand.num_gpus:
+        parts.append(f"and for {demand.enough} × {demand.num_gpus:g} GPUs, it has {cluster.gpus:g} of which {cluster.free_gpus:g} are free")
+    told = " ".join(parts)
+    if _fits(demand, cluster):
+        return told
+    wanted_cpus, wanted_gpus = demand.enough * demand.num_cpus, demand.enough * demand.num_gpus
+    if cluster.may_have is not None and cluster.may_have[0] >= wanted_cpus and cluster.may_have[1] >= wanted_gpus:
+        return f"{told}; the autoscaler may bring it to {cluster.may_have[0]:g} CPUs and {cluster.may_have[1]:g} GPUs, and is asked to"
+    return f"{told}; it goes on when hosts join (`ray start --address …`), or stop it and submit it again with fewer workers"
+
+
+def lost_hosts(before: Sequence[Host], cluster: ClusterState) -> list[Host]:
+    """Hosts that were there before."""
+    living = {host.node for host in cluster.hosts}
+    return [host for host in before if host.node not in living]
+
+
+def lost_with(host: Host, pieces: Iterable[Piece]) -> str:
+    """What a lost host took with it."""
+    lost = [f"{piece.kind} {piece.label}" + (f" at {piece.place}" if piece.place else "") for piece in pieces if _is_on(piece, host)]
+    return f"lost, and with it {', '.join(lost)}" if lost else "lost; nothing of this store ran on it"
+
+
+def hosts_of(piece: Piece, cluster: ClusterState) -> str:
+    """Where its workers run."""
+    return ", ".join(sorted({cluster.address(sign.node) for sign in piece.signs.values()}))
+
+
+def _is_on(piece: Piece, host: Host) -> bool:
+    return any(sign.node == host.node for sign in piece.signs.values())
+
+
+def _without_lost_hosts(piece: Piece, cluster: ClusterState) -> Piece:
+    """A worker group that lost a host has no worker any more: Ray Train ends the others, too."""
+    living = {host.node for host in cluster.hosts}
+    signs = {name: sign for name, sign in piece.signs.items() if not sign.node or sign.node in living}
+    if len(signs) < len(piece.signs) and piece.demand.way == "group":
+        signs = {}
+    if len(signs) == len(piece.signs):
+        return piece
+    return replace(piece, signs=signs, since=max([piece.since, *(sign.at for sign in piece.signs.values())]))
+
+
+def _stands(piece: Piece, cluster: ClusterState, now: float, patience_s: float) -> str | None:
+    """Why a piece that has workers does not move, if it does not."""
+    last = f"; last at {piece.place}" if piece.place else ""
+    silent = {name: sign for name, sign in piece.signs.items() if now - sign.at >= patience_s}
+    if silent:
+        name, sign = max(silent.items(), key=lambda item: now - item[1].at)
+        who = f" of {name}" if name else ""
+        return f"no sign of life{who} for {now - sign.at:.0f} s{last} on host {cluster.address(sign.node)}"
+    if piece.moved_at is None or not piece.signs:
+        return None
+    stands_s = now - piece.moved_at
+    if stands_s >= max(patience_s, STEPS_LATE * piece.longest_s):
+        return f"no step for {stands_s:.0f} s, though its processes live{last} on host {hosts_of(piece, cluster)}"
+    return None
+
+
+def _fits(demand: Demand, cluster: ClusterState) -> bool:
+    """Whether the cluster could carry it if nothing else ran."""
+    return sum(workers_on(host.offers, num_cpus=demand.num_cpus, num_gpus=demand.num_gpus) for host in cluster.hosts) >= demand.enough
