@@ -100,11 +100,14 @@ def token() -> str | None:
     """What Ray will show: RAY_AUTH_TOKEN, else the file that RAY_AUTH_TOKEN_PATH names, else ~/.ray/auth_token; None if there is none."""
     if said := os.environ.get("RAY_AUTH_TOKEN"):
         return said.strip()
-    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token").expanduser()
     try:
-        return path.read_text().strip() or None
+        return _token_file().read_text().strip() or None
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def _token_file() -> Path:
+    return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token").expanduser()
 
 
 def ask(address: str) -> Answer:
@@ -161,12 +164,12 @@ def refusal(chosen: Chosen, answer: Answer) -> ResourceError | None:
         case "nothing":
             found, expected, remedy = f"nothing that answers there within {TCP_S:.0f} s", "its head", f"{START_ONE} Or correct RAY_ADDRESS."
         case "no token":
-            source = os.environ.get("RAY_AUTH_TOKEN_PATH")
-            found = "RAY_AUTH_MODE=token and no token" + (f" in {source}" if source else "")
+            found = f"RAY_AUTH_MODE=token and no token in {_token_file()}"
             expected, remedy = "its token", "Run `source .sentdist/env`, or set RAY_AUTH_TOKEN_PATH to a copy of the head's token file."
         case "refused" if mode == "token":
-            found, expected = "a token that it refuses", "the token that it was started with"
-            remedy = "This may be somebody else's cluster: see RAY_ADDRESS. If it is yours, set RAY_AUTH_TOKEN_PATH to its token file."
+            source = "RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else _token_file()
+            found, expected = f"a token that it refuses (that of {source})", "the token that it was started with"
+            remedy = "This may be somebody else's cluster: see RAY_ADDRESS. If it is yours, set RAY_AUTH_TOKEN_PATH to its token file, and no RAY_AUTH_TOKEN."
         case "refused":
             found, expected = f"RAY_AUTH_MODE={mode}, and it wants a token", "RAY_AUTH_MODE=token"
             remedy = "Run `source .sentdist/env`, or export RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH."

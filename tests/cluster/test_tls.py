@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sentdist.execution.cluster_address import local_nodes
 from tests.cluster.hosts import DASHBOARD_PORT, DISK, RAY_PORT, Hosts, hosts, why_not
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]  # 80 s on two cores that have other work, too
@@ -81,3 +82,12 @@ def test_only_a_certificate_of_the_clusters_authority_is_let_in(certificate: str
         assert made.returncode == 0, made.stderr
         shutil.copy(encrypted.disk(1) / ".sentdist_tls" / "ca.crt", encrypted.disk(1) / "another" / "ca.crt")  # it trusts the cluster
     assert f"ANSWER {answer}" in _python(encrypted, 1, ASK, f"{encrypted.address(0)}:{RAY_PORT}", folder=folder)
+
+
+NODES = "from sentdist.execution.cluster_address import local_nodes; print('NODES', *(node.address for node in local_nodes()))"
+
+
+def test_a_command_sees_the_nodes_of_its_own_network_only(encrypted: Hosts) -> None:
+    head = f"{encrypted.address(0)}:{RAY_PORT}"
+    assert _python(encrypted, 1, NODES, folder=None).splitlines()[-1] == f"NODES {head}"  # one node, though two run on this machine
+    assert head not in [node.address for node in local_nodes()]
