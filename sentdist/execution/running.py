@@ -259,7 +259,8 @@ class RunningFolder:
             return
         scratch = Path(self._store.base) / STAGING / f"checkpoint-{self._stage.key}-{uuid.uuid4().hex[:8]}"
         try:
-            scratch.mkdir(parents=True)
+            make_folder(scratch.parent)
+            scratch.mkdir()
             yield scratch
         finally:
             shutil.rmtree(scratch, ignore_errors=True)

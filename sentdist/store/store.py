@@ -101,7 +101,8 @@ class ArtifactStore:
         if self.is_local:
             folder = Path(self.base) / STAGING / uuid.uuid4().hex
             with writing(self.shown):
-                folder.mkdir(parents=True)
+                make_folder(folder.parent)  # the store's own folder must be on the disk, too
+                folder.mkdir()
         else:
             folder = Path(tempfile.mkdtemp(prefix="sentdist-"))
         try:
