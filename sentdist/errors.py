@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Sequence
 
 # Letters. The longest message that is long on purpose lists the names of all tasks (660).
 LONGEST = {"where": 300, "found": 1_000, "expected": 600, "remedy": 600}
@@ -32,6 +33,12 @@ def _escaped(text: str) -> str:
 def brief(value: object) -> str:
     """A value as Python writes it, in at most 160 letters; a few items of a long list, a few levels of a deep one."""
     return one_line(_BRIEF.repr(value), LONGEST_VALUE)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a list in a sentence; the first 40, each cut to 60 letters."""
+    more = [f"and {len(names) - 40:,} more"] if len(names) > 40 else []
+    return ", ".join([*(one_line(str(name), 60) for name in names[:40]), *more])
 
 
 def first_line(error: BaseException) -> str:

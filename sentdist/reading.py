@@ -6,12 +6,16 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from sentdist.errors import DataError, SentdistError, brief, first_line
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
 
 WRITE_AGAIN = "Fetch or write it again."
 MOST_JSON_BYTES = 1 << 28  # 256 MiB: tokenizers of large vocabularies take tens of MB
@@ -23,21 +27,25 @@ _KINDS = (
 
 def drop_remedy(folder: Path) -> str:
     """What to do about an artifact whose files are damaged, `folder` being its folder in the store."""
-    key = folder.name.rpartition("-")[2]
-    return f"Run `sentdist store drop {key}`; the next run makes it anew."
+    end = folder.name.rpartition("-")[2]
+    is_key = len(end) >= 6 and set(end) <= set("0123456789abcdef")
+    return f"Run `sentdist store drop {end if is_key else 'KEY'}`; the next run builds it again."
 
 
 @contextmanager
 def reading(
-    path: Path,
+    path: Path | None,
     *,
     expected: str,
     remedy: str = WRITE_AGAIN,
     kind: type[SentdistError] = DataError,
     where: str | None = None,
     most_bytes: int | None = None,
+    may_be_pipe: bool = False,
 ) -> Iterator[None]:
     """Read `path` in this context: it is a file, not larger than `most_bytes`, and any error of the parser is told as damage to it.
+
+    path: None is what has no path: standard input, unless `where` names it.
 
     Only reading belongs inside: every library has its own errors (ArrowInvalid, SafetensorError, UnpicklingError, plain Exception of the
     tokenizers), so all are taken, and `--debug` shows them. where: what to call the file; None: its path.
@@ -45,13 +53,14 @@ def reading(
     Raises:
         SentdistError: of `kind`; one that is raised inside passes as it is.
     """
-    name = str(path) if where is None else where if str(path) in where else f"{where} ({path})"
+    shown = "standard input" if path is None else str(path)
+    name = shown if where is None else where if path is None or shown in where else f"{where} ({shown})"
 
     def damaged(found: str) -> SentdistError:
         return kind(where=name, found=found, expected=expected, remedy=remedy)
 
     try:
-        found = unreadable(path, most_bytes=most_bytes)
+        found = None if path is None else unreadable(path, most_bytes=most_bytes, may_be_pipe=may_be_pipe)
         if found is not None:
             raise damaged(found)
         yield
@@ -60,7 +69,7 @@ def reading(
     except OSError as error:
         raise damaged(f"a file that cannot be read ({first_line(error) if error.strerror is None else error.strerror})") from error
     except UnicodeError as error:
-        raise damaged("bytes that are no UTF-8") from error
+        raise damaged("a file that cannot be read (bytes that are no UTF-8)") from error
     except MemoryError as error:
         raise damaged("more than this machine's memory holds") from error
     except RecursionError as error:
@@ -69,7 +78,7 @@ def reading(
         raise damaged(f"a file that cannot be read ({_explained(error)})") from error
 
 
-def unreadable(path: Path, *, most_bytes: int | None = None) -> str | None:
+def unreadable(path: Path, *, most_bytes: int | None = None, may_be_pipe: bool = False) -> str | None:
     """Why `path` is no file to read, in a few words; None where it is one. Never opens it: opening a pipe may wait for ever."""
     try:
         status = os.stat(path)
@@ -78,7 +87,7 @@ def unreadable(path: Path, *, most_bytes: int | None = None) -> str | None:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         return (error.strerror if isinstance(error, OSError) else None) or first_line(error)
     for is_kind, name in _KINDS:
-        if is_kind(status.st_mode):
+        if is_kind(status.st_mode) and not (may_be_pipe and is_kind is stat.S_ISFIFO):
             return f"{name}, not a file"
     if most_bytes is not None and status.st_size > most_bytes:
         return f"{shown_bytes(status.st_size)}, more than the {shown_bytes(most_bytes)} that are read here"
@@ -112,6 +121,38 @@ def read_json_object(
     if not isinstance(values, dict):
         raise kind(where=str(path) if where is None else f"{where} ({path})", found=brief(values), expected=expected, remedy=remedy)
     return values
+
+
+def read_json_lines(path: Path, *, expected: str, remedy: str = WRITE_AGAIN) -> list[dict[str, Any]]:
+    """The objects in a file of JSON lines; raises as `reading` does, and for any other value."""
+    with reading(path, expected=expected, remedy=remedy):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if not all(isinstance(row, dict) for row in rows):
+            raise ValueError("a line that is no JSON object")
+    return rows
+
+
+def read_parquet(path: Path, *, columns: Sequence[str] | None = None, expected: str = "Parquet", remedy: str = WRITE_AGAIN) -> pa.Table:
+    """The table in a Parquet file, or these columns of it, all of which must be there; raises as `reading` does."""
+    with reading(path, expected=expected, remedy=remedy):
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(path, columns=None if columns is None else list(columns))
+        table.validate(full=True)
+        if columns is not None and list(table.column_names) != list(columns):
+            raise ValueError(f"columns {', '.join(table.column_names)}")
+    return table
+
+
+def read_array(path: Path, *, expected: str = "a .npy file", remedy: str = WRITE_AGAIN, mapped: bool = False) -> np.ndarray:
+    """The array in a .npy file, without pickles; mapped: read-only from the file as it is used. Raises as `reading` does."""
+    with reading(path, expected=expected, remedy=remedy):
+        import numpy as np
+
+        array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            raise ValueError("an archive of arrays")
+    return array
 
 
 def bounded_lines(file: IO[str], *, longest: int) -> Iterator[str]:

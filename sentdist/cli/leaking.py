@@ -10,6 +10,7 @@ import typer
 from sentdist.cli.opening import store_root
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
+from sentdist.reading import drop_remedy, read_parquet
 from sentdist.table_text import write_csv
 
 
@@ -33,8 +34,6 @@ def leaks(
     plan, context = planned(recipe, overrides=overrides or [], store=store_root(store), data=data)
     context.store.check_writable()
 
-    import pyarrow.parquet as pq
-
     from sentdist.plan.leaks import overlaps_of
     from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, leak_rows
     from sentdist.stages.local import build_here
@@ -50,7 +49,8 @@ def leaks(
         for found in build_overlaps(plan, context):
             for row in leak_rows(found.record):
                 table.add_row(*row)
-            items = pq.read_table(context.store.folder(found, ITEMS) / ITEMS).to_pylist()
+            folder = context.store.folder(found, ITEMS)
+            items = read_parquet(folder / ITEMS, remedy=drop_remedy(folder)).to_pylist()
             write_csv(sheet, ([found.record.label, *item.values()] for item in items))
     console = open_console()
     console.print(table)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentdist.data.nltk_folder import find_nltk
+from sentdist.data.nltk_folder import find_nltk, nltk_bytes
 from sentdist.data.order import digest_u64, random_words
-from sentdist.errors import DataError
+from sentdist.errors import DataError, first_line
 
 if TYPE_CHECKING:
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
@@ -59,8 +59,7 @@ def wordnet_revision(folder: Path | None = None) -> str:
     digest = hashlib.sha256()
     for part in ("noun", "verb", "adj", "adv"):
         for name in (f"index.{part}", f"data.{part}", f"{part}.exc"):
-            with place.join(name).open() as file:
-                content = file.read()
+            content = nltk_bytes(place, name)
             digest.update(f"{name}:{len(content)}:".encode())
             digest.update(content)
     return f"sha256:{digest.hexdigest()[:16]}"
@@ -116,10 +115,10 @@ def _wordnet(folder: Path | None) -> WordNetCorpusReader:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The multilingual functions")  # English only is what is asked for
             return WordNetCorpusReader(place, None)
-    except (OSError, LookupError, ValueError) as error:
+    except Exception as error:  # NLTK's parser raises its own
         raise DataError(
             where=str(place),
-            found=f"a WordNet that cannot be read ({str(error).strip().splitlines()[0]})",
+            found=f"a WordNet that cannot be read ({first_line(error)})",
             expected="WordNet in NLTK's form",
             remedy="Fetch it again with `python -m nltk.downloader wordnet`.",
         ) from error

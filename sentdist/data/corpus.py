@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.errors import DataError
+from sentdist.reading import drop_remedy, reading
 
 SENTENCES = "sentences.arrow"
 ROWS = "rows.arrow"
 LABEL = "label"  # (R,) float32: what a pair is worth
 RELATION = "relation"  # (R,) int32: which relation holds between anchor and positive
+EXPECTED = f"a corpus ({SENTENCES}, {ROWS})"
 VALUES = {LABEL: np.dtype(np.float32), RELATION: np.dtype(np.int32)}
 SENTENCES_PER_BATCH = 1 << 16
 
@@ -38,14 +40,17 @@ class Corpus:
     @classmethod
     def open(cls, folder: Path) -> Corpus:
         """Map the two files of a corpus folder. Raises DataError when one is absent or is not what `write_corpus` writes."""
-        rows = _mapped(folder / ROWS)
-        sentences = _mapped(folder / SENTENCES)
+        rows, sentences = _mapped(folder / ROWS), _mapped(folder / SENTENCES)
         if rows.num_record_batches != 1 or sentences.schema.names != ["sentence"]:
             raise _damaged(folder, "files that are no corpus")
-        table = rows.get_batch(0)
+        with reading(folder / ROWS, expected=EXPECTED, remedy=drop_remedy(folder)):  # a block is read only when it is asked for
+            table = rows.get_batch(0)
+            table.validate(full=True)
+        with reading(folder / SENTENCES, expected=EXPECTED, remedy=drop_remedy(folder)):
+            blocks = [sentences.get_batch(number) for number in range(sentences.num_record_batches)]
         values = {name: table[name].to_numpy(zero_copy_only=True) for name in VALUES if name in table.schema.names}
         columns = [name for name in table.schema.names if name not in VALUES]
-        batches = tuple(sentences.get_batch(number).column(0) for number in range(sentences.num_record_batches))
+        batches = tuple(block.column(0) for block in blocks)
         return cls(
             folder=folder,
             column_names=tuple(columns),
@@ -122,10 +127,8 @@ def write_corpus(
 
 
 def _mapped(path: Path) -> pa.RecordBatchFileReader:
-    try:
+    with reading(path, expected=EXPECTED, remedy=drop_remedy(path.parent)):
         return pa.ipc.open_file(pa.memory_map(str(path), "r"))
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _damaged(path, str(error).splitlines()[0]) from error
 
 
 def _numbered(name: str, count: int) -> tuple[str, ...]:
@@ -149,6 +152,6 @@ def _damaged(path: Path, found: str) -> DataError:
     return DataError(
         where=str(path),
         found=found,
-        expected=f"a corpus ({SENTENCES}, {ROWS})",
-        remedy="Delete the artifact; the next run builds it again.",
+        expected=EXPECTED,
+        remedy=drop_remedy(path),
     )

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from sentdist.reading import unreadable
+
+MOST_BYTES = 1 << 24  # of a note
 RACY_S = 2.0  # a file changed this recently may change again within one tick of a coarse clock: not remembered
 
 
@@ -30,7 +33,9 @@ def content_digest(path: Path) -> str:
 
 
 def recall(path: Path) -> FileFacts | None:
-    """Return what an earlier run wrote down about this very file, or None when it has changed since or nothing was written."""
+    """Return what an earlier run wrote down about this very file, or None when it has changed since, is none, or nothing was written."""
+    if unreadable(path) is not None:
+        return None
     return recall_note(_identity(path))
 
 
@@ -43,7 +48,10 @@ def remember(path: Path, facts: FileFacts) -> None:
 def recall_note(identity: Sequence[str | int]) -> FileFacts | None:
     """Return the facts noted under an identity; its first member says what they are about, the others that it is still the same."""
     try:
-        noted = json.loads(_note_of(identity).read_text())
+        note = _note_of(identity)
+        if unreadable(note, most_bytes=MOST_BYTES) is not None:
+            return None
+        noted = json.loads(note.read_text())
         if noted["identity"] != list(identity):
             return None
         return FileFacts(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from sentdist.data.file_facts import FileFacts, content_digest, recall, remember
-from sentdist.errors import DataError
+from sentdist.errors import DataError, listed
+from sentdist.reading import reading, unreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,9 +35,11 @@ def locate(name: str, data_root: Path | None) -> Path:
             expected="one file of that name",
             remedy="Write the name with its suffix.",
         )
-    if not found:
-        raise missing(name, root)
-    return found[0]
+    if found:
+        return found[0]
+    if os.path.lexists(path := root / name) and (path.suffix or not path.is_dir()) and (kind := unreadable(path)) is not None:
+        raise DataError(where=str(path), found=kind, expected="a file", remedy="Put the file itself there.")
+    raise missing(name, root)
 
 
 def existing_root(name: str, data_root: Path | None) -> Path:
@@ -90,12 +95,12 @@ def check_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> Non
     """Raise DataError unless all wanted columns are among those found."""
     absent = [column for column in wanted if column not in found]
     if absent:
-        near = difflib.get_close_matches(absent[0], found, n=1)
+        near = difflib.get_close_matches(absent[0][:200], [column[:200] for column in found], n=1)
         hint = f'Did you mean "{near[0]}"? ' if near else ""
         raise DataError(
             where=name,
-            found=f"columns {', '.join(found)}",
-            expected=f"columns {', '.join(dict.fromkeys(wanted))}",
+            found=f"columns {listed(found)}",
+            expected=f"columns {listed(list(dict.fromkeys(wanted)))}",
             remedy=f"{hint}Name the columns that hold the sentences, or rename them in the file ({', '.join(absent)} missing).",
         )
 
@@ -115,21 +120,10 @@ def check_split(name: str, splits: Sequence[str], split: str | None) -> None:
 
 def read_file(name: str, path: Path, *, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a file as a table whose text columns are large_string; CSV and TSV columns are all text."""
-    import pyarrow as pa
-
-    if path.stat().st_size == 0:
-        raise _empty(name, path)
     wanted = None if columns is None else list(dict.fromkeys([*columns, *(["split"] if split is not None else [])]))
-    try:
-        table = _parse(name, path, wanted)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            where=name,
-            found=f"a file that cannot be read ({_first_line(error)})",
-            expected=f"{path.suffix[1:]} in {path}",
-            remedy="Fetch or write it again.",
-        ) from error
-    table = chosen(name, table, split=split, columns=columns)
+    with _reading(name, path):
+        table = chosen(name, _parse(name, path, wanted), split=split, columns=columns)
+        _check_texts(name, path, table)
     if table.num_rows == 0:
         raise _empty(name, path)
     return table
@@ -160,13 +154,11 @@ def with_large_strings(table: pa.Table) -> pa.Table:
 
 def _candidates(root: Path, name: str) -> list[Path]:
     if PurePosixPath(name).suffix in SUFFIXES:
-        return [root / name] if (root / name).is_file() else []
-    return [path for suffix in SUFFIXES if (path := root / f"{name}{suffix}").is_file()]
+        return [root / name] if os.path.lexists(root / name) else []
+    return [path for suffix in SUFFIXES if os.path.lexists(path := root / f"{name}{suffix}")]
 
 
 def _look(name: str, path: Path) -> FileFacts:
-    if path.stat().st_size == 0:
-        raise _empty(name, path)
     splits: dict[str, int] = {}
     if path.suffix == ".parquet":
         num_rows, columns = _parquet_shape(name, path)
@@ -183,19 +175,34 @@ def _look(name: str, path: Path) -> FileFacts:
 
 
 def _parquet_shape(name: str, path: Path) -> tuple[int, tuple[str, ...]]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        with pq.ParquetFile(path) as file:
-            return file.metadata.num_rows, tuple(file.schema_arrow.names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(
-            where=name,
-            found=f"a file that cannot be read ({_first_line(error)})",
-            expected=f"parquet in {path}",
-            remedy="Fetch or write it again.",
-        ) from error
+    with _reading(name, path), pq.ParquetFile(path) as file:
+        return file.metadata.num_rows, tuple(file.schema_arrow.names)
+
+
+@contextmanager
+def _reading(name: str, path: Path) -> Iterator[None]:
+    with reading(path, expected=f"{path.suffix[1:]}, as its suffix says", where=name):
+        if path.stat().st_size == 0:
+            raise _empty(name, path)
+        yield
+
+
+def _check_texts(name: str, path: Path, table: pa.Table) -> None:
+    """Refuse texts that are no UTF-8 or hold NULs, as UTF-16 does when it is read as UTF-8; pyarrow's readers check neither."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table.validate(full=True)
+    for column in table.column_names:
+        if pa.types.is_large_string(table[column].type) and pc.any(pc.match_substring(table[column], "\0")).as_py():
+            raise DataError(
+                where=f"{name} ({path}), {column}",
+                found="texts with NUL characters",
+                expected="texts in UTF-8",
+                remedy="Write the file again in UTF-8; UTF-16 looks like this.",
+            )
 
 
 def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
@@ -234,7 +241,3 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
 
 def _empty(name: str, path: Path) -> DataError:
     return DataError(where=name, found=f"no rows in {path}", expected="at least one row", remedy="Fetch or write the file again.")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.errors import DataError
+from sentdist.reading import reading
 
 if TYPE_CHECKING:
     from nltk.data import PathPointer
@@ -17,6 +18,18 @@ def nltk_folder(data_root: Path | None) -> Path | None:
     """`nltk_data` below the data root where it exists; None otherwise: then NLTK looks in NLTK_DATA and its usual places."""
     folder = None if data_root is None else data_root / "nltk_data"
     return folder if folder is not None and folder.is_dir() else None
+
+
+def nltk_bytes(place: PathPointer, file: str) -> bytes:
+    """The content of a file of a data set. Raises DataError where it cannot be read."""
+    from nltk.data import FileSystemPathPointer
+
+    with reading(None, where=f"{place}/{file}", expected="a file of NLTK's", remedy="Fetch the data set again with nltk.downloader."):
+        pointer = place.join(file)
+        path = Path(pointer.path) if isinstance(pointer, FileSystemPathPointer) else None
+        with reading(path, where=f"{place}/{file}", expected="a file of NLTK's"), pointer.open() as stream:
+            content: bytes = stream.read()
+    return content
 
 
 def find_nltk(name: str, *, folder: Path | None = None) -> PathPointer:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.file_facts import FileFacts
 from sentdist.data.local import existing_root
-from sentdist.errors import DataError
+from sentdist.errors import DataError, first_line
+from sentdist.reading import reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,19 +33,22 @@ def read(name: str, path: Path) -> pa.Table:
 
     reader = _reader(path)
     assert reader is not None, "find has said that it is a release"
+    for part in path.iterdir() if path.is_dir() else (path,):
+        with reading(part, expected="the file as its authors released it", where=name):
+            pass
     try:
         rows = list(reader(path))
     except FileNotFoundError as error:
         raise DataError(
             where=name, found=f"no {Path(str(error.filename)).name}", expected="the release, whole", remedy="Fetch the missing part."
         ) from error
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except Exception as error:  # csv.Error and RecursionError have no ancestor in common with what a line of another form raises
         raise DataError(
-            where=name, found=f"a line that cannot be read ({type(error).__name__}: {error})", expected="the file as its authors released it",
+            where=f"{name} ({path})", found=f"a line that cannot be read ({type(error).__name__}: {first_line(error)})", expected="the file as its authors released it",
             remedy="Fetch it again.",
         ) from error  # fmt: skip
     if not rows:
-        raise DataError(where=name, found="no rows", expected="at least one", remedy="Fetch it again.")
+        raise DataError(where=f"{name} ({path})", found="no rows", expected="at least one", remedy="Fetch it again.")
     return pa.Table.from_pylist(rows)
 
 
@@ -64,13 +69,13 @@ def facts(name: str, path: Path) -> FileFacts:
 
 
 def _reader(path: Path) -> Callable[[Path], Iterator[Row]] | None:
-    if path.is_file():
+    if os.path.lexists(path) and not path.is_dir():
         if path.name.startswith("Twitter_URL_Corpus") and path.suffix == ".txt":
             return _twitter_url
         return {"test.data": _pit, "sem_text_rel_ranked.csv": _str2022}.get(path.name)
-    if (path / "text_tokenized.txt").is_file():
+    if os.path.lexists(path / "text_tokenized.txt"):
         return _askubuntu
-    return _scidocs if (path / "data.json").is_file() else None
+    return _scidocs if os.path.lexists(path / "data.json") else None
 
 
 def _paraphrase(first: str, second: str, votes: int) -> Iterator[Row]:
@@ -128,5 +133,7 @@ def _scidocs(folder: Path) -> Iterator[Row]:
 
 
 def _lines(path: Path) -> Iterator[Sequence[str]]:
+    if not path.stat().st_size:
+        raise ValueError(f"{path.name} is empty")
     with path.open(encoding="utf-8", newline="\n") as file:
         yield from (line.rstrip("\r\n").split("\t") for line in file)

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.augmentation import FUNCTION_WORDS
-from sentdist.data.nltk_folder import find_nltk
+from sentdist.data.nltk_folder import find_nltk, nltk_bytes
 from sentdist.errors import DataError, RecipeError
+from sentdist.reading import reading
 
 if TYPE_CHECKING:
+    from nltk.data import PathPointer
     from nltk.tag.perceptron import PerceptronTagger
 
 # Sentences to their words in order, each with its tag, punctuation included; the same words and tags for a sentence wherever it stands.
@@ -92,7 +94,9 @@ def _nltk_tagger(nltk_data: Path | None) -> Tagger:
     from nltk.tag.perceptron import PerceptronTagger
     from nltk.tokenize.destructive import NLTKWordTokenizer
 
-    perceptron: PerceptronTagger = PerceptronTagger(loc=find_nltk("taggers/averaged_perceptron_tagger_eng", folder=nltk_data))
+    place = find_nltk("taggers/averaged_perceptron_tagger_eng", folder=nltk_data)
+    with reading(None, where=str(place), expected="NLTK's tagger", remedy="Fetch it again with nltk.downloader."):
+        perceptron: PerceptronTagger = PerceptronTagger(loc=place)
     lines = _text(find_nltk("taggers/universal_tagset", folder=nltk_data), "en-ptb.map").splitlines()
     universal = dict(line.split("\t") for line in lines if line.strip())
     tokenize = NLTKWordTokenizer().tokenize
@@ -103,10 +107,9 @@ def _nltk_tagger(nltk_data: Path | None) -> Tagger:
     return tag
 
 
-def _text(place: object, file: str) -> str:
-    with place.join(file).open() as stream:  # type: ignore[attr-defined]  # a PathPointer: a folder or a place in a zip file
-        text: str = stream.read().decode()
-    return text
+def _text(place: PathPointer, file: str) -> str:
+    with reading(None, where=f"{place}/{file}", expected="text in UTF-8"):
+        return nltk_bytes(place, file).decode()
 
 
 def _named(name: str) -> Tagger:

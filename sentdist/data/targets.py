@@ -12,10 +12,13 @@ from typing import IO
 import numpy as np
 
 from sentdist.data.tagging import Tagger, is_word, tagged
-from sentdist.errors import DataError
+from sentdist.errors import DataError, brief
+from sentdist.reading import drop_remedy, read_array, read_json
 
 POS, INDPTR, INDICES, VALUES = "pos.npy", "bow_indptr.npy", "bow_indices.npy", "bow_values.npy"
+ARRAYS = (POS, INDPTR, INDICES, VALUES)
 TAGS, VOCABULARY = "tags.json", "vocabulary.json"
+EXPECTED = f"targets ({', '.join((*ARRAYS, TAGS, VOCABULARY))})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,8 +81,8 @@ def write_counts(file: IO[bytes], tags: Counts, words: Counts) -> None:
 
 
 def read_counts(path: Path | IO[bytes]) -> tuple[Counts, Counts]:
-    """Read what `write_counts` wrote."""
-    with np.load(path) as arrays:
+    """Read what `write_counts` wrote, a moment ago or in another process of this run."""
+    with np.load(path, allow_pickle=False) as arrays:
         parts = [
             Counts(
                 names=tuple(json.loads(arrays[f"{prefix}_names"].tobytes())),
@@ -129,14 +132,11 @@ class FileTargets:
     def __init__(self, folder: Path) -> None:
         """Map the files of `folder`; DataError when one is absent or they do not fit together."""
         self.folder = folder
-        try:
-            self.tags: tuple[str, ...] = tuple(json.loads((folder / TAGS).read_text()))
-            self.vocabulary: tuple[str, ...] = tuple(json.loads((folder / VOCABULARY).read_text()))
-            self._pos, self._indptr, self._indices, self._values = (
-                np.load(folder / name, mmap_mode="r") for name in (POS, INDPTR, INDICES, VALUES)
-            )
-        except (OSError, ValueError, EOFError) as error:
-            raise _damaged(folder, f"{type(error).__name__}: {error}") from error
+        self.tags, self.vocabulary = (_names(folder, name) for name in (TAGS, VOCABULARY))
+        arrays = [read_array(folder / name, expected=EXPECTED, remedy=drop_remedy(folder), mapped=True) for name in ARRAYS]
+        if [array.ndim for array in arrays] != [2, 1, 1, 1] or any(array.dtype.kind not in "fi" for array in arrays):
+            raise _damaged(folder, f"arrays of shapes {', '.join(str(array.shape) for array in arrays)}")
+        self._pos, self._indptr, self._indices, self._values = arrays
         shapes = (self._pos.shape, len(self._indptr), len(self._indices), len(self._values))
         num_entries = int(self._indptr[-1]) if len(self._indptr) else -1
         if shapes != ((len(self._indptr) - 1, len(self.tags)), len(self._pos) + 1, num_entries, num_entries):
@@ -253,10 +253,17 @@ def _numbered(names: Iterable[str]) -> dict[str, int]:
     return {name: number for number, name in enumerate(names)}
 
 
+def _names(folder: Path, name: str) -> tuple[str, ...]:
+    names = read_json(folder / name, expected=EXPECTED, remedy=drop_remedy(folder))
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise _damaged(folder, f"{name} with {brief(names)}")
+    return tuple(names)
+
+
 def _damaged(folder: Path, found: str) -> DataError:
     return DataError(
         where=str(folder),
         found=found,
-        expected=f"targets ({POS}, {INDPTR}, {INDICES}, {VALUES}, {TAGS}, {VOCABULARY})",
-        remedy="Delete the artifact; the next run tags the corpus again.",
+        expected=EXPECTED,
+        remedy=drop_remedy(folder),
     )

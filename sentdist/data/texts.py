@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import IO
 
 from sentdist.data.local import SUFFIXES, check_columns
-from sentdist.errors import DataError
+from sentdist.errors import DataError, brief, listed
+from sentdist.reading import bounded_lines, reading, unreadable
 
 STDIN = "-"
 PLAIN = ("", ".txt")  # one sentence a line; without a suffix, as a shell's <(command) is
+LONGEST_LINE = 1 << 26  # letters; a file without line ends would fill the memory
 SENTENCE = "sentence"  # what the only column of a plain file is called here
 
 Batch = dict[str, list[str]]
@@ -53,7 +55,7 @@ class Texts:
         """
         wanted = (*self.columns, *([self.id_column] if self.id_column else []))
         done = 0
-        with _readable(self.name):
+        with _readable(self.path):
             for batch in self._records(wanted, num_rows):
                 for column in self.columns:
                     self._check(batch[column], column, done)
@@ -73,11 +75,11 @@ class Texts:
 
     def _check(self, sentences: Sequence[object], column: str, done: int) -> None:
         for number, sentence in enumerate(sentences, start=done + 1):
-            if not isinstance(sentence, str) or not sentence.strip():
+            if not isinstance(sentence, str) or not sentence.strip() or "\0" in sentence or not _is_utf8(sentence):
                 raise DataError(
                     where=f"{self.name}: row {number}, {column}",
-                    found=repr(sentence),
-                    expected="a sentence with at least one visible character",
+                    found=brief(sentence),
+                    expected="a sentence in UTF-8 with at least one visible character",
                     remedy="Drop or fill such rows: leaving them out silently would shift all rows behind them.",
                 )
 
@@ -96,6 +98,8 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
     path = Path(name).expanduser()
     if not path.exists() or path.is_dir():
         raise _missing(path)
+    if (kind := unreadable(path, may_be_pipe=path.suffix in PLAIN)) is not None:
+        raise DataError(where=name, found=kind, expected="a file of sentences, or -", remedy="Pipe into - what another program writes.")
     if path.is_file() and path.stat().st_size == 0:
         raise _empty(name)
     if path.suffix in PLAIN:
@@ -105,13 +109,13 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         raise DataError(
             where=name, found=f"suffix {path.suffix}", expected=f"one of .txt, {', '.join(SUFFIXES)}", remedy="Convert or rename the file."
         )
-    with _readable(name):
+    with _readable(path):
         known, num_rows = _shape(path)
     chosen = tuple(columns) or (known if len(known) == num_columns else ())
     if len(chosen) != num_columns:
         raise DataError(
             where=name,
-            found=f"columns {', '.join(known)}" if not columns else f"{len(columns)} names of columns: {', '.join(columns)}",
+            found=f"columns {listed(known)}" if not columns else f"{len(columns)} names of columns: {', '.join(columns)}",
             expected=f"to be told which {num_columns} hold{'s' if num_columns == 1 else ''} the sentences",
             remedy="Name with --column." if num_columns == 1 else "Name each with --column.",
         )
@@ -130,15 +134,15 @@ def _shape(path: Path) -> tuple[tuple[str, ...], int | None]:
             return tuple(table.schema_arrow.names), table.metadata.num_rows
     with _opened(path) as file:
         if path.suffix == ".jsonl":
-            return tuple(_json_row(file.readline(), 1, str(path))), None
+            return tuple(_json_row(next(bounded_lines(file, longest=LONGEST_LINE)), 1, str(path))), None
         return tuple(next(_csv_reader(file, path))), None
 
 
 def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
     if path is None or path.suffix in PLAIN:
-        yield from ((line.rstrip("\r\n"),) for line in file)
+        yield from ((line.rstrip("\r\n"),) for line in bounded_lines(file, longest=LONGEST_LINE))
     elif path.suffix == ".jsonl":
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1):
             if line.strip():
                 row = _json_row(line, number, str(path))
                 yield tuple(row.get(column) for column in wanted)
@@ -159,10 +163,10 @@ def _csv_reader(file: IO[str], path: Path) -> Iterator[list[str]]:
 def _json_row(line: str, number: int, name: str) -> dict[str, object]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
-        raise DataError(where=f"{name}: line {number}", found=line.strip()[:60], expected="a JSON object", remedy="Mend that line.")
+        raise DataError(where=f"{name}: line {number}", found=line.strip()[:60], expected="a JSON object", remedy="Correct that line.")
     return row
 
 
@@ -184,16 +188,15 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
 
 
 @contextmanager
-def _readable(name: str) -> Iterator[None]:
-    try:
+def _readable(path: Path | None) -> Iterator[None]:
+    is_plain = path is not None and path.suffix in PLAIN  # may then be a shell's <(command)
+    with reading(path, expected="UTF-8 text, or a table of the kind that its suffix says", may_be_pipe=is_plain):
         yield
-    except (OSError, ValueError, csv.Error, StopIteration) as error:  # pyarrow's errors and broken UTF-8 are ValueErrors
-        raise DataError(
-            where=name,
-            found=f"a file that cannot be read ({str(error).strip().partition(chr(10))[0] or type(error).__name__})",
-            expected="UTF-8 text, or a table of the kind that its suffix says",
-            remedy="Write it again.",
-        ) from error
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether a text can be written at all: JSON can hold half of a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _check_plain(name: str, columns: Sequence[str], num_columns: int, id_column: str | None) -> None:

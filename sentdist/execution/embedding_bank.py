@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import ray
@@ -20,6 +21,7 @@ from sentdist.execution.board import cause_of
 from sentdist.learning.bank import Bank, check_ids, check_rows, look_up
 from sentdist.learning.bank_shape import bank_bytes, bank_shape
 from sentdist.plan.stages import Embed
+from sentdist.reading import drop_remedy, reading
 from sentdist.stages.context import Context
 
 TRIES = 2  # a shard that is lost is asked for once more; then something is wrong that asking does not mend
@@ -114,8 +116,11 @@ def room_of(stage: Embed, context: Context) -> Room:
             expected="its inputs finished",
             remedy="Run the whole recipe.",
         )
-    configuration = context.store.open_file(f"{stage.encoder.place}/config.json").read()
-    num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), int(json.loads(configuration)["hidden_size"]), stage.dtype)
+    place = f"{stage.encoder.place}/config.json"
+    configuration = context.store.open_file(place).read()
+    with reading(None, where=place, expected="the configuration of an encoder", remedy=drop_remedy(Path(place).parent)):
+        width = int(json.loads(configuration)["hidden_size"])
+    num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), width, stage.dtype)
     try:
         room: Room = ask_owner(context.store.root, lambda owner: owner.room.remote(num_bytes))
     except RayTaskError as error:

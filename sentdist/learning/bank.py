@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sentdist.errors import DataError
 from sentdist.learning.bank_shape import REMEDY, BankShape, bank_shape
+from sentdist.reading import drop_remedy, read_array, reading
 
 
 class Bank(Protocol):
@@ -25,10 +26,8 @@ class Bank(Protocol):
 def read_bank_shape(folder: Path) -> BankShape:
     """The `bank.json` of a bank artifact; DataError when it is missing or makes no sense."""
     path = folder / "bank.json"
-    try:
-        return bank_shape(path.read_text(), where=str(path))
-    except OSError as error:
-        raise _damaged(path, f"{type(error).__name__}: {error}", "a readable bank.json") from error
+    with reading(path, expected="a readable bank.json", remedy=drop_remedy(folder), most_bytes=1 << 16):
+        return bank_shape(path.read_text(encoding="utf-8"), where=str(path))
 
 
 def look_up(shards: Sequence[np.ndarray], sentence_ids: np.ndarray, *, rows_per_shard: int) -> np.ndarray:
@@ -107,10 +106,7 @@ def _map_shards(folder: Path, shape: BankShape) -> tuple[np.ndarray, ...]:
 
 def _map_shard(path: Path, shape: BankShape, shard: int) -> np.ndarray:
     expected = f"{shape.dtype} array of shape {(shape.shard_rows(shard), shape.width)}"
-    try:
-        rows: np.ndarray = np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError) as error:
-        raise _damaged(path, f"{type(error).__name__}: {error}", f"a {expected}") from error
+    rows = read_array(path, expected=f"a {expected}", remedy=drop_remedy(path.parents[1]), mapped=True)
     if rows.shape != (shape.shard_rows(shard), shape.width) or rows.dtype.name != shape.dtype:
         raise _damaged(path, f"a {rows.dtype.name} array of shape {rows.shape}", f"a {expected}")
     return rows

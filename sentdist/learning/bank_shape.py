@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, brief, first_line
 
-REMEDY = "Remove the bank artifact and run the recipe again to make it anew."
+REMEDY = "Run `sentdist store drop KEY` (the end of the folder's name); the next run makes the bank anew."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,11 @@ def bank_shape(text: str, *, where: str) -> BankShape:
         found = json.loads(text)
         shape = BankShape(**{name: found[name] for name in ("num_sentences", "width", "dtype", "rows_per_shard")})
         sound = shape.num_sentences > 0 and shape.width > 0 and shape.rows_per_shard > 0 and shape.dtype in ("float16", "float32")
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(where=where, found=f"{type(error).__name__}: {error}", expected="a readable bank.json", remedy=REMEDY) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(
+            where=where, found=f"{type(error).__name__}: {first_line(error)}", expected="a readable bank.json", remedy=REMEDY
+        ) from error
     if not sound:
         expected = "positive num_sentences, width and rows_per_shard, dtype float16 or float32"
-        raise DataError(where=where, found=repr(found), expected=expected, remedy=REMEDY)
+        raise DataError(where=where, found=brief(found), expected=expected, remedy=REMEDY)
     return shape

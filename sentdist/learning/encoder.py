@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sentdist.errors import DataError, EncoderError
+from sentdist.errors import DataError, EncoderError, brief
 from sentdist.learning.batch import TokenBatch, collate
 from sentdist.learning.export import EncoderCard, export
 from sentdist.learning.flat_attention import segments_of
@@ -106,7 +106,7 @@ class SentenceEncoder(nn.Module):
         )
         head = saved_head(folder) if encoder.head is not None and initialization == "pretrained" else None
         if encoder.head is not None and head is not None:
-            encoder.head.load_state_dict(head)
+            _load_head(encoder.head, head, folder)
         return encoder
 
     @property
@@ -184,6 +184,15 @@ class SentenceEncoder(nn.Module):
                 max_length=self.max_length,
                 card=card,
             )
+
+
+def _load_head(head: PoolingHead, weights: dict[str, Tensor], folder: Path) -> None:
+    found, wanted = ({name: tuple(tensor.shape) for name, tensor in one.items()} for one in (weights, head.state_dict()))
+    if found != wanted:
+        raise EncoderError(
+            where=f"encoder {folder}: dense layer", found=brief(found), expected=brief(wanted), remedy="Export the encoder again."
+        )
+    head.load_state_dict(weights)
 
 
 def _checked_pooling(pooling: str, folder: Path) -> str:

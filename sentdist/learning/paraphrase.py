@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
+from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
-from sentdist.errors import EncoderError
-from sentdist.learning.pretrained import find_checkpoint, load_tokenizer
+from sentdist.errors import EncoderError, first_line
+from sentdist.learning.pretrained import find_checkpoint, load_configuration, load_tokenizer
 from sentdist.learning.quiet import without_bars
 
 TOP_P = 0.95  # as Parrot samples
@@ -72,16 +72,16 @@ def _generate(model: Any, tokenizer: PreTrainedTokenizerBase, texts: list[str], 
 
 
 def _load(folder: Path) -> Any:  # transformers types neither `to` nor `generate`
+    config = load_configuration(folder)
     try:
-        config = AutoConfig.from_pretrained(folder)
         if not config.is_encoder_decoder:
             raise ValueError(f"a {config.model_type}, which has no decoder")
         with without_bars():
             return AutoModelForSeq2SeqLM.from_pretrained(folder, config=config, dtype=torch.float32)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # as everywhere with transformers: no common ancestor
         raise EncoderError(
             where=f"paraphrase.checkpoint {folder}",
-            found=str(error).strip().splitlines()[0],
+            found=first_line(error),
             expected="a sequence-to-sequence model such as T5 or BART",
             remedy="Name a checkpoint that was trained to paraphrase; an encoder cannot write sentences.",
         ) from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import nullcontext
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
@@ -16,9 +16,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from sentdist.errors import EncoderError
+from sentdist.errors import EncoderError, brief, first_line
 from sentdist.learning.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.quiet import without_bars, without_reports
+from sentdist.reading import read_json, reading
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,16 @@ FLAT_FAMILIES = {
 
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 _HIDDEN_DROPOUTS = ("hidden_dropout_prob", "hidden_dropout", "dropout")
+MODEL_SUFFIXES = (".json", ".safetensors", ".bin", ".txt", ".model")
+MOST = {
+    "hidden_size": 100_000,
+    "num_hidden_layers": 1_000,
+    "num_attention_heads": 10_000,
+    "vocab_size": 10_000_000,
+    "intermediate_size": 1_000_000,
+}
+EXPECTED = "a folder that AutoModel and AutoTokenizer of transformers can load"
+REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
 _CONFIG_FILES = ["*.json", "*.txt", "*.model"]
 
 
@@ -117,10 +128,9 @@ def _download(name: str, revision: str | None) -> Path:
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a checkpoint folder; EncoderError where it has none, or one without words."""
-    try:
+    check_files(folder)
+    with _reading(folder, "tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _unreadable(folder, "tokenizer", error) from error
     # transformers 5 makes one out of nothing, to which all words are unknown.
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise EncoderError(
@@ -145,10 +155,7 @@ def load_model(
     initialization: "pretrained", or "random" for the architecture alone, with weights from torch's generator.
     layers: the first so many transformer layers; None: all.
     """
-    try:
-        config = AutoConfig.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
-        raise _unreadable(folder, "configuration", error) from error
+    config = load_configuration(folder)
     _set_probability(config, _ATTENTION_DROPOUTS, attention_dropout, folder=folder, what="attention_dropout")
     _set_probability(config, _HIDDEN_DROPOUTS, hidden_dropout, folder=folder, what="hidden_dropout")
     if layers is not None:
@@ -159,12 +166,10 @@ def load_model(
         register_flat_attention()
     reason = None if is_flat else f"{config.model_type} is not among the families whose sentences are known to stay apart without padding"
     if initialization == "random":
-        return AutoModel.from_config(config, dtype=torch.float32, **attention), reason
-    try:
-        with without_bars(), nullcontext() if layers is None else without_reports():
-            model, report = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, output_loading_info=True, **attention)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise _unreadable(folder, "model", error) from error
+        with _reading(folder, "architecture"):
+            return AutoModel.from_config(config, dtype=torch.float32, **attention), reason
+    with _reading(folder, "model"), without_bars(), nullcontext() if layers is None else without_reports():
+        model, report = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, output_loading_info=True, **attention)
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if missing:
         raise EncoderError(
@@ -204,18 +209,50 @@ def _set_probability(config: PreTrainedConfig, names: tuple[str, ...], value: fl
     setattr(config, name, float(value))
 
 
-def _unreadable(folder: Path, what: str, error: Exception) -> EncoderError:
-    return EncoderError(
-        where=f"encoder {folder}",
-        found=f"no readable {what} ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'})",
-        expected="a folder that AutoModel and AutoTokenizer of transformers can load",
-        remedy="Point to the folder that has config.json, the weights and the tokenizer files.",
-    )
+def load_configuration(folder: Path) -> PreTrainedConfig:
+    """The configuration of a checkpoint folder; EncoderError where there is none, or one of a size that no encoder has."""
+    check_files(folder)
+    with _reading(folder, "configuration"):
+        config = AutoConfig.from_pretrained(folder)
+        for name, most in MOST.items():
+            value = getattr(config, name, None)
+            if isinstance(value, int) and not 0 < value <= most:
+                raise ValueError(f"{name} is {brief(value)}, not in 1 to {most:,}")
+    return config
+
+
+def check_files(folder: Path) -> None:
+    """EncoderError for what no library would report well: pipes and devices for which it waits for ever, JSON that is cut off.
+
+    A tokenizer.json that cannot be read may otherwise be passed over for older files beside it.
+    """
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.suffix in MODEL_SUFFIXES and not path.is_dir():
+            with reading(path, expected=EXPECTED, remedy=REMEDY, kind=EncoderError):
+                pass
+        if path.name in ("config.json", "tokenizer.json", "tokenizer_config.json", "modules.json"):
+            read_json(path, expected=EXPECTED, remedy=REMEDY, kind=EncoderError)
+
+
+@contextmanager
+def _reading(folder: Path, what: str) -> Iterator[None]:
+    """Tell whatever transformers raises as an EncoderError: its errors, and those of tokenizers and safetensors, have no common ancestor."""
+    try:
+        yield
+    except EncoderError:
+        raise
+    except Exception as error:
+        raise EncoderError(
+            where=f"encoder {folder}",
+            found=f"no readable {what} ({type(error).__name__}: {first_line(error)})",
+            expected=EXPECTED,
+            remedy=REMEDY,
+        ) from error
 
 
 def declared_pooling(folder: Path) -> str | None:
     """Return the pooling that a sentence-transformers folder declares; None for a plain checkpoint, EncoderError for one we cannot compute."""
-    modules = _read_json(folder / "modules.json", default=[])
+    modules = _modules(folder)
     kinds = [module["type"].rsplit(".", 1)[-1] for module in modules]
     kinds = kinds[1:-1] if kinds and kinds[-1] == "Normalize" else kinds[1:]  # cosine does not see a final Normalize
     if not modules:
@@ -238,22 +275,38 @@ def declared_pooling(folder: Path) -> str | None:
     return pooling
 
 
-def _pooling_mode(folder: Path, modules: list[dict[str, Any]]) -> str | None:
+def _modules(folder: Path) -> list[dict[str, str]]:
+    """What modules.json says, "type" and "path" of each module; nothing where there is none."""
+    path = folder / "modules.json"
+    modules = _read_json(path, default=[])
+    if not isinstance(modules, list) or not all(
+        isinstance(module, dict) and isinstance(module.get("type"), str) and isinstance(module.get("path"), str) for module in modules
+    ):
+        raise EncoderError(where=str(path), found=brief(modules), expected="a list of modules with type and path", remedy=REMEDY)
+    return modules
+
+
+def _pooling_mode(folder: Path, modules: list[dict[str, str]]) -> str | None:
     for module in modules:
         if module["type"].endswith("Pooling") and not module["type"].endswith("LayerPooling"):
-            config = _read_json(folder / module["path"] / "config.json", default={})
+            config = _read_object(folder / module["path"] / "config.json")
             legacy = [name for name, chosen in config.items() if name.startswith("pooling_mode_") and chosen]
             mode = config.get("pooling_mode") or ",".join(legacy).replace("pooling_mode_", "").replace("_tokens", "").replace("_token", "")
-            return mode if isinstance(mode, str) else ",".join(mode)
+            return ",".join(map(str, mode)) if isinstance(mode, list) else str(mode)
     return None
 
 
 def saved_head(folder: Path) -> dict[str, Tensor] | None:
     """Return the weights of the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, or None."""
-    for module in _read_json(folder / "modules.json", default=[]):
+    for module in _modules(folder):
+        if not module["type"].endswith("Dense"):
+            continue
         file = folder / module["path"] / "model.safetensors"
-        if module["type"].endswith("Dense") and file.is_file():
-            return {name.replace("linear.", "dense."): weight for name, weight in load_file(file).items()}
+        if not os.path.lexists(file):
+            file = file.with_name("pytorch_model.bin")
+        with reading(file, expected="the weights of a dense layer", remedy=REMEDY, kind=EncoderError):
+            weights = load_file(file) if file.suffix == ".safetensors" else torch.load(file, map_location="cpu", weights_only=True)
+            return {name.replace("linear.", "dense."): weight for name, weight in weights.items()}
     return None
 
 
@@ -262,9 +315,19 @@ def longest_input(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedT
     positions = int(getattr(config, "max_position_embeddings", 512))
     if FLAT_FAMILIES.get(config.model_type) or config.model_type == "mpnet":
         positions -= int(config.pad_token_id) + 1
-    declared = _read_json(folder / "sentence_bert_config.json", default={}).get("max_seq_length") or tokenizer.model_max_length
+    path = folder / "sentence_bert_config.json"
+    declared = _read_object(path).get("max_seq_length") or tokenizer.model_max_length
+    if not isinstance(declared, int | float) or declared < 1:
+        raise EncoderError(where=str(path), found=f"max_seq_length {brief(declared)}", expected="a number of tokens", remedy=REMEDY)
     return int(min(positions, declared))
 
 
-def _read_json(path: Path, *, default: Any) -> Any:
-    return json.loads(path.read_text()) if path.is_file() else default
+def _read_json(path: Path, *, default: object) -> object:
+    return read_json(path, remedy=REMEDY, kind=EncoderError) if os.path.lexists(path) else default
+
+
+def _read_object(path: Path) -> dict[str, object]:
+    values = _read_json(path, default={})
+    if not isinstance(values, dict):
+        raise EncoderError(where=str(path), found=brief(values), expected="a JSON object", remedy=REMEDY)
+    return values

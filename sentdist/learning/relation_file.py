@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from sentdist.errors import EncoderError
+from sentdist.errors import EncoderError, brief
+from sentdist.reading import read_json_object, reading
 
 VECTORS_FILE = "relations.safetensors"
 NAMES_FILE = "relations.json"
@@ -45,26 +45,23 @@ def has_relations(folder: Path) -> bool:
 
 def read_relations(folder: Path) -> Relations:
     """The relation table beside an encoder. EncoderError when it is absent, unreadable, or names and vectors do not fit each other."""
-    try:
-        names = json.loads((folder / NAMES_FILE).read_text())["names"]
+    said = f"a readable relation table: {VECTORS_FILE} and {NAMES_FILE} beside the encoder"
+    remedy = "Score it without relations, or take an encoder that a relational objective has trained."
+    names = read_json_object(folder / NAMES_FILE, expected=said, remedy=remedy, kind=EncoderError).get("names")
+    with reading(folder / VECTORS_FILE, expected=said, remedy=remedy, kind=EncoderError):
         vectors_KD = load_file(folder / VECTORS_FILE)[TENSOR]
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise EncoderError(
-            where=str(folder),
-            found=f"no readable relation table ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'})",
-            expected=f"{VECTORS_FILE} and {NAMES_FILE} beside the encoder",
-            remedy="Score it without relations, or take an encoder that a relational objective has trained.",
-        ) from error
+    if not isinstance(names, list):
+        raise EncoderError(where=str(folder / NAMES_FILE), found=brief(names), expected="a list of names", remedy=remedy)
     _check(folder, names, vectors_KD)
     return Relations(names=tuple(names), vectors=vectors_KD)
 
 
 def _check(folder: Path, names: Sequence[str], vectors_KD: NDArray[np.float32]) -> None:
-    named = isinstance(names, Sequence) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names) > 0
+    named = all(isinstance(name, str) for name in names) and len(set(names)) == len(names) > 0
     if not named or vectors_KD.ndim != 2 or len(vectors_KD) != len(names) or not np.isfinite(vectors_KD).all():
         raise EncoderError(
             where=str(folder),
-            found=f"names {names!r} and vectors of shape {vectors_KD.shape}, {int((~np.isfinite(vectors_KD)).sum())} numbers not finite",
+            found=f"names {brief(names)} and vectors of shape {vectors_KD.shape}, {int((~np.isfinite(vectors_KD)).sum())} numbers not finite",
             expected="distinct names and a finite vector for each",
             remedy="Train or export the encoder again.",
         )

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from scipy.linalg import orthogonal_procrustes
 
 from sentdist.errors import DataError
+from sentdist.reading import drop_remedy, read_parquet
 from sentdist.report.style import FAINT, INK, MARKERS, MUTED, PALETTE, Drawing, canvas, house_style, legend_columns, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
@@ -152,12 +152,13 @@ def _has_cloud(trial: TrialRecord, records: Mapping[str, Record]) -> bool:
 
 
 def _spectrum(folder: Path) -> np.ndarray:
-    values: np.ndarray = pq.read_table(folder / SPECTRUM_FILE)["singular_value"].to_numpy()
+    table = read_parquet(folder / SPECTRUM_FILE, columns=["singular_value"], remedy=drop_remedy(folder))
+    values: np.ndarray = table["singular_value"].to_numpy()
     return values
 
 
 def _sample(folder: Path) -> Sample:
-    table = pq.read_table(folder / SAMPLE_FILE)
+    table = read_parquet(folder / SAMPLE_FILE, columns=["sentence", "subset", "embedding"], remedy=drop_remedy(folder))
     return Sample(
         sentences=table["sentence"].to_pylist(),
         subsets=table["subset"].to_pylist(),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow.parquet as pq
-
 from sentdist.plan.specs import dev_tasks
 from sentdist.plan.stage import Json
+from sentdist.reading import drop_remedy, read_parquet
 from sentdist.report.tables import Seen
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
@@ -71,7 +70,8 @@ def _seen(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Seen]
     sizes: dict[str, int] = {}
     for overlap in overlaps:
         sizes |= {task: int(str(_dict(counts)["items"])) for task, counts in _dict(overlap.record.results["tasks"]).items()}
-        table = pq.read_table(store.folder(overlap, "items.parquet") / "items.parquet", columns=["task", "item", "level"])
+        folder = store.folder(overlap, "items.parquet")
+        table = read_parquet(folder / "items.parquet", columns=["task", "item", "level"], remedy=drop_remedy(folder))
         for task, item, level in zip(*(table[name].to_pylist() for name in ("task", "item", "level")), strict=True):
             if level in ("exact", "normalised"):
                 items.setdefault(task, set()).add(item)

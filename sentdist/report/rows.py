@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentdist.errors import DataError
+from sentdist.reading import drop_remedy, read_parquet
 
 Scalar = str | int | float | bool | None
 
@@ -101,7 +101,10 @@ def read_items(row: ResultRow, task: str) -> TaskItems | None:
     if row.items is None or task not in row.items:
         return None
     paths = row.items[task]
-    tables = [pq.read_table(path) for path in ((paths,) if isinstance(paths, Path) else paths)]
+    tables = [
+        read_parquet(path, expected="items of a score", remedy=drop_remedy(path.parents[1]))
+        for path in ((paths,) if isinstance(paths, Path) else paths)
+    ]
     names = set(tables[0].column_names)
     if {"similarity", "score"} <= names:
         values, gold = (np.concatenate([table[name].to_numpy() for table in tables]) for name in ("similarity", "score"))

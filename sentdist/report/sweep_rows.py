@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from sentdist.plan.stage import Json
+from sentdist.reading import drop_remedy, read_json_lines
 from sentdist.report.figures import LearningCurve
 from sentdist.report.paper_auxiliary import AuxiliaryFacts
 from sentdist.report.paper_regression import RegressionFacts
@@ -268,8 +269,8 @@ def _curves(
     key = trials[0].train
     if key is None or key not in records or seed is None:
         return
-    path = _folder(records[key], store, ["history.jsonl"]) / "history.jsonl"
-    points = [json.loads(line) for line in path.read_text().splitlines()]
+    folder = _folder(records[key], store, ["history.jsonl"])
+    points = read_json_lines(folder / "history.jsonl", expected="the curve of a training", remedy=drop_remedy(folder))
     losses = [point for point in points if "loss" in point]
     scores = [point for point in points if point.get("dev_score") is not None]
     if losses:

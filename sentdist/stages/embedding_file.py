@@ -13,12 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.errors import DataError
+from sentdist.errors import LONGEST_VALUE, DataError, one_line
 from sentdist.plan.stage import Json
+from sentdist.reading import read_array, read_json_object
 from sentdist.stages.whole_file import whole_file
 
 DTYPES = ("float32", "float16")
 SUFFIXES = (".npy", ".parquet")
+EXPECTED = "a .npy file with one (sentences, width) array of floats"
+MAKE = "Make it: sentdist encode ENCODER CORPUS --out FILE.npy"
 FACTS = "sentdist"  # metadata key in Parquet; suffix of the file beside a .npy
 
 
@@ -59,17 +62,9 @@ def open_embeddings(path: Path) -> np.ndarray:
     Raises:
         DataError: no such file, not a .npy of that shape and kind.
     """
-    if not path.is_file():
-        raise DataError(
-            where=str(path), found="no such file", expected="a .npy file", remedy="Make it: sentdist encode ENCODER CORPUS --out FILE.npy"
-        )
-    try:
-        embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise _not_embeddings(path, f"{type(error).__name__}: {error}") from error
-    if not isinstance(embeddings, np.ndarray) or embeddings.ndim != 2 or embeddings.dtype.kind != "f" or 0 in embeddings.shape:
-        shown = f"{embeddings.dtype} of shape {embeddings.shape}" if isinstance(embeddings, np.ndarray) else type(embeddings).__name__
-        raise _not_embeddings(path, shown)
+    embeddings = read_array(path, expected=EXPECTED, remedy=MAKE, mapped=True)
+    if embeddings.ndim != 2 or embeddings.dtype.kind != "f" or 0 in embeddings.shape:
+        raise DataError(where=str(path), found=f"{embeddings.dtype} of shape {embeddings.shape}", expected=EXPECTED, remedy=MAKE)
     return embeddings
 
 
@@ -85,14 +80,14 @@ def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: d
             expected=f"width {width}, as the encoder gives",
             remedy="Name the encoder that made them, or encode the corpus again.",
         )
-    if not _facts_file(path).is_file():
+    if not os.path.lexists(_facts_file(path)):
         return
-    made_with = json.loads(_facts_file(path).read_text())
+    made_with = read_json_object(_facts_file(path), expected="how the embeddings were made", remedy=MAKE)
     for name in ("encoder", "pooling", "max_length"):
         if name in made_with and made_with[name] != facts[name]:
             raise DataError(
                 where=str(path),
-                found=f"embeddings made with {name} {made_with[name]}",
+                found=f"embeddings made with {name} {one_line(str(made_with[name]), LONGEST_VALUE)}",
                 expected=f"{name} {facts[name]}, as the queries have",
                 remedy="Use the same encoder in the same way, or encode the corpus again.",
             )
@@ -157,12 +152,3 @@ def _as(embeddings_SD: np.ndarray, dtype: np.dtype, first_row: int) -> np.ndarra
 
 def _facts_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
-
-
-def _not_embeddings(path: Path, found: str) -> DataError:
-    return DataError(
-        where=str(path),
-        found=found,
-        expected="a .npy file with one (sentences, width) array of floats",
-        remedy="Make it: sentdist encode ENCODER CORPUS --out FILE.npy",
-    )

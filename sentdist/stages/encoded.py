@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from sentdist.errors import ArtifactLost
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Encoded, Evaluate, Train
+from sentdist.reading import drop_remedy, read_array, read_parquet
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 
@@ -54,8 +55,8 @@ def _kept(wanted: Encoded, digests: set[str], context: Context) -> dict[str, np.
                 folder = context.store.folder(artifact)
             except ArtifactLost:  # moved aside: these sentences are encoded again
                 continue
-            embeddings = np.load(folder / EMBEDDINGS)
-            names = pq.read_table(folder / DIGESTS)["digest"].to_pylist()
+            embeddings = read_array(folder / EMBEDDINGS, remedy=drop_remedy(folder))
+            names = read_parquet(folder / DIGESTS, columns=["digest"], remedy=drop_remedy(folder))["digest"].to_pylist()
             found |= {name: embeddings[row] for row, name in enumerate(names) if name in digests}
     return found
 

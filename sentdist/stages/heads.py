@@ -11,6 +11,7 @@ from sentdist.errors import EncoderError
 from sentdist.learning.learner import Learner
 from sentdist.plan.objectives import Regression, terms_of
 from sentdist.plan.stages import Train
+from sentdist.reading import drop_remedy, reading
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
 
@@ -37,7 +38,7 @@ def load_heads(stage: Train, context: Context, learner: Learner) -> None:
         return
     assert learner.heads is not None, "an objective that keeps its head has one"
     path = None if stage.start is None else folder_of(stage.start, context) / HEADS_FILE
-    weights = load_file(path) if path is not None and path.exists() else {}
+    weights = _read(path) if path is not None and path.exists() else {}
     if _shapes(weights) != _shapes(learner.heads.state_dict()):
         raise EncoderError(
             where=f"{stage.label}: keep_head",
@@ -46,6 +47,11 @@ def load_heads(stage: Train, context: Context, learner: Learner) -> None:
             remedy="Leave keep_head out, then training starts with a new head.",
         )
     learner.heads.load_state_dict(weights)
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    with reading(path, expected="the heads of an encoder", kind=EncoderError, remedy=drop_remedy(path.parent)):
+        return load_file(path)
 
 
 def _shapes(weights: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:

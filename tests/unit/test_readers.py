@@ -1,0 +1,91 @@
+"""All files of users go through `sentdist.reading`; who reads without it is named here with the reason."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / "sentdist"
+READERS = {
+    "read_table", "ParquetFile", "read_schema", "read_json", "read_csv", "memory_map", "open_file", "load_file", "safe_open", "load", "loads",
+    "from_pretrained", "read_text", "read_bytes", "open", "from_file", "open_memmap",
+}  # fmt: skip
+GUARDS = {"reading", "_reading", "_readable"}
+# function -> why it may read by itself
+ALLOWED = {
+    "data/file_facts.py:content_digest": "of a file that was read a moment ago",
+    "data/file_facts.py:recall_note": "a cache: what cannot be read counts as absent",
+    "data/local.py:_parse": "called under _reading",
+    "data/local.py:_parse_separated": "called under _reading",
+    "data/released.py:_lines": "called under read, which guards",
+    "data/released.py:_scidocs": "called under read, which guards",
+    "data/released.py:_str2022": "called under read, which guards",
+    "data/released.py:facts": "after read",
+    "data/tagging.py:tagger_revision": "the source of a module that was imported",
+    "data/targets.py:read_counts": "what another process of this run has just written",
+    "data/targets.py:_write_rows": "writes",
+    "data/texts.py:_json_row": "has a guard of its own, with the line",
+    "data/texts.py:_opened": "called under _readable",
+    "data/texts.py:_parquet_batches": "called under _readable",
+    "data/texts.py:_shape": "called under _readable",
+    "learning/bank_shape.py:bank_shape": "has a guard of its own; given a text",
+    "learning/onnx_export.py:_padded_model": "a folder that was loaded a moment ago",
+    "learning/paraphrase.py:_load": "has a guard of its own",
+    "plan/recipe.py:check_unique_name": "looks only at what is readable",
+    "plan/strict_yaml.py:parsed_yaml": "has a guard of its own; given a text",
+    "report/html.py:page": "a file of this package",
+    "stages/banks.py:finish": "what this process has just written",
+    "stages/resolve.py:_check_length": "called under reading",
+    "stages/environment.py:_processor": "/proc/cpuinfo",
+}
+OTHERS = (
+    "store/",
+    "execution/",
+    "tracking/",
+    "learning/checkpoint.py",
+    "learning/engine.py",
+    "stages/train.py",
+    "reading.py",
+)  # own guards
+
+
+def _reads(path: Path) -> Iterator[str]:
+    """function: call, for each call of a reader outside a guard, by its innermost function."""
+
+    def walk(node: ast.AST, function: str, guarded: bool) -> Iterator[str]:
+        if isinstance(node, ast.FunctionDef):
+            function, guarded = node.name, False
+        if isinstance(node, ast.With):
+            calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+            guarded = guarded or any(isinstance(call.func, ast.Name) and call.func.id in GUARDS for call in calls)
+        if isinstance(node, ast.Call) and not guarded and _is_reader(node):
+            yield function
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, function, guarded)
+
+    yield from walk(ast.parse(path.read_text()), "", False)
+
+
+def _is_reader(call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Name):
+        return call.func.id in READERS - {"read_json"}  # that name alone is ours
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in READERS:
+        return False
+    owner, name = ast.unparse(call.func.value), call.func.attr
+    if name in ("load", "loads"):
+        return owner in ("np", "torch", "json", "yaml")
+    if name == "open":  # Path.open or a class's own; a mode other than r writes
+        modes = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+        return owner not in ("Corpus", "OpenedCorpus", "reader", "self._source") and not any(str(mode)[:1] in "wax" for mode in modes)
+    return True
+
+
+def test_no_reader_goes_round_the_guard() -> None:
+    found = set()
+    for path in sorted(ROOT.rglob("*.py")):
+        place = path.relative_to(ROOT).as_posix()
+        if not place.startswith(OTHERS):
+            found |= {f"{place}:{function}" for function in _reads(path)}
+    assert not found - ALLOWED.keys(), f"read files under sentdist.reading.reading: {sorted(found - ALLOWED.keys())}"
+    assert not ALLOWED.keys() - found, f"these do not read any more: {sorted(ALLOWED.keys() - found)}"

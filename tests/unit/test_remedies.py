@@ -1,0 +1,111 @@
+"""What messages tell people to type, set or read exists: commands, options, files, environment variables, extras."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from sentdist.cli import app
+
+ROOT = Path(__file__).parents[2]
+COMMAND = re.compile(r"\bsentdist ([a-z]+)(?: ([a-z]+))?")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+FILE = re.compile(r"\b(?:infra|cluster|rayjobs|tests)/[\w./*-]*\w")
+MODULE = re.compile(r"\bpython -m ((?:sentdist|rayjobs)[\w.]*\w)")
+EXTRA = re.compile(r"sentdist\[(\w+)\]")
+VARIABLE = re.compile(r"\bSENTDIST_[A-Z_]+\b")
+# Options of other programs that are named: docker run, ray start, ray job submit, xcode-select, git.
+FOREIGN_OPTIONS = {"--shm-size", "--object-store-memory", "--working-dir", "--install", "--short"}
+
+
+def _strings() -> Iterator[tuple[str, str]]:
+    """(place, text) of every text in the package but docstrings; what an f-string fills in is a dots."""
+    for path in sorted((ROOT / "sentdist").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        skipped = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+                   and node.body and isinstance(node.body[0], ast.Expr)}  # fmt: skip
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                skipped |= {id(part) for part in ast.walk(node) if part is not node}
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+                text = node.value
+            else:
+                continue
+            yield f"{path.relative_to(ROOT)}:{node.lineno}", text
+
+
+def _commands() -> dict[tuple[str, ...], set[str]]:
+    """Options of every command, by its words; a group has none."""
+
+    def walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+        yield words, {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        for name, one in getattr(command, "commands", {}).items():
+            yield from walk(one, (*words, name))
+
+    return dict(walk(typer.main.get_command(app), ()))
+
+
+COMMANDS = _commands()
+ALL_OPTIONS = set().union(*COMMANDS.values()) | FOREIGN_OPTIONS | {"--help"}
+
+
+def _faults(text: str) -> Iterator[str]:
+    named = []
+    for first, second in COMMAND.findall(text):
+        if (first,) not in COMMANDS:
+            yield f"no command `sentdist {first}`"
+        elif any(words[:1] == (first,) and len(words) > 1 for words in COMMANDS):
+            named.append((first, second))
+            if (first, second) not in COMMANDS:
+                yield f"no command `sentdist {first} {second}`"
+        else:
+            named.append((first,))
+    known = set().union(*(COMMANDS.get(one, set()) for one in named), {"--help", "--debug"}, FOREIGN_OPTIONS) if named else ALL_OPTIONS
+    yield from (f"no option {option} of {named or 'any command'}" for option in OPTION.findall(text) if option not in known)
+    yield from (f"no file {name}" for name in FILE.findall(text) if not any(ROOT.glob(name)))
+    for module in MODULE.findall(text):
+        path = ROOT / module.replace(".", "/")
+        if not path.with_suffix(".py").is_file() and not (path / "__main__.py").is_file():
+            yield f"no module {module}"
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    yield from (f"no extra {extra}" for extra in EXTRA.findall(text) if extra not in extras)
+
+
+def test_messages_name_only_what_exists() -> None:
+    found = [f"{place}: {fault}" for place, text in _strings() for fault in _faults(text)]
+    assert not found, "\n".join(found)
+
+
+def test_messages_name_only_variables_that_are_read() -> None:
+    scripts = [
+        path
+        for folder in ("sentdist", "infra", "cluster", "rayjobs")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".sh", ".yaml", ".yml")
+    ]
+    sources = {path: path.read_text() for path in scripts}
+    named = {name for _, text in _strings() for name in VARIABLE.findall(text)}
+    read = re.compile(
+        r"environ(?:\.get\(|\[)\s*\"(SENTDIST_[A-Z_]+)\"|envvar=\"(SENTDIST_[A-Z_]+)\"|[A-Z_]+ = \"(SENTDIST_[A-Z_]+)\"|\$\{?(SENTDIST_[A-Z_]+)"
+    )
+    known = {name for text in sources.values() for found in read.findall(text) for name in found if name}
+    assert named and named <= known, named - known
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run `sentdist store remove KEY`.", "Run sentdist prune.", "Say sentdist report --html.", "See infra/restart.sh.", "Say --overwite.",
+        "python -m rayjobs.gone", "Install sentdist[gpu].",
+    ],
+)  # fmt: skip
+def test_the_scan_finds_what_does_not_exist(text: str) -> None:
+    assert list(_faults(text))
