@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
+WAIT_S = 8.0  # for a message that a training waits for, a dozen small requests; the end of the sweep brings what was not sent
+
 
 class MlflowTracker:
     """See `Tracker`. Runs are found again by their tags, so a restart, another process or a rebuild adds to them and makes no second ones.
@@ -47,19 +49,19 @@ class MlflowTracker:
 
     def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> None:
         self._runs = self._made(sweep, stages)
-        self._attempt("open the sweep", lambda client, runs: runs.open(client, is_running=True))
+        self._attempt("open the sweep", lambda client, runs: runs.open(client, is_running=True), wait_s=WAIT_S)
 
     def begin(self, key: str) -> RunHandle:
-        run_id = self._attempt("open a run", lambda client, runs: runs.begin(client, key))
+        run_id = self._attempt("open a run", lambda client, runs: runs.begin(client, key), wait_s=WAIT_S)
         if run_id is None or self._runs is None:
             return NullRun()
         return MlflowRun(uri=self._server.uri, experiment_id=self._runs.experiment, run_id=run_id)
 
     def finish(self, record: Record) -> None:
-        self._attempt("complete a run", lambda client, runs: runs.finish(client, record))
+        self._attempt("complete a run", lambda client, runs: runs.finish(client, record), wait_s=WAIT_S)
 
     def fail(self, key: str, reason: str, outcome: Outcome = "failed") -> None:
-        self._attempt("end a run", lambda client, runs: runs.fail(client, key, reason, outcome))
+        self._attempt("end a run", lambda client, runs: runs.fail(client, key, reason, outcome), wait_s=WAIT_S)
 
     def finish_sweep(self, outcome: Outcome | None = None) -> None:
         self._server.look_again()  # the sweep is over: one more try costs nobody anything
@@ -75,10 +77,10 @@ class MlflowTracker:
         with patience():
             return self._attempt("register the best encoder", register_best_encoder)
 
-    def _attempt(self, what: str, action: Callable[[MlflowClient, SweepRuns], Answer]) -> Answer | None:
+    def _attempt(self, what: str, action: Callable[[MlflowClient, SweepRuns], Answer], *, wait_s: float | None = None) -> Answer | None:
         runs = self._runs
         assert runs is not None, "begin_sweep comes first"
-        return self._server.attempt(f"{what} of {runs.sweep.name}", lambda client: action(client, runs))
+        return self._server.attempt(f"{what} of {runs.sweep.name}", lambda client: action(client, runs), wait_s=wait_s)
 
     def _adopt(self, sweep: SweepRecord) -> None:
         """A report is made by a process of its own, which has begun no sweep."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
@@ -73,15 +74,19 @@ class Server:
     def run_page(self, experiment_id: str, run_id: str) -> str:
         return f"{self.page}/{run_page(experiment_id, run_id)}"
 
-    def attempt(self, what: str, action: Callable[[MlflowClient], Answer]) -> Answer | None:
-        """Do something with the client; None and a warning when it cannot be done. A server that was away is left alone for a while."""
+    def attempt(self, what: str, action: Callable[[MlflowClient], Answer], *, wait_s: float | None = None) -> Answer | None:
+        """Do something with the client; None and a warning when it cannot be done. A server that was away is left alone for a while.
+
+        wait_s: nobody waits longer; what was begun goes on by itself, and the server counts as away.
+        """
         if time.monotonic() < self._away_until:
             return None
         if not self._is_there():
             self._go_away(what, "nothing answers there")
             return None
         try:
-            answer = action(self._connected())
+            client = self._connected()
+            answer = action(client) if wait_s is None else _within(wait_s, lambda: action(client))
         except Exception as error:  # whatever a tracking server does, training goes on; the warning says what happened
             if self._is_there() and not _is_connection(error):
                 self._warn(f"MLflow at {self.page}: could not {what}: {_one_line(error)}")
@@ -276,6 +281,27 @@ def at_once(action: Callable[[Item], object], items: Sequence[Item]) -> None:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _within(seconds: float, action: Callable[[], Answer]) -> Answer:
+    """What an action returns or raises, unless it takes longer.
+
+    Raises:
+        TimeoutError: it goes on, and nobody hears of it.
+    """
+    answer: Future[Answer] = Future()
+
+    def act() -> None:
+        try:
+            answer.set_result(action())
+        except Exception as error:  # for whoever waits
+            answer.set_exception(error)
+
+    threading.Thread(target=act, name="sentdist-mlflow", daemon=True).start()
+    done, _ = wait([answer], timeout=seconds)
+    if not done:
+        raise TimeoutError(f"no answer within {seconds:.0f} s")
+    return answer.result()
 
 
 def _is_connection(error: Exception) -> bool:

@@ -58,6 +58,9 @@ class SweepRuns:
         self._page = page
         self._run_ids: dict[str, str] = {}  # owner -> run, as far as known
 
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_run_ids": dict(self._run_ids)}  # an attempt that nobody waits for may still add to it
+
     @property
     def sweep(self) -> SweepRecord:
         return self.casting.sweep
