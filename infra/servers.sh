@@ -59,7 +59,7 @@ start_mlflow() {
     cat >"$state/mlflow_auth.ini" <<END
 [mlflow]
 default_permission = NO_PERMISSIONS
-database_uri = sqlite:///$state/mlflow_users.db
+database_uri = sqlite:///${state//%/%%}/mlflow_users.db
 authorization_function = sentdist.tracking.mlflow_login:authenticate
 auth_cache_ttl_seconds = 600
 END
