@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
 from sentdist.plan.stage import Json
 from sentdist.store.integrity import FileFacts
+
+SEAL = "sha256"  # the field of record.json that is none of the record
 
 
 class Record(BaseModel):
@@ -30,6 +34,27 @@ class Record(BaseModel):
     digests: dict[str, str] = {}  # relative path -> sha256; empty in records of older versions
 
     @property
+    def sealed(self) -> bytes:
+        """The content of `record.json`: the fields, and the sha256 of them."""
+        values = self.model_dump(mode="json")
+        return json.dumps({**values, SEAL: _digest(values)}, indent=1, ensure_ascii=False).encode()
+
+    @staticmethod
+    def read(content: bytes) -> Record:
+        """The record in the content of a `record.json`.
+
+        Raises:
+            ValueError: it is no record, or not the one that was written.
+        """
+        values = json.loads(content)
+        if not isinstance(values, dict):
+            raise ValueError(f"a {type(values).__name__} instead of fields")
+        seal = values.pop(SEAL, None)
+        if seal != _digest(values) and (seal is not None or values.get("digests")):  # older versions noted neither
+            raise ValueError("other content than was written (sha256)")
+        return Record.model_validate(values)
+
+    @property
     def facts(self) -> dict[str, FileFacts]:
         """What was noted of each file when it was written."""
         return {name: FileFacts(num_bytes=size, sha256=self.digests.get(name)) for name, size in self.files.items()}
@@ -45,3 +70,7 @@ class Artifact:
     @property
     def key(self) -> str:
         return self.record.key
+
+
+def _digest(values: dict[str, Json]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

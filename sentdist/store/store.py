@@ -61,8 +61,8 @@ class ArtifactStore:
         if content is None:
             return None
         try:
-            record = Record.model_validate_json(content)
-        except ValueError as error:  # pydantic's errors are ValueErrors
+            record = Record.read(content)
+        except ValueError as error:  # those of json and pydantic, too
             self._set_unreadable_aside(place, content, error)
             return None
         return Artifact(record=record, uri=self._uri(place))
@@ -363,14 +363,14 @@ class ArtifactStore:
         make_folder(target.parent)
         if folder.stat().st_dev != target.parent.stat().st_dev:  # made elsewhere: a rename cannot cross file systems
             folder = shutil.copytree(folder, Path(self.base) / STAGING / uuid.uuid4().hex)
-        publish_folder(folder, target, last=RECORD, content=record.model_dump_json(indent=1).encode())
+        publish_folder(folder, target, last=RECORD, content=record.sealed)
 
     def _publish_by_copy(self, folder: Path, place: str, record: Record) -> None:
         target = f"{self.base}/{place}"
         self.filesystem.create_dir(target, recursive=True)
         fs.copy_files(str(folder), target, destination_filesystem=self.filesystem)
         if self.filesystem.get_file_info(f"{target}/{RECORD}").type != fs.FileType.File:
-            self._write_text(f"{place}/{RECORD}", record.model_dump_json(indent=1))
+            self._write_text(f"{place}/{RECORD}", record.sealed.decode())
 
     def _write_text(self, place: str, text: str) -> None:
         if self.is_local:

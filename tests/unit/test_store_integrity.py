@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,11 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import ArtifactLost, StoreError
+from sentdist.plan.stage import Json
 from sentdist.plan.stages import Corpus, Train
 from sentdist.stages.local import run_local
 from sentdist.store import store as store_module
+from sentdist.store.record import Record
 from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore
 from sentdist.store.sweep import load_sweep
 from sentdist.store.tidying import collect_garbage, dependents, orphans
@@ -113,8 +118,26 @@ def test_a_record_of_an_older_version_has_its_sizes_compared(tmp_path: Path) -> 
 def test_a_record_of_a_newer_version_is_read(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     path = tmp_path / _put(store).record.place / RECORD
-    path.write_text('{"noted_by_a_newer_version": 1,' + path.read_text().lstrip()[1:])
+    values = json.loads(path.read_text()) | {"noted_by_a_newer_version": [1, "é", 0.1]}
+    del values["sha256"]
+    values["sha256"] = hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    path.write_text(json.dumps(values))
     assert store.has(CORPUS)
+
+
+def test_no_changed_byte_of_a_record_makes_it_another_record(tmp_path: Path) -> None:
+    with ArtifactStore(tmp_path).staged() as folder:
+        (folder / "data.txt").write_text("0123456789")
+        results: dict[str, Json] = {"stsb": 85.49, "num_steps": 120, "title": "φ = 0.01"}
+        artifact = ArtifactStore(tmp_path).commit(CORPUS, folder, seconds=0.5, runtime={}, environment={}, results=results)
+    content = (tmp_path / artifact.record.place / RECORD).read_bytes()
+    assert Record.read(content) == artifact.record
+    for at in range(len(content)):
+        for bit in (1, 2, 16, 32):
+            changed = bytearray(content)
+            changed[at] ^= bit
+            with suppress(ValueError):
+                assert Record.read(bytes(changed)) == artifact.record, (at, bit, bytes(changed[max(0, at - 20) : at + 20]))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"key": "abc"}', b"null", b"\0" * 200])
