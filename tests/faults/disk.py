@@ -57,9 +57,8 @@ class Disk:
     def silence(self) -> None:
         """Whoever writes waits, as with a file server that does not answer."""
         _do("fsfreeze", "--freeze", str(self.folder))
-        subprocess.Popen(
-            ["sh", "-c", f"sleep {SILENT_AT_MOST_S}; fsfreeze --unfreeze {self.folder}"], stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        guard = f"(sleep {SILENT_AT_MOST_S}; fsfreeze --unfreeze {self.folder}) > /dev/null 2>&1 &"
+        subprocess.run(["setsid", "sh", "-c", guard], check=True)
 
     def answer_again(self) -> None:
         subprocess.run(["fsfreeze", "--unfreeze", str(self.folder)], capture_output=True, check=False)  # the guard was perhaps faster

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 IDENTITIES = ("sentdist.sweep", "sentdist.trial", "sentdist.key")  # the tag that says which run it is
@@ -11,7 +12,7 @@ IDENTITIES = ("sentdist.sweep", "sentdist.trial", "sentdist.key")  # the tag tha
 
 def tracking_faults(database: Path, sweep: str, *, num_runs: int) -> list[str]:
     """What is wrong with the runs of a sweep that is over: missing, left running, made twice, or a point of a curve twice."""
-    with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30) as rows:
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as rows:
         select = "from runs r join experiments e on r.experiment_id = e.experiment_id where e.name = ? and r.lifecycle_stage = 'active'"
         status = dict(rows.execute(f"select r.run_uuid, r.status {select}", (sweep,)).fetchall())
         marks = ",".join("?" * len(status))

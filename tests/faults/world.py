@@ -130,6 +130,17 @@ class World:
             self.hosts.join(1, monotonic_s=monotonic_s)
         return bool(self.ask("census")["num_nodes"] == NUM_HOSTS)
 
+    def close(self) -> None:
+        """End the processes that are nobody's children on the hosts."""
+        for process in (self._inspector, self._server):
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                for pipe in (process.stdin, process.stdout):
+                    if pipe is not None:
+                        pipe.close()
+
     def keep_logs(self, folder: Path) -> None:
         """Copy what the cluster wrote, of each file the end."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -160,6 +171,8 @@ def world(logs: Path) -> Iterator[World]:
             except BaseException:
                 lived_in.keep_logs(logs / "broken")
                 raise
+            finally:
+                lived_in.close()
     finally:
         shutil.rmtree(made, ignore_errors=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def test_every_fault_names_moments_that_exist() -> None:
     [
         (StageEvent(key="0", kind="train", label="rcl-n2-s0", what="started"), "started", 0),
         (StageEvent(key="0", kind="bank", label="entropy+0.01 of x", what="started", message="1 MB in memory"), "started", 0),
+        (StageEvent(key="0", kind="train", label="rcl-n2-s0", what="resumed", step=30, num_steps=300), "started", 0),
         (StageEvent(key="0", kind="train", label="rcl-n2-s0", what="step", step=30, num_steps=300, loss=1.5), "step", 30),
         (StageEvent(key="0", kind="train", label="rcl-n2-s0", what="dev", step=30, num_steps=300, task="stsb", score=70.0), "step", 30),
         (StageEvent(key="0", kind="scores", label="rcl-n2-s0", what="finished", seconds=1.0), "finished", 0),
@@ -188,7 +190,7 @@ def test_a_record_that_is_written_anew_has_another_mark(tmp_path: Path) -> None:
 
 
 def _database(path: Path, *, status: str = "FINISHED", runs: int = 2, points: int = 1) -> Path:
-    with sqlite3.connect(path) as rows:
+    with closing(sqlite3.connect(path)) as rows, rows:
         rows.executescript(
             "create table experiments (experiment_id int, name text);"
             "create table runs (run_uuid text, experiment_id int, status text, lifecycle_stage text);"
