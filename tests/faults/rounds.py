@@ -116,10 +116,10 @@ def play(world: World, plan: RoundPlan, expected: Mapping[str, str], logs: Path)
     wrong += [f"{kind} {label} was built twice" for kind, label in built_twice(scene.events) if not scene.damaged]
     is_given_up_later = any(driver.process.returncode == -SIGKILL for driver in scene.drivers)
     wrong += _left(world, with_boards=not is_given_up_later)
-    wrong += tracking_faults(world.mlflow_db, scene.name, num_runs=NUM_RUNS)
+    wrong += tracking_faults(world.mlflow_db, scene.name, num_runs=NUM_RUNS, was_rebuilt=bool(scene.damaged))
     wrong += look_later(world)
     if is_given_up_later:
-        world.later.append((time.monotonic() + GIVEN_UP_S, scene.name))
+        world.later.append((time.monotonic() + GIVEN_UP_S, scene.name, bool(scene.damaged)))
     left = {place: num_bytes(scene.store / place) for place in (".staging", "running")} | {"temp": num_bytes(world.scratch) - before}
     wrong += [f"{left[place]} bytes are left in {place}" for place in ("running",) if left[place]]
     world.ask("end_owner", str(scene.store))
@@ -213,11 +213,11 @@ def look_later(world: World, *, wait: bool = False) -> list[str]:
     """What is wrong with earlier rounds now that the boards have given up the drivers that were killed in them; `wait` until they all have."""
     wrong: list[str] = []
     while world.later and (wait or world.later[0][0] <= time.monotonic()):
-        due, name = world.later.pop(0)
+        due, name, was_rebuilt = world.later.pop(0)
         time.sleep(max(0.0, due - time.monotonic()))
         if not world.later:
             wrong += [f"after {name}: {line}" for line in (_left(world) if wait else ())]
-        wrong += [f"later, {name}: {line}" for line in tracking_faults(world.mlflow_db, name, num_runs=NUM_RUNS)]
+        wrong += [f"later, {name}: {line}" for line in tracking_faults(world.mlflow_db, name, num_runs=NUM_RUNS, was_rebuilt=was_rebuilt)]
     return wrong
 
 

@@ -10,8 +10,11 @@ from pathlib import Path
 IDENTITIES = ("sentdist.sweep", "sentdist.trial", "sentdist.key")  # the tag that says which run it is
 
 
-def tracking_faults(database: Path, sweep: str, *, num_runs: int) -> list[str]:
-    """What is wrong with the runs of a sweep that is over: missing, left running, made twice, or a point of a curve twice."""
+def tracking_faults(database: Path, sweep: str, *, num_runs: int, was_rebuilt: bool = False) -> list[str]:
+    """What is wrong with the runs of a sweep that is over: missing, left running, made twice, or a point of a curve twice.
+
+    was_rebuilt: a user had stages built again, whose final figures (step 0: seconds, speeds) are then told again.
+    """
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as rows:
         select = "from runs r join experiments e on r.experiment_id = e.experiment_id where e.name = ? and r.lifecycle_stage = 'active'"
         status = dict(rows.execute(f"select r.run_uuid, r.status {select}", (sweep,)).fetchall())
@@ -21,8 +24,8 @@ def tracking_faults(database: Path, sweep: str, *, num_runs: int) -> list[str]:
         ).fetchall()
         points = rows.execute(
             f"select run_uuid, key, step, count(*) from metrics where run_uuid in ({marks}) and key not like 'system/%' "
-            "group by run_uuid, key, step having count(*) > 1",
-            tuple(status),
+            "and (step > 0 or not ?) group by run_uuid, key, step having count(*) > 1",
+            (*status, was_rebuilt),
         ).fetchall()
     faults = [f"MLflow: a run is {state}" for state in status.values() if state != "FINISHED"]
     faults += [f"MLflow: {number} runs for {value}" for (_, value), number in Counter(tags).items() if number > 1]

@@ -49,7 +49,7 @@ class World:
         self.mlflow = f"http://{hosts.address(0)}:{MLFLOW_PORT}"
         self.mlflow_db = folder / "mlflow.db"
         self._encoder = tiny_encoder(folder / "encoder", "bert")
-        self.later: list[tuple[float, str]] = []  # when to look at a round once more, and its name
+        self.later: list[tuple[float, str, bool]] = []  # rounds to look at once more: when, which, whether stages were built again
         self._server: subprocess.Popen[str] | None = None
         self._inspector: subprocess.Popen[str] | None = None
 

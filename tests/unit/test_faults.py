@@ -243,3 +243,12 @@ def test_the_page_counts_what_happened() -> None:
     assert "| store full | 1 | 0 of 1 | – | submits again |" in told
     assert "two drivers" not in told
     assert "- round 1 (torch-1): a record was replaced" in told
+
+
+def test_final_figures_of_what_was_built_again_stand_twice(tmp_path: Path) -> None:
+    database = _database(tmp_path / "mlflow.db", points=2)
+    assert tracking_faults(database, "soak", num_runs=2, was_rebuilt=True) != []
+    with closing(sqlite3.connect(database)) as rows, rows:
+        rows.execute("update metrics set step = 0")
+    assert tracking_faults(database, "soak", num_runs=2) != []
+    assert tracking_faults(database, "soak", num_runs=2, was_rebuilt=True) == []
