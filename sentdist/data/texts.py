@@ -98,7 +98,7 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
     path = Path(name).expanduser()
     if not path.exists() or path.is_dir():
         raise _missing(path)
-    if (kind := unreadable(path, may_be_pipe=path.suffix in PLAIN)) is not None:
+    if (kind := unreadable(path, may_be_pipe=_is_substituted(path))) is not None:
         raise DataError(where=name, found=kind, expected="a file of sentences, or -", remedy="Pipe into - what another program writes.")
     if path.is_file() and path.stat().st_size == 0:
         raise _empty(name)
@@ -187,10 +187,16 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
         yield file
 
 
+def _is_substituted(path: Path) -> bool:
+    """Whether a path is what a shell makes of <(command): a pipe with a writer, where a named pipe may have none and is waited for for ever."""
+    return str(path).startswith(("/dev/fd/", "/proc/self/fd/"))
+
+
 @contextmanager
 def _readable(path: Path | None) -> Iterator[None]:
-    is_plain = path is not None and path.suffix in PLAIN  # may then be a shell's <(command)
-    with reading(path, expected="UTF-8 text, or a table of the kind that its suffix says", may_be_pipe=is_plain):
+    with reading(
+        path, expected="UTF-8 text, or a table of the kind that its suffix says", may_be_pipe=path is not None and _is_substituted(path)
+    ):
         yield
 
 

@@ -28,6 +28,7 @@ from sentdist.plan.wording import explained, near, not_one_of
 from sentdist.reading import reading, unreadable
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+Title = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]  # one line, no control characters: tables and figures show it
 Override = None | bool | int | float | str
 
 MOST_PROBLEMS = 8  # told of one recipe: whoever has more has one mistake in many places
@@ -83,7 +84,7 @@ class FoldsSection(Frozen):
 class Method(Frozen):
     """One row of the result table. Without an objective it is the untouched checkpoint, or another method's encoder read in another way."""
 
-    title: str | None = None
+    title: Title | None = None
     objective: Objective | None = None
     lexical: Literal["word_overlap", "bm25"] | None = None  # no encoder at all: the floor of a table
     encoder: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own encoder section

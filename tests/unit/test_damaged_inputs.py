@@ -305,11 +305,15 @@ def test_damage_is_told_in_a_sentence(
     assert "Traceback" not in message
 
 
+class _Endless(BaseException):
+    """Reading did not end; not an Exception, which readers would take for damage."""
+
+
 def _told(read: Callable[[], object]) -> SentdistError | None:
     """The error that reading ends in; fails for any other exception, and for one that does not end."""
 
     def expired(number: int, frame: object) -> None:
-        raise TimeoutError("reading did not end")
+        raise _Endless
 
     before = signal.signal(signal.SIGALRM, expired)
     signal.alarm(60)
@@ -361,7 +365,9 @@ def whole_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make(folder)
     np.save(folder / "found.npy", np.ones((3, WIDTH), dtype=np.float32))
     values = small_values(
-        corpus={"source": "my/pairs", "columns": ["sentence1", "sentence2"], "split": None}, encoder={"checkpoint": "./plain"}
+        corpus={"source": "my/pairs", "columns": ["sentence1", "sentence2"], "split": None},
+        encoder={"checkpoint": "./plain"},
+        training={"batch_size": 2},
     )
     (folder / "r.yaml").write_text(recipe_text(values | {"evaluation": {"tasks": ["scenes-sts"]}, "selection": None}))
     return folder

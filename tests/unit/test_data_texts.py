@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -117,3 +118,14 @@ def test_a_sentence_is_told_from_a_file() -> None:
         False,
         False,
     ]
+
+
+def test_what_a_shell_substitutes_is_read() -> None:
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, b"one\ntwo\n")
+        os.close(writing)
+        (batch,) = open_texts(f"/dev/fd/{reading}").batches(10)
+    finally:
+        os.close(reading)
+    assert batch == {"sentence": ["one", "two"]}

@@ -162,6 +162,7 @@ def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Json], messag
         ({"training": {"learning_rate": -1.0}}, "training.learning_rate"),
         ({"training": {"learning_rate": float("nan")}}, "training.learning_rate"),
         ({"folds": {"num": 2}}, "folds.num"),
+        ({"methods": {"base": {"title": "two\nlines"}}}, "methods.base.title"),
     ],
 )
 def test_a_value_out_of_its_range_is_refused(changes: dict[str, Json], message: str) -> None:
