@@ -20,7 +20,7 @@ from sentdist.store.access import FULL, not_written, open_root, reading, without
 from sentdist.store.copies import copy_of
 from sentdist.store.differences import Difference, differences
 from sentdist.store.durable import make_folder, publish_folder, replace_file
-from sentdist.store.integrity import damage_of, damage_of_content, facts_of_tree
+from sentdist.store.integrity import FileFacts, damage_of, damage_of_content, facts_of_tree
 from sentdist.store.record import Artifact, Record
 
 RECORD = "record.json"
@@ -29,7 +29,7 @@ ASIDE = ".aside"  # what was damaged and is of no use any more, for a person to 
 
 log = logging.getLogger(__name__)
 
-_whole: set[tuple[str, str, str]] = set()  # (place with its root, when it was made, file): what this process has found whole
+_whole: set[tuple[str, FileFacts]] = set()  # path and what was written there: what this process has found whole
 _named: set[str] = set()  # unreadable records that could not be moved and were told of once
 
 
@@ -318,15 +318,16 @@ class ArtifactStore:
     def _damage(self, artifact: Artifact, folder: Path, names: tuple[str, ...]) -> str | None:
         """As `damage_of`, of those files that this process has not yet found whole."""
         record = artifact.record
-        seen = {name: (str(folder), record.created_at, name) for name in names or record.files}
-        unseen = [name for name, mark in seen.items() if mark not in _whole]
-        unknown = next((name for name in unseen if name not in record.files), None)
+        facts = record.facts
+        unknown = next((name for name in names if name not in facts), None)
         if unknown is not None:
             return f"{unknown}: not among its files"
+        marks = {name: (f"{folder}/{name}", facts[name]) for name in names or facts}
+        unseen = [name for name, mark in marks.items() if mark not in _whole]
         with reading(self.shown):
-            damage = damage_of(folder, record.facts, unseen)
+            damage = damage_of(folder, facts, unseen)
         if damage is None:
-            _whole.update(seen[name] for name in unseen)
+            _whole.update(marks[name] for name in unseen)
         return damage
 
     def _copy(self, artifact: Artifact) -> Path:

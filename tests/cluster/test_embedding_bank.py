@@ -225,8 +225,10 @@ def test_an_artifact_that_was_made_anew_is_read_anew(own_context: Context) -> No
     assert old is not None
     own_context.store.drop(old)
     commit_bank(own_context.store, _stage(0), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=9)
-    record = own_context.store.folder(old) / "record.json"
-    record.write_text(record.read_text().replace(old.record.created_at, "2000-01-01T00:00:00Z"))  # a clock of seconds saw no difference
+    new = own_context.store.get(_stage(0))
+    assert new is not None
+    later = new.record.model_copy(update={"created_at": "2000-01-01T00:00:00Z"})  # a clock of seconds saw no difference
+    (own_context.store.folder(new) / "record.json").write_bytes(later.sealed)
     np.testing.assert_array_equal(open_bank(_stages(0), own_context).rows(IDS).numpy(), _file_rows(own_context, 0))
 
 
