@@ -136,13 +136,15 @@ def _send_inputs(client: MlflowClient, run_id: str, data_sets: Sequence[tuple[st
     from mlflow.exceptions import MlflowException
 
     given = [_data_set(*item) for item in data_sets]
-    try:
-        client.log_inputs(run_id, datasets=given)
-    except MlflowException as error:
-        # The server looks whether an experiment has a data set, then makes it: of two requests at once the second breaks a constraint.
-        if "UNIQUE" not in str(error).upper() or "datasets" not in str(error):
-            raise
-        client.log_inputs(run_id, datasets=given)
+    # The server looks whether an experiment has a data set, then makes it: of two requests at once the second breaks a constraint. Each such
+    # failure means that another request has made one of these, so there are no more of them than data sets.
+    for _ in given:
+        try:
+            return client.log_inputs(run_id, datasets=given)
+        except MlflowException as error:
+            if "UNIQUE" not in str(error).upper() or "datasets" not in str(error):
+                raise
+    client.log_inputs(run_id, datasets=given)
 
 
 def _data_set(name: str, digest: str, context: str) -> DatasetInput:
