@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import banks, building, health, leaking, reporting, scoring, searching, stored, using
+from sentdist.cli import banks, building, health, leaking, reporting, scoring, searching, serving, stored, using
 from sentdist.cli.printing import open_console
 from sentdist.cli.unforeseen import kept_traceback
 from sentdist.errors import SentdistError, first_line
@@ -59,6 +59,7 @@ COMMANDS = (
     reporting.report,
     reporting.explain,
     reporting.track,
+    serving.serve,
     health.doctor,
 )
 

@@ -17,6 +17,7 @@ from sentdist.store.sweep import SweepRecord
 from sentdist.tracking.notes import SummaryRow, summary_rows, sweep_metric
 from sentdist.tracking.run_update import add_tags
 from sentdist.tracking.server import add_model_metrics, model_page
+from sentdist.tracking.serving import FILES, files_tag
 from sentdist.tracking.sweep_runs import MODEL, SweepRuns
 
 if TYPE_CHECKING:
@@ -86,11 +87,11 @@ def _register(
     """
     from mlflow.exceptions import MlflowException
 
-    model = _upload(client, runs, best, folder=folder, train=train)
+    model, files = _upload(client, runs, best, folder=folder, train=train)
     first = _first_version(client, runs.sweep.name, train.key)
     if first is None:
         try:
-            made = _make_version(client, runs, best, rows, train=train, model=model)
+            made = _make_version(client, runs, best, rows, model=model, tags=_identity(best, train) | {FILES: files})
         except MlflowException:  # it gives up when several drivers ask for the same number three times in a row
             made = None
             if _first_version(client, runs.sweep.name, train.key) is None:
@@ -105,8 +106,8 @@ def _register(
     return first
 
 
-def _upload(client: MlflowClient, runs: SweepRuns, best: SummaryRow, *, folder: Path, train: Record) -> LoggedModel:
-    """The encoder's files as a model of its trial's run."""
+def _upload(client: MlflowClient, runs: SweepRuns, best: SummaryRow, *, folder: Path, train: Record) -> tuple[LoggedModel, str]:
+    """The encoder's files as a model of its trial's run, with their sizes and digests."""
     run_id = runs.run_of(client, best.trial.key)
     model = client.create_logged_model(
         runs.experiment,
@@ -118,12 +119,13 @@ def _upload(client: MlflowClient, runs: SweepRuns, best: SummaryRow, *, folder: 
     )
     with tempfile.TemporaryDirectory(prefix="sentdist-") as scratch:
         write_model(Path(scratch), folder, run_id=run_id, model_id=model.model_id)
+        files = files_tag(Path(scratch) / "model")
         client.log_model_artifacts(model.model_id, str(Path(scratch) / "model"))
-    return client.finalize_logged_model(model.model_id, "READY")
+    return client.finalize_logged_model(model.model_id, "READY"), files
 
 
 def _make_version(
-    client: MlflowClient, runs: SweepRuns, best: SummaryRow, rows: Sequence[SummaryRow], *, train: Record, model: LoggedModel
+    client: MlflowClient, runs: SweepRuns, best: SummaryRow, rows: Sequence[SummaryRow], *, model: LoggedModel, tags: dict[str, str]
 ) -> ModelVersion:
     run_id = model.source_run_id
     assert run_id is not None
@@ -134,7 +136,7 @@ def _make_version(
         source=f"models:/{model.model_id}",
         run_id=run_id,
         model_id=model.model_id,
-        tags=_identity(best, train) | scores,
+        tags=tags | scores,
         description=_description(runs.sweep, best, rows),
         await_creation_for=0,  # the servers that people run make it at once; waiting would only be announced on stderr
     )

@@ -1,4 +1,4 @@
-"""`mlflow models serve` on the registered encoder: sentences are posted, its embeddings come back. As the README says it, in processes of their own."""
+"""`sentdist serve` on the registered encoder: sentences are posted, its embeddings come back. As the README says it, in processes of their own."""
 
 from __future__ import annotations
 
@@ -10,80 +10,59 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
-import mlflow
 import numpy as np
 import pytest
-from mlflow import MlflowClient
+from mlflow_scenes import MlflowServer, make_up, small_sweep
 
-from sentdist.learning.card import EncoderCard
 from sentdist.learning.encode import encode
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
-from sentdist.tracking.casting import Casting
-from sentdist.tracking.registry import register_best_encoder
-from sentdist.tracking.sweep_runs import SweepRuns
+from sentdist.tracking.mlflow_tracker import MlflowTracker
+from sentdist.tracking.rebuild import rebuild
 from tests.encoders import SENTENCES
-from tests.mlflow_scenes import make_up, small_sweep
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[2]
 START_S = 300.0  # a server of MLflow's imports torch and sentence-transformers, on a machine many times slower than usual
 
 
-@pytest.fixture(autouse=True)
-def addresses_as_before() -> Iterator[None]:
-    """MLflow writes the address it is given into the environment, where the tests that follow would find it."""
-    before = os.environ.copy()
-    yield
-    mlflow.set_tracking_uri("")
-    mlflow.set_registry_uri("")
-    os.environ.clear()
-    os.environ.update(before)
-
-
-def _registered(folder: Path, encoder: Path) -> str:
-    """A finished sweep whose trainings all gave this encoder, in a local MLflow on SQLite; the address of its database."""
-    uri = f"sqlite:///{folder}/mlflow.db"
-    mlflow.set_tracking_uri(uri)  # without a server, MLflow looks there for the model behind a version
-    mlflow.set_registry_uri(uri)
-    client = MlflowClient()
-    client.create_experiment("served", artifact_location=(folder / "artifacts").as_uri())
+def _registered(server: MlflowServer, folder: Path, encoder: Path) -> None:
+    """A finished sweep whose trainings all gave this encoder, on a server."""
     plan, store = small_sweep("served", num_phi_sets=1), ArtifactStore(folder / "store")
     sweep = sweep_record(plan)
     save_sweep(store, sweep)
-    stages = {stage.key: stage.canonical() for stage in plan.stages}
-    runs = SweepRuns(Casting(sweep=sweep, stages=stages), store, page="http://localhost")
-    runs.open(client, is_running=True)
     for stage in plan.stages:
-        runs.finish(client, make_up(stage, store, encoder=encoder).record)
-    assert register_best_encoder(client, runs) == "models:/served/1"
-    return uri
+        make_up(stage, store, encoder=encoder)
+    rebuild(store, server.uri, "served")
+    assert MlflowTracker(server.uri, store).register_best(sweep) == "models:/served/1"
+
+
+def _command(model: str, *, uri: str, port: str) -> list[str]:
+    return [sys.executable, "-m", "sentdist.cli", "serve", model, "--uri", uri, "--port", port]
 
 
 class ServedModel:
-    """`mlflow models serve` on a free port of loopback, ended by its process group."""
+    """`sentdist serve` on a free port of loopback, ended by its process group."""
 
     def __init__(self, model: str, *, uri: str, folder: Path) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._url = f"http://127.0.0.1:{probe.getsockname()[1]}"
-        port = self._url.rpartition(":")[2]
-        command = [sys.executable, "-m", "mlflow", "models", "serve", "--model-uri", model, "--env-manager", "local", "--port", port]
-        path = (
-            f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ['PATH']}"  # it calls uvicorn by its name, as an active environment has it
-        )
-        environment = os.environ | {
-            "PATH": path,
-            "MLFLOW_TRACKING_URI": uri,
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-            "CUDA_VISIBLE_DEVICES": "",
-        }
         self._log = folder / "serve.log"
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                _command(model, uri=uri, port=self._url.rpartition(":")[2]),
+                cwd=ROOT,
+                env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def wait(self) -> None:
         wait_for(self._is_ready, what=f"the served model: {self._log.read_text()[-2000:]}", seconds=START_S)
@@ -110,14 +89,22 @@ class ServedModel:
             return False
 
 
-# mlflow's own imports and pages warn of deprecations; nothing of ours
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_a_registered_encoder_answers_requests(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "encoder"
+def _refusal(uri: str) -> str:
+    """What `sentdist serve` says instead of serving."""
+    done = subprocess.run(
+        _command("models:/served@best", uri=uri, port="1"), cwd=ROOT, capture_output=True, text=True, timeout=START_S, check=False
+    )
+    assert done.returncode == 2 and done.stdout == "", done.stdout + done.stderr
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_a_registered_encoder_answers_requests_until_a_file_of_it_is_another(
+    server: MlflowServer, tiny_encoder_dir: Path, encoder_folder: Path, tmp_path: Path
+) -> None:
+    _registered(server, tmp_path, encoder_folder)
     encoder = SentenceEncoder.load(tiny_encoder_dir)
-    encoder.save(folder, card=EncoderCard(base_model="tiny", objective="none"))
-    uri = _registered(tmp_path, folder)
-    served = ServedModel("models:/served@best", uri=uri, folder=tmp_path)
+    served = ServedModel("models:/served@best", uri=server.uri, folder=tmp_path)
     try:
         served.wait()
         # float32 embeddings through JSON, from sentence-transformers' padded batches
@@ -125,3 +112,25 @@ def test_a_registered_encoder_answers_requests(tiny_encoder_dir: Path, tmp_path:
         assert served.embed(["one sentence"]).shape == (1, 32)
     finally:
         served.stop()
+    _change_files(server)
+
+
+def _change_files(server: MlflowServer) -> None:
+    """As somebody who can write where the server keeps artifacts: one byte of the weights, the loader, a module of code."""
+    weights = max((server.folder / "artifacts").rglob("*.safetensors"), key=lambda path: path.stat().st_mtime)
+    (folder,) = [parent for parent in weights.parents if (parent / "MLmodel").exists()]
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert f"{weights.relative_to(folder)}: other content" in _refusal(server.uri)
+    weights.write_bytes(whole)
+    marker = folder / "ran"
+    (folder / "code").mkdir()
+    (folder / "code" / "evil_loader.py").write_text(f"open({str(marker)!r}, 'w')")
+    assert "code/evil_loader.py: not registered" in _refusal(server.uri)
+    model = (folder / "MLmodel").read_text()
+    (folder / "MLmodel").write_text(
+        model.replace("loader_module: mlflow.sentence_transformers", "code: code\n    loader_module: evil_loader")
+    )
+    assert "evil_loader" in (folder / "MLmodel").read_text()
+    assert "MLmodel: " in _refusal(server.uri)
+    assert not marker.exists()

@@ -1,0 +1,35 @@
+"""The command that answers requests with a registered encoder: serve."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    model: Annotated[str, typer.Argument(help="models:/NAME@best or models:/NAME/VERSION.", show_default=False)],
+    port: Annotated[int, typer.Option("--port", help="Port on 127.0.0.1.")] = 5002,
+    uri: Annotated[
+        str, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="Address of the MLflow server.")
+    ] = "http://127.0.0.1:5001",
+) -> None:
+    """Serve a registered encoder.
+
+    Its files are downloaded and compared with the digests that were noted when it was registered; then `mlflow models serve` answers.
+    """
+    from sentdist.tracking.serving import verified_copy
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the folder and the server go, too
+    with tempfile.TemporaryDirectory(prefix="sentdist-") as scratch:
+        folder = verified_copy(model, uri, Path(scratch))
+        typer.echo(f"{model}: all files are as they were registered. Requests go to http://127.0.0.1:{port}/invocations")
+        command = [sys.executable, "-m", "mlflow", "models", "serve", "--model-uri", str(folder), "--env-manager", "local"]
+        path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"  # MLflow calls uvicorn by its name
+        raise typer.Exit(subprocess.call([*command, "--host", "127.0.0.1", "--port", str(port)], env=os.environ | {"PATH": path}))
