@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from sentdist.plan.stage import Stage
 from sentdist.store.access import reading, reason_of
 from sentdist.store.durable import make_folder, replace_file, sync_folder, sync_tree
 from sentdist.store.integrity import FileFacts, damage_of, facts_of_tree
+from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import STAGING, ArtifactStore
 
 RUNNING = "running"
@@ -133,8 +132,6 @@ class RunningFolder:
             StoreError: a checkpoint cannot be read (on all ranks); it may be whole, so it stays.
         """
         notes: list[str] = []
-        if self.is_first:
-            self._sweep_up()
         step: int | None = None
         while True:
             step = self._newest_for_all(below=step)
@@ -206,12 +203,6 @@ class RunningFolder:
             lies = self._store.set_aside(f"{RUNNING}/{self._stage.key}/{step:08d}", why)
         return f"the checkpoint of step {step} is of no use ({why}): {_first(self._exchange(lies))}"
 
-    def _sweep_up(self) -> None:
-        """Remove what earlier attempts at this training were writing when they were lost."""
-        if self._store.is_local:
-            for left in (Path(self._store.base) / STAGING).glob(f"checkpoint-{self._stage.key}-*"):
-                shutil.rmtree(left, ignore_errors=True)
-
     def _write(self, write: Callable[[Path], None], step: int) -> None:
         target = self._path(step)
         with self._scratch() as scratch:
@@ -246,24 +237,21 @@ class RunningFolder:
         if self._store.is_local:
             yield Path(self._path(step))
             return
-        with tempfile.TemporaryDirectory(prefix="sentdist-checkpoint-") as scratch:
-            fs.copy_files(self._path(step), scratch, source_filesystem=self._store.filesystem)
-            yield Path(scratch)
+        with scratch_folder(Path(tempfile.gettempdir()), "checkpoint") as scratch:
+            fs.copy_files(self._path(step), str(scratch), source_filesystem=self._store.filesystem)
+            yield scratch
 
     @contextmanager
     def _scratch(self) -> Iterator[Path]:
         """A folder to write into; in the store itself where that is a file system, so that files need no copy."""
         if not self._store.is_local:
-            with tempfile.TemporaryDirectory(prefix="sentdist-checkpoint-") as folder:
-                yield Path(folder)
+            with scratch_folder(Path(tempfile.gettempdir()), "checkpoint") as folder:
+                yield folder
             return
-        scratch = Path(self._store.base) / STAGING / f"checkpoint-{self._stage.key}-{uuid.uuid4().hex[:8]}"
-        try:
-            make_folder(scratch.parent)
-            scratch.mkdir()
-            yield scratch
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        parent = Path(self._store.base) / STAGING
+        make_folder(parent)
+        with scratch_folder(parent, "checkpoint") as folder:
+            yield folder
 
     def _path(self, step: int) -> str:
         return f"{self._store.base}/{RUNNING}/{self._stage.key}/{step:08d}"

@@ -41,6 +41,7 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.train import MakeEngine, TrainSession, commit_training
+from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
 
@@ -72,14 +73,14 @@ def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: 
     os.environ.update(controller_environment(len(nodes_of(ray.nodes()))))
     order = TrainingOrder(stage=stage, context=context, teller=teller, run=run)
     resources = {"CPU": runtime.cpus_per_worker} | ({"GPU": runtime.gpus_per_worker} if runtime.gpus_per_worker else {})
-    with tempfile.TemporaryDirectory(prefix="sentdist-train-") as scratch:
+    with scratch_folder(Path(tempfile.gettempdir()), "train") as scratch:
         trainer = TorchTrainer(
             partial(_train_rank, order),
             scaling_config=ScalingConfig(num_workers=runtime.workers, use_gpu=runtime.gpus_per_worker > 0, resources_per_worker=resources),
             torch_config=TorchConfig(backend="nccl" if runtime.gpus_per_worker else "gloo"),
             run_config=RunConfig(
                 name=stage.key,
-                storage_path=scratch,
+                storage_path=str(scratch),
                 failure_config=FailureConfig(max_failures=0, controller_failure_limit=CONTROLLER_FAILURES),  # see `_fit`
                 worker_runtime_env={"env_vars": _worker_environment(runtime)},
                 logging_config=LoggingConfig(log_level="ERROR"),
@@ -198,8 +199,8 @@ def _train(session: TrainSession, running: RunningFolder, order: TrainingOrder, 
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="sentdist-rank-") as folder:
-        yield Path(folder)
+    with scratch_folder(Path(tempfile.gettempdir()), "rank") as folder:
+        yield folder
 
 
 def _worker_environment(runtime: Runtime) -> dict[str, str]:

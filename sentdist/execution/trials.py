@@ -9,6 +9,7 @@ import pickle
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ray import tune
@@ -19,6 +20,7 @@ from sentdist.execution.stage_board import Body, stopped
 from sentdist.execution.submission import Submission
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial
+from sentdist.store.scratch import scratch_folder
 
 # Whatever waits reserves no CPU, or trials would starve the work they wait for: two workers of one CPU each find no place on two CPUs of
 # which a trial holds 0.01. Tune refuses a trial that reserves nothing at all, so it reserves a little of what is not scarce.
@@ -67,13 +69,13 @@ def run_trials(
 
 def _fit(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, told: _TrialLines) -> ResourceError | None:
     """Have Tune run the trials; what went wrong with Tune itself, None if nothing did."""
-    scratch = tempfile.gettempdir()
+    scratch = Path(tempfile.gettempdir())
     try:
-        with tempfile.TemporaryDirectory(prefix="sentdist-tune-", ignore_cleanup_errors=True) as scratch:
-            _tuner(by_key, submission, body, at_once=at_once, told=told, scratch=scratch).fit()
+        with scratch_folder(scratch, "tune") as folder:
+            _tuner(by_key, submission, body, at_once=at_once, told=told, scratch=str(folder)).fit()
     except (OSError, tune.TuneError, EOFError) as error:
         return ResourceError(
-            where=scratch,
+            where=str(scratch),
             found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
             expected="a scratch folder in which Ray Tune can keep its own files",
             remedy="Free room there, or name another folder with TMPDIR. What is finished is kept; submit again.",

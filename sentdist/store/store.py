@@ -8,7 +8,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from sentdist.store.differences import Difference, differences
 from sentdist.store.durable import make_folder, publish_folder, replace_file
 from sentdist.store.integrity import FileFacts, damage_of, damage_of_content, facts_of_tree
 from sentdist.store.record import Artifact, Record
+from sentdist.store.scratch import scratch_folder
 
 RECORD = "record.json"
 STAGING = ".staging"
@@ -98,21 +99,17 @@ class ArtifactStore:
         Raises:
             StoreError: the store cannot be written.
         """
-        if self.is_local:
-            folder = Path(self.base) / STAGING / uuid.uuid4().hex
-            with writing(self.shown):
-                make_folder(folder.parent)  # the store's own folder must be on the disk, too
-                folder.mkdir()
-        else:
-            folder = Path(tempfile.mkdtemp(prefix="sentdist-"))
-        try:
-            yield folder
-        except OSError as error:
-            if error.errno in FULL:  # the writer of the artifact met it, not the store itself
-                raise not_written(self.shown, error) from error
-            raise
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        parent = Path(self.base) / STAGING if self.is_local else Path(tempfile.gettempdir())
+        with ExitStack() as stack:
+            with writing(self.shown if self.is_local else str(parent)):
+                make_folder(parent)  # also the store's own folder must be on the disk
+                folder = stack.enter_context(scratch_folder(parent, "staged", mode=0o777))
+            try:
+                yield folder
+            except OSError as error:
+                if error.errno in FULL:  # the writer of the artifact met it, not the store itself
+                    raise not_written(self.shown, error) from error
+                raise
 
     def commit(
         self, stage: Stage, folder: Path, *, seconds: float, runtime: dict[str, Json], environment: dict[str, str], results: dict[str, Json]
