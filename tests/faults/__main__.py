@@ -13,14 +13,18 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from sentdist.plan.counting import counted
 from tests.cluster.hosts import why_not
 from tests.faults.kinds import FAULTS
 from tests.faults.page import page
-from tests.faults.rounds import Outcome, look_later, play, undisturbed
-from tests.faults.selection import VARIANT_WEIGHTS, plan_round
+from tests.faults.rounds import look_later, outcome_of, play, undisturbed
+from tests.faults.selection import VARIANT_WEIGHTS, RoundPlan, plan_round
 from tests.faults.world import world
+
+OUTCOMES = "outcomes.jsonl"
 
 
 def main() -> int:
@@ -31,43 +35,48 @@ def main() -> int:
         return 2
     results: Path = options.results or Path(tempfile.mkdtemp(prefix="sd-soak-results-", dir="/tmp"))
     chosen = [fault for fault in FAULTS if (fault.name in options.fault if options.fault else fault.awaits is None)]
-    numbers = options.only or list(range(options.rounds))
-    outcomes: list[Outcome] = []
+    numbers = range(options.rounds) if options.only is None else options.only
+    plans = [plan_round(options.seed, number, chosen, options.variant or tuple(VARIANT_WEIGHTS)) for number in numbers]
+    print(f"{counted(len(plans), 'round')}, {len(chosen)} kinds of fault, results in {results}", flush=True)
+    late = _play(plans, results) if plans else []
+    outcomes = [outcome_of(line) for line in (results / OUTCOMES).read_text().splitlines()]
+    num_wrong = sum(bool(outcome.wrong) for outcome in outcomes)
+    print(*late, f"{len(outcomes) - num_wrong} of {counted(len(outcomes), 'round')} ended as the undisturbed run", sep="\n", flush=True)
+    if options.page:
+        machine = options.machine or f"{os.cpu_count()} processors, load average {os.getloadavg()[2]:.1f} in the last quarter of an hour."
+        options.page.write_text(
+            page(outcomes, command=f"python -m tests.faults --rounds {options.rounds} --seed {options.seed}", machine=machine)
+        )
+    return 1 if num_wrong or late else 0
+
+
+def _play(plans: Sequence[RoundPlan], results: Path) -> list[str]:
+    """Play rounds and keep their outcomes; what was found wrong with them only later."""
     expected: dict[str, dict[str, str]] = {}
-    print(f"{len(numbers)} rounds, {len(chosen)} kinds of fault, results in {results}", flush=True)
     with world(results) as lived_in:
-        for number in numbers:
-            plan = plan_round(options.seed, number, chosen, options.variant or tuple(VARIANT_WEIGHTS))
+        for plan in plans:
             if plan.variant not in expected:
                 expected[plan.variant] = undisturbed(lived_in, plan.variant, results)
-            outcome = play(lived_in, plan, expected[plan.variant], results / f"round-{number}")
-            outcomes.append(outcome)
-            with (results / "outcomes.jsonl").open("a") as file:
+            logs = results / f"round-{plan.number}"
+            outcome = play(lived_in, plan, expected[plan.variant], logs)
+            with (results / OUTCOMES).open("a") as file:
                 file.write(outcome.json + "\n")
-            print(outcome.line, flush=True)
-            if outcome.wrong:
-                print(f"  again: {outcome.command}\n  logs: {results / f'round-{number}'}", flush=True)
-        late = look_later(lived_in, wait=True)
-        print(*late, sep="\n", flush=True)
-    if options.page:
-        load = f"{os.cpu_count()} processors, load average {os.getloadavg()[2]:.1f} in the last quarter of an hour."
-        options.page.write_text(page(outcomes, command=f"python -m tests.faults {' '.join(sys.argv[1:])}", machine=load))
-    num_wrong = sum(bool(outcome.wrong) for outcome in outcomes)
-    print(f"{len(outcomes) - num_wrong} of {len(outcomes)} rounds ended as the undisturbed run", flush=True)
-    return 1 if num_wrong or late else 0
+            print(outcome.line, *([f"  again: {outcome.command}", f"  logs: {logs}"] if outcome.wrong else []), sep="\n", flush=True)
+        return look_later(lived_in, wait=True)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("--rounds", type=int, default=10, help="how many, from round 0")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, action="append", help="only this round; may be repeated")
+    parser.add_argument("--only", type=int, nargs="*", help="only these rounds; none: only the page")
     parser.add_argument(
         "--fault", action="append", help="only this kind of fault; may be repeated", choices=[fault.name for fault in FAULTS]
     )
     parser.add_argument("--variant", action="append", help="only this sweep; may be repeated", choices=list(VARIANT_WEIGHTS))
-    parser.add_argument("--results", type=Path, help="where outcomes and logs are kept")
+    parser.add_argument("--results", type=Path, help="where outcomes and logs are kept; those of earlier calls count, too")
     parser.add_argument("--page", type=Path, help="write the table there, such as infra/benchmarks/faults.md")
+    parser.add_argument("--machine", help="a sentence for the page: what the rounds ran on, what else ran there")
     return parser.parse_args()
 
 

@@ -78,6 +78,12 @@ class Outcome:
         return json.dumps(asdict(self))
 
 
+def outcome_of(line: str) -> Outcome:
+    """The outcome that `Outcome.json` wrote."""
+    values = json.loads(line)
+    return Outcome(**values | {"injected": tuple(Injected(**one) for one in values["injected"]), "wrong": tuple(values["wrong"])})
+
+
 def undisturbed(world: World, variant: str, logs: Path) -> dict[str, str]:
     """The digests of a sweep that nothing happens to; of one worker with torch without Ray at all, in one process."""
     scene = Scene(world, name=f"undisturbed-{variant}", variant=variant, logs=logs)

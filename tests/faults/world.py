@@ -54,7 +54,7 @@ class World:
         self._inspector: subprocess.Popen[str] | None = None
 
     def recipe(self, name: str, variant: str) -> Path:
-        """A recipe of that name: 10 stages and two overlaps, dropout 0.1, trainings of a few seconds with a checkpoint a second."""
+        """A recipe of that name: 10 stages and two overlaps, dropout 0.1, trainings of a second or two with a checkpoint at each dev score."""
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(_recipe(name, self._encoder, RUNTIMES[variant])))
         return path
@@ -114,8 +114,8 @@ class World:
     def make_whole(self, *, monotonic_s: int = 0) -> None:
         """What a fault took comes back: a host (its monotonic clock ahead by so many seconds), the server, the disk."""
         self.disk.answer_again()
-        self.disk.free()
         self.disk.make_writable()
+        self.disk.free()
         self.hosts.plug_in(1)
         wait_for(lambda: self._has_all_hosts(monotonic_s), what=f"{NUM_HOSTS} nodes", seconds=PATIENT_S)
         if self._server is None or self._server.poll() is not None:
@@ -182,7 +182,7 @@ def _recipe(name: str, encoder: Path, runtime: dict[str, Json]) -> dict[str, Jso
         "name": name,
         "encoder": {"checkpoint": str(encoder)},
         "corpus": {"source": "nli/triplets"},
-        "training": {"batch_size": 8, "learning_rate": 1e-3, "max_length": 20, "epochs": 12 if runtime["workers"] == 1 else 3},
+        "training": {"batch_size": 8, "learning_rate": 1e-3, "max_length": 20, "epochs": 6 if runtime["workers"] == 1 else 2},
         "selection": {"task": "stsb-dev", "every_fraction": 0.5},
         "evaluation": {"tasks": ["stsb"]},
         "methods": {

@@ -17,7 +17,7 @@ from tests.faults.kinds import FAULTS, fault_named
 from tests.faults.moments import MOMENTS, Sight
 from tests.faults.page import page
 from tests.faults.processes import Process
-from tests.faults.rounds import Injected, Outcome
+from tests.faults.rounds import Injected, Outcome, outcome_of
 from tests.faults.selection import VARIANT_WEIGHTS, plan_round
 from tests.faults.tracked import tracking_faults
 
@@ -243,6 +243,14 @@ def test_the_page_counts_what_happened() -> None:
     assert "| store full | 1 | 0 of 1 | – | submits again |" in told
     assert "two drivers" not in told
     assert "- round 1 (torch-1): a record was replaced" in told
+
+
+def test_an_outcome_survives_its_line() -> None:
+    one = Injected(fault="two drivers", moment="a bank is made", lasts_s=0.0, at_s=3.0, recovery_s=None)
+    outcome = Outcome(
+        seed=0, number=3, variant="torch-2", injected=(one,), submissions=1, seconds=2.5, bytes_left={"temp": 3}, wrong=("a", "b")
+    )
+    assert outcome_of(outcome.json) == outcome
 
 
 def test_final_figures_of_what_was_built_again_stand_twice(tmp_path: Path) -> None:
