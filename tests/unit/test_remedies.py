@@ -69,7 +69,9 @@ def _faults(text: str) -> Iterator[str]:
         else:
             named.append((first,))
     known = set().union(*(COMMANDS.get(one, set()) for one in named), {"--help", "--debug"}, FOREIGN_OPTIONS) if named else ALL_OPTIONS
-    yield from (f"no option {option} of {named or 'any command'}" for option in OPTION.findall(text) if option not in known)
+    yield from (
+        f"no option {option} of {named or 'any command'}" for option in OPTION.findall(text) if option not in known and " " in text
+    )  # one word is an argument of a command
     yield from (f"no file {name}" for name in FILE.findall(text) if not any(ROOT.glob(name)))
     for module in MODULE.findall(text):
         path = ROOT / module.replace(".", "/")
