@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -14,20 +16,28 @@ SCORE_FRACTION = 0.1
 
 
 class CheckpointClock:
-    """Due every `checkpoint_every_s` seconds, and at a dev score once a tenth of that has passed. All ranks come to the same answer."""
+    """Due every `checkpoint_every_s` seconds, at a dev score once a tenth of that has passed, and once as soon as a host is about to leave.
 
-    def __init__(self, runtime: Runtime) -> None:
+    All ranks come to the same answer, also where only one of them knows that its host leaves.
+    """
+
+    def __init__(self, runtime: Runtime, *, is_leaving: Callable[[], bool] = lambda: False) -> None:
         self._every_s = runtime.checkpoint_every_s
         self._look_every = runtime.log_every  # steps between two looks at the clock: a look costs an all-reduce of one number
-        self.restart()
+        self._is_leaving = is_leaving
+        self._has_hurried = False
+        self._since = time.monotonic()
 
     def restart(self) -> None:
         """A checkpoint was written."""
         self._since = time.monotonic()
+        self._has_hurried = self._has_hurried or self._is_leaving()
 
     @property
     def seconds(self) -> float:
-        """Since the last checkpoint, on this rank."""
+        """Since the last checkpoint, on this rank; without end while its host is about to leave and there is none of that time."""
+        if self._is_leaving() and not self._has_hurried:
+            return math.inf
         return time.monotonic() - self._since
 
     def is_due(self, session: TrainSession, *, at_score: bool) -> bool:

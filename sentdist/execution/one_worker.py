@@ -38,7 +38,7 @@ def _train(stage: Train, submission: Submission, teller: Teller, run: RunHandle,
         lambda: TrainSession(stage, context, make_engine=engine_of(context.runtime, device), bank=bank), running, stage, teller
     )
     narrator = Narrator(stage, session, teller, run, pulse)
-    clock = CheckpointClock(context.runtime)
+    clock = CheckpointClock(context.runtime, is_leaving=pulse.is_leaving)
     with closing(narrator):
         for event in session.events():
             narrator.hear(event)

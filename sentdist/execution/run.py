@@ -16,6 +16,7 @@ from ray.exceptions import RayError
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.execution.cluster_address import ask, choose, local_nodes, refusal
+from sentdist.execution.ray_messages import shorten_messages
 from sentdist.execution.sweep import Speak, SweepSummary, run_sweep
 from sentdist.stages.planned import planned
 from sentdist.store.store import ArtifactStore
@@ -59,6 +60,7 @@ def connect() -> None:
         print(f"Ray cluster: {chosen.address}, {chosen.because}.", file=sys.stderr)
     try:
         # Workers' own output stays in their log files: what people should see comes through the board.
+        shorten_messages()
         ray.init(address=chosen.address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ResourceError(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
 import ray
+from ray._private.state import state  # which nodes drain is said nowhere else; Ray Train reads it here too
 
 from sentdist.plan.stage import Stage
+
+LOOK_S = 2.0  # between two looks whether the host is about to leave: notices come 30 s to 2 min ahead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +45,16 @@ class Pulse:
 
     node: Ray's id of where it runs, empty outside Ray.
 
-    A process that is stopped or swapped out, or whose host is cut off, gives none.
+    A process that is stopped or swapped out, or whose host is cut off, gives none. Beside that it looks whether its host is about to leave.
     """
 
-    def __init__(self, stage: Stage, listener: Listener, *, worker: str = "") -> None:
+    def __init__(self, stage: Stage, listener: Listener, *, worker: str = "", is_draining: Callable[[str], bool] | None = None) -> None:
+        """is_draining: whether a node is about to leave; None: whatever Ray says."""
         self._key, self._listener, self._worker = stage.key, listener, worker
         self.node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
         self._at: tuple[int | None, int | None] = (None, None)
+        self._is_draining = is_draining or _is_draining
+        self._is_leaving = False
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="sentdist-pulse", daemon=True)
 
@@ -63,12 +71,30 @@ class Pulse:
         """Note how far the work is; told with the next sign."""
         self._at = (step, num_steps)
 
+    def is_leaving(self) -> bool:
+        """Whether the host has been told to go: a notice of a spot machine, `ray drain-node`, a cluster that shrinks. It never comes back."""
+        return self._is_leaving
+
     def _beat(self) -> None:
+        signed_at = float("-inf")
         while True:
-            self._sign()
-            if self._is_over.wait(self._listener.every_s):
+            if time.monotonic() - signed_at >= self._listener.every_s:
+                self._sign()
+                signed_at = time.monotonic()
+            if not self._is_leaving:
+                self._is_leaving = self._is_draining(self.node)
+            if self._is_over.wait(min(LOOK_S, self._listener.every_s)):
                 return
 
     def _sign(self, *, is_last: bool = False) -> None:
         step, num_steps = self._at
         self._listener.sign(Sign(key=self._key, worker=self._worker, node=self.node, step=step, num_steps=num_steps, is_last=is_last))
+
+
+def _is_draining(node: str) -> bool:
+    if not node:
+        return False
+    try:
+        return node in state.get_draining_nodes()
+    except Exception:  # the head does not answer just now (errors of many kinds); a pulse goes on
+        return False

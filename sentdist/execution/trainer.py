@@ -184,7 +184,7 @@ def _running_folder(order: TrainingOrder) -> RunningFolder:
 
 
 def _train(session: TrainSession, running: RunningFolder, order: TrainingOrder, pulse: Pulse) -> None:
-    clock = CheckpointClock(order.context.runtime)
+    clock = CheckpointClock(order.context.runtime, is_leaving=pulse.is_leaving)
     with ExitStack() as stack:
         narrator = None
         if session.engine.rank == 0:

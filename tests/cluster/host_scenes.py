@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sentdist.execution.bank_owner import bank_owner, list_banks
 from sentdist.execution.embedding_bank import open_bank, order_of
+from sentdist.execution.run import connect
 from sentdist.learning.bank import FileBank
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
@@ -46,6 +48,26 @@ def begins_a_bank(root: str) -> None:
     _tell_where()
 
 
+def loses_a_host(root: str) -> None:
+    """A training with a worker on each host, until it goes on from a checkpoint; writes down every line that people would read."""
+    from sentdist.execution.board import Board
+    from sentdist.execution.bodies import build_stage
+    from sentdist.execution.submission import Submission
+    from tests.tiny_world import tiny_plan, tiny_values
+
+    place = Path(root).parent
+    values = tiny_values(place / "encoder", methods={"long": {"select": False, "training": {"epochs": 1000}}}, baseline=None)
+    values["runtime"] = {"engine": "torch", "workers": 2, "checkpoint_every_s": 3600, "max_failures": 1}
+    plan, context = tiny_plan(values, data=place / "data", store=root)
+    board = Board(Submission(context=context, sweep="long"), build_stage, silence_s=6.0)
+    with (place / "lines").open("w") as lines:
+        for event in board.follow(plan.trials[0].scores.encoder):
+            print(event.line, file=lines, flush=True)
+            if event.what == "resumed":
+                break
+    board.leave()
+
+
 def _tell_where() -> None:
     print("held on", *sorted({address for facts in list_banks() for address in facts.nodes}))
 
@@ -56,6 +78,6 @@ def _living() -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     scene, store_root, num_hosts = sys.argv[1:]
-    ray.init(log_to_driver=False)
+    connect()
     wait_for(lambda: len(_living()) == int(num_hosts), what=f"{num_hosts} living nodes", seconds=120)  # one that is cut off: about 15 s
-    {"look-up": looks_up_on_every_host, "begin": begins_a_bank}[scene](store_root)
+    {"look-up": looks_up_on_every_host, "begin": begins_a_bank, "lose-a-host": loses_a_host}[scene](store_root)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,20 @@ class Hosts:
     def pids(self, host: int) -> list[int]:
         """The ids of all processes on a host."""
         return [int(pid) for pid in _ip("netns", "pids", self._name(host)).split()]
+
+    def drain(self, host: int) -> None:
+        """Tell the cluster that a host will be taken away in a minute, as a notice of a spot machine does."""
+        reason = ["--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=spot", "--deadline-remaining-seconds=60"]
+        done = self._run(host, ["ray", "drain-node", f"--address={self.address(0)}:{RAY_PORT}", *reason], timeout_s=STARTED_WITHIN_S)
+        if done.returncode:
+            raise RuntimeError(f"host {host} is not drained: {done.stdout[-500:]}{done.stderr[-1500:]}")
+
+    def kill_node(self, host: int) -> None:
+        """Take the Ray node of a host away; what runs on it goes with it."""
+        for pid in _ip("netns", "pids", self._name(host)).split():
+            with _gone(), suppress(FileNotFoundError):
+                if b"raylet/raylet" in (Path("/proc") / pid / "cmdline").read_bytes().partition(b"\0")[0]:
+                    os.kill(int(pid), signal.SIGKILL)
 
     def submit(self, *command: str, environment: dict[str, str] | None = None, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         """`ray job submit --working-dir . -- COMMAND` on host 0, to its end."""

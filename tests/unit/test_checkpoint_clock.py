@@ -52,3 +52,22 @@ def test_a_checkpoint_restarts_the_clock() -> None:
     began = time.monotonic()
     clock.restart()
     assert clock.seconds < 1 + time.monotonic() - began
+
+
+class Ranks:
+    """An engine of two ranks, of which the other one is not about to leave."""
+
+    def global_mean(self, value: Tensor) -> float:
+        return (float(value) + 1.0) / 2
+
+
+def test_a_host_that_is_about_to_leave_makes_one_checkpoint_due_at_once() -> None:
+    session = SimpleNamespace(engine=Ranks(), progress=SimpleNamespace(step=5))
+    leaving = [False]
+    clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5), is_leaving=lambda: leaving[0])
+    assert not clock.is_due(session, at_score=False)  # type: ignore[arg-type]
+    leaving[0] = True
+    assert clock.is_due(session, at_score=False)  # type: ignore[arg-type]
+    assert clock.is_due(session, at_score=False), "still owed: none was written"  # type: ignore[arg-type]
+    clock.restart()
+    assert not clock.is_due(session, at_score=False)  # type: ignore[arg-type]

@@ -154,6 +154,21 @@ def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
     assert [(sign.worker, sign.step, sign.is_last) for sign in heard] == [("rank 3", None, False), ("rank 3", 7, True)]
 
 
+def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
+    class Ear:
+        every_s = 0.01
+
+        def sign(self, sign: Sign) -> None: ...
+
+    draining = False
+    with Pulse(STAGE, Ear(), is_draining=lambda node: draining) as pulse:
+        assert not pulse.is_leaving()
+        draining = True
+        wait_for(pulse.is_leaving, what="the notice")
+        draining = False
+        assert pulse.is_leaving(), "a host that is told to go does not come back"
+
+
 @pytest.mark.parametrize(
     ("max_failures", "steps_after_losses", "is_over"),
     [
