@@ -15,6 +15,7 @@ from ray.exceptions import ActorUnavailableError, OwnerDiedError, RayActorError,
 
 import sentdist
 from sentdist.errors import ArtifactLost
+from sentdist.execution.bank_owner import HEAD
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.stage_board import Body, StageBoard, cause_of
 from sentdist.execution.submission import Submission
@@ -116,7 +117,15 @@ class Board:
     def _open(self) -> Any:
         # Nothing in it is worth a restart by Ray: a restarted board would have lost its references anyway.
         # "DEFAULT" keeps a board that a trial opens out of the trial's placement group, with which it would end.
-        options = {"name": self.name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
+        # On the head it is not lost with a host, and with it what it knows of all others.
+        options = {
+            "name": self.name,
+            "namespace": NAMESPACE,
+            "lifetime": "detached",
+            "get_if_exists": True,
+            "num_cpus": 0,
+            "resources": HEAD,
+        }
         board = ray.remote(StageBoard).options(**options, scheduling_strategy="DEFAULT", max_concurrency=CALLS_AT_ONCE)
         actor: Any = board.remote(self._body, self._patience_s, self._silence_s)
         # The answer comes when this process parts, and is lost when it dies: Ray then tells the board that its owner is dead.

@@ -20,6 +20,7 @@ from ray.exceptions import RayActorError
 from ray.train.torch import TorchConfig
 
 # `ray.train` gives out these very classes at run time, but a type checker sees there those of Train V1.
+from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 from ray.train.v2.torch.torch_trainer import TorchTrainer
@@ -45,6 +46,7 @@ from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
 
+LOST = (RayActorError, WorkerHealthCheckFailedError)  # how Ray Train says that a worker's process or host is gone
 CONTROLLER_FAILURES = 3  # Ray's own default is no limit: a group that cannot start would be tried for ever
 
 
@@ -107,7 +109,7 @@ def _fit(trainer: TorchTrainer, order: TrainingOrder) -> object:
                 raise cause from error
             attempts = attempts.after_loss(newest_step(store, stage))
             if attempts.are_over:
-                raise (attempts.error(f"{stage.kind} {stage.label}", cause) if isinstance(cause, RayActorError) else cause) from error
+                raise (attempts.error(f"{stage.kind} {stage.label}", cause) if isinstance(cause, LOST) else cause) from error
             order.teller.tell(retry_of(stage, attempts, cause))
 
 
@@ -211,7 +213,7 @@ def _worker_environment(runtime: Runtime) -> dict[str, str]:
 def _worker_error(error: TrainingFailedError) -> BaseException:
     """What went wrong itself, out of Ray Train's summary: ranks that only lost their peers come after the one that failed."""
     failures = list(getattr(error, "worker_failures", {}).values())
-    for kind in (SentdistError, RayActorError):  # a rank that died says nothing; what its peers raise then is only that it is gone
+    for kind in (SentdistError, *LOST):  # a rank that died says nothing; what its peers raise then is only that it is gone
         for failure in failures:
             if isinstance(failure, kind):
                 return failure

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.resources import Demand
@@ -25,12 +25,22 @@ from sentdist.plan.stage import Stage
 
 @dataclass(kw_only=True)
 class _Watched:
-    """What is known of a piece of work. every_s, told_at: how rarely and when it was last spoken of. lost: the host that it lost."""
+    """What is known of a piece of work.
+
+    every_s, told_at: how rarely and when it was last spoken of. before: the signs of the last attempt, if that was lost; the loss of its host
+    is often noticed later. lost: the host that it lost.
+    """
 
     piece: Piece
     every_s: float
     told_at: float | None = None
     lost: str | None = None
+    before: Mapping[str, LastSign] = field(default_factory=dict)
+
+    @property
+    def was(self) -> Piece:
+        """The piece with the signs of its last workers."""
+        return self.piece if self.piece.signs else replace(self.piece, signs=self.before)
 
 
 class Watchdog:
@@ -69,6 +79,7 @@ class Watchdog:
         """An attempt at a stage was lost, and its workers with it."""
         watched = self._watched.get(key)
         if watched is not None:
+            watched.before = watched.piece.signs or watched.before
             watched.piece = replace(watched.piece, signs={}, since=now, moved_at=None, longest_s=0.0)
 
     def look(self, cluster: ClusterState, now: float) -> list[StageEvent]:
@@ -99,15 +110,15 @@ class Watchdog:
         before = self._cluster.hosts
         if not before:
             return []
-        pieces = [watched.piece for watched in self._watched.values()]
         gone = lost_hosts(before, cluster)
+        events = [_of_host(host, lost_with(host, [watched.was for watched in self._watched.values()])) for host in gone]
         for watched in self._watched.values():
             for host in gone:
-                if any(sign.node == host.node for sign in watched.piece.signs.values()):
+                if any(sign.node == host.node for sign in watched.was.signs.values()):
                     watched.lost = host.address
         known = {host.node for host in before}
         joined = [_of_host(host, "joined") for host in cluster.hosts if host.node not in known]
-        return [*(_of_host(host, lost_with(host, pieces)) for host in gone), *joined]
+        return [*events, *joined]
 
 
 def _moved(piece: Piece, sign: Sign, now: float) -> Piece:

@@ -14,6 +14,7 @@ from sentdist.execution.bank_owner import bank_owner, list_banks
 from sentdist.execution.embedding_bank import open_bank, order_of
 from sentdist.execution.run import connect
 from sentdist.learning.bank import FileBank
+from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
@@ -56,7 +57,9 @@ def loses_a_host(root: str) -> None:
     from tests.tiny_world import tiny_plan, tiny_values
 
     place = Path(root).parent
-    values = tiny_values(place / "encoder", methods={"long": {"select": False, "training": {"epochs": 1000}}}, baseline=None)
+    objective: Json = {"name": "info_nce", "temperature": 0.05}
+    long: Json = {"objective": objective, "select": False, "training": {"epochs": 200}}
+    values = tiny_values(place / "encoder", methods={"long": long}, baseline=None)
     values["runtime"] = {"engine": "torch", "workers": 2, "checkpoint_every_s": 3600, "max_failures": 1}
     plan, context = tiny_plan(values, data=place / "data", store=root)
     board = Board(Submission(context=context, sweep="long"), build_stage, silence_s=6.0)

@@ -139,6 +139,16 @@ def test_a_lost_attempt_takes_its_signs_with_it() -> None:
     assert f"{WAITS} 2 of which 0 are free" in _told(dog.look(BOTH, 91.0))[0]
 
 
+def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_told_with_them() -> None:
+    dog = _followed(GROUP, BOTH)
+    _hear(dog, 10.0, step=60)
+    dog.lost(STAGE.key, 12.0)
+    assert _told(dog.look(ONE, 15.0)) == [f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"]
+    _hear(dog, 20.0, step=55, nodes=(A.node,))
+    resumed = StageEvent(key=STAGE.key, kind="train", label="rcl", what="resumed", step=55, num_steps=240)
+    assert dog.completed(resumed).told == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1"
+
+
 def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
     heard: list[Sign] = []
 
