@@ -24,11 +24,12 @@ def serve(
 
     Its files are downloaded and compared with the digests that were noted when it was registered; then `mlflow models serve` answers.
     """
+    from sentdist.store.scratch import scratch_folder
     from sentdist.tracking.serving import verified_copy
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the folder and the server go, too
-    with tempfile.TemporaryDirectory(prefix="sentdist-") as scratch:
-        folder = verified_copy(model, uri, Path(scratch))
+    with scratch_folder(Path(tempfile.gettempdir()), "served") as empty:
+        folder = verified_copy(model, uri, empty)
         typer.echo(f"{model}: all files are as they were registered. Requests go to http://127.0.0.1:{port}/invocations")
         command = [sys.executable, "-m", "mlflow", "models", "serve", "--model-uri", str(folder), "--env-manager", "local"]
         path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"  # MLflow calls uvicorn by its name

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentdist.store.record import Record
+from sentdist.store.scratch import scratch_folder
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking.notes import SummaryRow, summary_rows, sweep_metric
 from sentdist.tracking.run_update import add_tags
@@ -117,10 +118,10 @@ def _upload(client: MlflowClient, runs: SweepRuns, best: SummaryRow, *, folder: 
         params=runs.casting.parameters(best.trial.key),
         model_type="encoder",
     )
-    with tempfile.TemporaryDirectory(prefix="sentdist-") as scratch:
-        write_model(Path(scratch), folder, run_id=run_id, model_id=model.model_id)
-        files = files_tag(Path(scratch) / "model")
-        client.log_model_artifacts(model.model_id, str(Path(scratch) / "model"))
+    with scratch_folder(Path(tempfile.gettempdir()), "model") as copy:
+        write_model(copy, folder, run_id=run_id, model_id=model.model_id)
+        files = files_tag(copy / "model")
+        client.log_model_artifacts(model.model_id, str(copy / "model"))
     return client.finalize_logged_model(model.model_id, "READY"), files
 
 

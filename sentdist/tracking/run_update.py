@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.store.scratch import scratch_folder
+
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import DatasetInput, Run
@@ -163,10 +165,9 @@ def _send_files(client: MlflowClient, run: Run, texts: Mapping[str, str]) -> Non
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     repository = get_artifact_repository(run.info.artifact_uri, tracking_uri=client.tracking_uri)
-    with tempfile.TemporaryDirectory(prefix="sentdist-") as scratch:
+    with scratch_folder(Path(tempfile.gettempdir()), "run") as folder:
         for path, text in texts.items():
-            file = Path(scratch) / path
+            file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-            folder = path.rpartition("/")[0]
-            repository.log_artifact(str(file), folder or None)
+            repository.log_artifact(str(file), path.rpartition("/")[0] or None)
