@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tiny_world import tiny_values, write_data
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage, commit_bank
 from tests.cluster.hosts import Hosts, hosts, why_not
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]  # a minute on an idle machine
 
@@ -74,3 +77,37 @@ def test_a_host_that_is_cut_off_takes_no_bank_with_it(two_hosts: Hosts, tmp_path
     assert two_hosts.address(1) in _play(two_hosts, "begin", store, num_hosts=2)
     two_hosts.cut(1)
     assert f"held on {two_hosts.address(0)}\n" in _play(two_hosts, "look-up", store, num_hosts=1)
+
+
+def test_a_host_that_is_taken_away_is_told_and_its_training_goes_on(two_hosts: Hosts, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """Told that it must go, then gone, then replaced by another: the checkpoint is of that moment, and every line is one of ours."""
+    write_data(tmp_path / "data")
+    shutil.copytree(tiny_encoder_dir, tmp_path / "encoder")
+    lines = tmp_path / "lines"
+
+    def told(words: str) -> str | None:
+        found = [line for line in lines.read_text().splitlines() if words in line] if lines.exists() else []
+        return found[0] if found else None
+
+    def hear(words: str) -> str:
+        wait_for(lambda: job.done() or told(words) is not None, what=words, seconds=240)
+        line = told(words)
+        assert line is not None, job.result() if job.done() else words
+        return line
+
+    two_hosts.cut(1)  # or it would be where the training goes on
+    two_hosts.join(3)
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(_play, two_hosts, "lose-a-host", ArtifactStore(tmp_path / "store"), num_hosts=2)
+        hear("step 120/1200")
+        two_hosts.drain(3)
+        wait_for(lambda: any((tmp_path / "store/running").glob("*/*/seal-00001.json")), what="a checkpoint at once", seconds=120)
+        two_hosts.kill_node(3)
+        assert "lost, and with it train" in hear(f"host    {two_hosts.address(3)}")
+        hear("waits for 2 × 1 CPUs, the cluster has 1 of which 1 are free")
+        two_hosts.join(4)
+        resumed = hear("goes on from step")
+        assert f"host {two_hosts.address(3)} lost; goes on from step" in resumed
+        assert two_hosts.address(4) in resumed
+        printed = job.result(timeout=240)
+    assert "raylet" not in printed, printed
