@@ -93,9 +93,9 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
             return ObjectStoreBank(orders, [_get(bank) for bank in held])
         except (ObjectLostError, RayTaskError) as error:
             lost = tuple(bank.making for bank in held)
-            if attempt == TRIES - 1:
+            cause = cause_of(error)
+            if attempt == TRIES - 1 or isinstance(cause, ArtifactLost):  # a damaged artifact is read no better a second time
                 bank_owner(first.store).forget.remote(lost)
-                cause = cause_of(error)
                 raise (cause if isinstance(cause, DataError | StoreError) else _lost(orders, cause)) from None
     raise AssertionError("the last try returns or raises")
 

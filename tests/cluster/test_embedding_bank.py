@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import ray
 
-from sentdist.errors import DataError, ResourceError, StoreError
+from sentdist.errors import ArtifactLost, DataError, ResourceError, StoreError
 from sentdist.execution.bank_owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
 from sentdist.execution.embedding_bank import ObjectStoreBank, open_bank, order_of, room_of
 from sentdist.learning.bank import FileBank
@@ -207,15 +207,15 @@ def test_a_name_of_several_banks_is_refused(context: Context) -> None:
         drop_bank("")
 
 
-def test_a_damaged_shard_is_named_and_not_remembered(own_context: Context) -> None:
+def test_a_damaged_shard_is_named_and_the_bank_that_is_made_anew_is_read(own_context: Context) -> None:
     artifact = own_context.store.get(_stage(0))
     assert artifact is not None
     shard = own_context.store.folder(artifact) / "shards" / "00007.npy"
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[:-50])
-    with pytest.raises(DataError, match="00007"):
+    shard.write_bytes(shard.read_bytes()[:-50])
+    with pytest.raises(ArtifactLost, match=r"00007.*moved to"):
         open_bank(_stages(0), own_context)
-    shard.write_bytes(whole)
+    assert own_context.store.get(_stage(0)) is None
+    commit_bank(own_context.store, _stage(0), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=0)
     np.testing.assert_array_equal(open_bank(_stages(0), own_context).rows(IDS).numpy(), _file_rows(own_context, 0))
 
 
