@@ -118,7 +118,7 @@ class Scene:
 
     def _listen(self, process: subprocess.Popen[str], number: int, generation: int) -> None:
         assert process.stdout is not None
-        with (self.logs / f"driver-{number}.out").open("w") as log:
+        with process.stdout, (self.logs / f"driver-{number}.out").open("w") as log:
             for line in process.stdout:
                 log.write(line)
                 log.flush()
