@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -88,7 +90,8 @@ def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: 
                 logging_config=LoggingConfig(log_level="ERROR"),
             ),
         )
-        outcome = _fit(trainer, order)
+        with _same_interrupt():
+            outcome = _fit(trainer, order)
     if isinstance(outcome, SentdistError):
         raise outcome
     assert isinstance(outcome, Artifact), "rank 0 hands back the artifact"
@@ -111,6 +114,17 @@ def _fit(trainer: TorchTrainer, order: TrainingOrder) -> object:
             if attempts.are_over:
                 raise (attempts.error(f"{stage.kind} {stage.label}", cause) if isinstance(cause, LOST) else cause) from error
             order.teller.tell(retry_of(stage, attempts, cause))
+
+
+@contextmanager
+def _same_interrupt() -> Iterator[None]:
+    """Ray Train's handler of SIGINT holds the controller: as long as it stands, the controller's processes outlive their training."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def engine_of(runtime: Runtime, device: str) -> MakeEngine:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,15 +34,21 @@ class Cluster:
 
     def kill_actor(self, name: str) -> int:
         """Take the process of one actor of that class away; returns its id."""
+        for pid in self.actors(name):
+            with suppress(ProcessLookupError):  # it went away by itself meanwhile
+                os.kill(pid, signal.SIGKILL)
+                return pid
+        raise AssertionError(f"no {name} is running")
+
+    def actors(self, name: str) -> list[int]:
+        """The ids of the processes of all actors of that class."""
+        found = []
         for process in Path("/proc").glob("[0-9]*"):
-            try:
+            with suppress(OSError):  # it went away by itself meanwhile
                 is_worker = (process / "cmdline").read_bytes().startswith(f"ray::{name}".encode())
                 if is_worker and self._mark in (process / "environ").read_bytes():
-                    os.kill(int(process.name), signal.SIGKILL)
-                    return int(process.name)
-            except OSError:  # it went away by itself meanwhile
-                continue
-        raise AssertionError(f"no {name} is running")
+                    found.append(int(process.name))
+        return found
 
 
 @pytest.fixture(scope="session")

@@ -66,6 +66,7 @@ def test_rcl_on_two_workers_gives_the_parameters_of_one_process(cluster: Any, ti
     assert scores[0] is not None and scores[1] is not None
     assert scores[1].record.results["stsb"] == pytest.approx(scores[0].record.results["stsb"], abs=0.5)  # ranks of 40 pairs
     assert not list((tmp_path / "on-ray" / "running").glob("*"))
+    wait_for(lambda: not cluster.actors("TrainController"), what="the end of the last training's controller")
 
 
 def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoint(

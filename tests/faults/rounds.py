@@ -27,6 +27,7 @@ ROUND_S = 420.0  # many times what a round takes on an idle machine; then it cou
 SETTLES_WITHIN_S = 40.0  # many times what it takes on an idle machine
 GIVEN_UP_S = 80.0  # the board gives a driver that was killed a minute to come back; then it clears up
 SUBMITTED_AGAIN_AT_MOST = 4
+RAYS_OWN = ("AutoscalingCoordinator",)  # actors of which Ray has one a cluster, once it was needed
 NUM_RUNS = 9  # of the recipe on MLflow: the sweep, 3 trials, corpus, 2 entropy encoders, 2 banks
 
 
@@ -94,6 +95,7 @@ def undisturbed(world: World, variant: str, logs: Path) -> dict[str, str]:
     if done.returncode:
         raise RuntimeError(f"the undisturbed sweep failed: {output[-2000:]}")
     found = digests(scene.store)
+    world.ask("end_owner", str(scene.store))
     shutil.rmtree(scene.store)
     return found
 
@@ -244,7 +246,7 @@ def _left_now(world: World, *, with_boards: bool) -> list[str]:
     seen = world.ask("census")
     processes = [process for process in world.processes(*WORKING) if with_boards or process.what != "StageBoard"]
     found = [f"the process {process.title[:60].strip()} is left on host {process.host}" for process in processes]
-    allowed = PREFIX if with_boards else (PREFIX, BOARDS)
+    allowed = (PREFIX, *RAYS_OWN) if with_boards else (PREFIX, *RAYS_OWN, BOARDS)
     found += [f"the actor {name} is left" for name in seen["actors"] if not name.startswith(allowed)]
     found += [f"the placement group {name} is left" for name in seen["groups"]]
     if seen["num_nodes"] != NUM_HOSTS or seen["free_cpus"] != seen["num_cpus"]:
