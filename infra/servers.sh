@@ -140,7 +140,7 @@ in_background() {
 
 # is_ours NAME: the process of the pid file lives, and is what the file says (pids are used again).
 is_ours() {
-    [ -s "$state/$1.pid" ] && ps -p "$(cat "$state/$1.pid")" -o command= 2>/dev/null | grep -q "$1"
+    [ -s "$state/$1.pid" ] && ps -ww -p "$(cat "$state/$1.pid")" -o command= 2>/dev/null | grep -q "$1"
 }
 
 # wait_for NAME URL SECONDS [WORDS]: until the server answers, and its log has the words.

@@ -7,7 +7,7 @@ state="$root/.sentdist"
 
 # is_up NAME: its process lives, and is what the pid file says (pids are used again).
 is_up() {
-    [ -s "$state/$1.pid" ] && ps -p "$(cat "$state/$1.pid")" -o command= 2>/dev/null | grep -q "$1"
+    [ -s "$state/$1.pid" ] && ps -ww -p "$(cat "$state/$1.pid")" -o command= 2>/dev/null | grep -q "$1"
 }
 
 up=()

@@ -304,7 +304,7 @@ def test_stopping_is_quick_and_removes_rays_folder(tmp_path: Path) -> None:
             assert server.stdout is not None
             server.stdout.readline()
             (state / f"{name}.pid").write_text(str(server.pid))
-        done = _bash(f"timeout 30 bash {tmp_path}/infra/stop.sh")
+        done = _bash(f"COLUMNS=80 timeout 30 bash {tmp_path}/infra/stop.sh")  # `ps` would cut its lines there
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines() == ["ray stopped.", "mlflow stopped."]
         assert [server.wait(timeout=5) for server in servers] == [-9, -9]
