@@ -25,7 +25,7 @@ write_env
 sentdist plan "$recipe" "$@" || exit $?
 say
 say "Submitting $recipe. Stopping this script (Ctrl-C) does not stop the sweep."
-submit_sweep "$recipe" "$@" || fail "the sweep did not finish. The lines above say where; what was finished is kept, so run this again when it is mended. All logs: $dashboard"
+submit_sweep "$recipe" "$@" || fail "the sweep did not finish. The lines above say where; what was finished is kept, so run this again when that is fixed. All logs: $dashboard"
 
 minutes=$(((SECONDS - started_at) / 60)) seconds=$(((SECONDS - started_at) % 60))
 say

@@ -54,7 +54,7 @@ enter_venv() {
     local log="$VIRTUAL_ENV/install.log"
     if ! "$VIRTUAL_ENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off -c "$root/infra/constraints.txt" -e "$root$extras" >"$log" 2>&1; then
         grep -E '^ *ERROR' "$log" | tail -n 5 >&2 || tail -n 5 "$log" >&2
-        fail "pip could not install the packages ($(install_trouble "$log")). The whole log is $log; run this again when it is mended, what was downloaded is kept."
+        fail "pip could not install the packages ($(install_trouble "$log")). The whole log is $log; run this again when that is fixed, what was downloaded is kept."
     fi
     printf '%s' "$wanted" >"$stamp"
 }

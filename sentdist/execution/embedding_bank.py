@@ -24,7 +24,7 @@ from sentdist.plan.stages import Embed
 from sentdist.reading import drop_remedy, reading
 from sentdist.stages.context import Context
 
-TRIES = 2  # a shard that is lost is asked for once more; then something is wrong that asking does not mend
+TRIES = 2  # a shard that is lost is asked for once more; then something is wrong that asking again does not fix
 SAY_EVERY_S = IDLE_S / 3  # that the bank is still read
 
 log = logging.getLogger(__name__)

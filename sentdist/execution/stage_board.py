@@ -73,9 +73,10 @@ class StageBoard:
     """The actor itself; use it through `Board`. It reserves nothing and keeps nothing that the store does not have: it may die any time.
 
     A stage is looked for in the store first, then among the work in flight; only then it is started, with the ObjectRefs of its inputs as
-    arguments, so that Ray starts it when they exist and never if one of them failed. What is told of work that does not move: `Watchdog`. A key that failed is forgotten: the next submission
-    that asks starts it again, while the one in which it failed is given the same error, not the same work once more. Only a stage that met a
-    damaged input may be asked for again at once: the input was moved aside, so that it is built again before it.
+    arguments, so that Ray starts it when they exist and never if one of them failed. A key that failed is forgotten: the next submission
+    that asks starts it again, while the one in which it failed is given the same error, not the same work once more. Only a stage that met
+    a damaged input may be asked for again at once: the input was moved aside, so that it is built again before it. What is told of work
+    that does not move: see `Watchdog`.
 
     Work that no submission needs any more is ended: because they were stopped, have left, or have no living process. With the last
     submission the board ends too.

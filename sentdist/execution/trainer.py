@@ -69,7 +69,7 @@ def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: 
     local scratch and is never needed again. A worker or node that is lost restarts the group from its last checkpoint, `max_failures` times.
 
     Raises:
-        SentdistError: what a person must mend, as the worker raised it; not retried.
+        SentdistError: what a person must fix, as the worker raised it; not retried.
         Exception: what a worker raised at the last attempt.
     """
     context = submission.context

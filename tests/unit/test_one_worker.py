@@ -12,38 +12,12 @@ from safetensors.torch import load_file
 from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.execution.one_worker import train_in_task
-from sentdist.execution.progress import StageEvent
-from sentdist.execution.signs import Sign
-from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.tracking.tracker import NullRun
-
-
-class HostLost(BaseException):
-    """Stands for what no `except Exception` catches: the process goes away."""
-
-
-class EavesdroppingTeller(Teller):
-    """Keeps the events; takes the process away when it hears of step `lost_at`."""
-
-    def __init__(self, lost_at: int | None = None) -> None:
-        super().__init__(board=None)
-        object.__setattr__(self, "told", [])
-        object.__setattr__(self, "lost_at", lost_at)
-
-    told: list[StageEvent]
-    lost_at: int | None
-
-    def sign(self, sign: Sign) -> None:
-        assert sign.key, "whoever watches must know whose it is"
-
-    def tell(self, event: StageEvent) -> None:
-        self.told.append(event)
-        if event.what == "step" and event.step == self.lost_at:
-            raise HostLost
+from tests.lost_training import HostLost, KeepingTeller
 
 
 @pytest.fixture(autouse=True)
@@ -77,12 +51,12 @@ def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
 
 def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any) -> None:
     stage, context = prepared("whole")
-    train_in_task(stage, Submission(context=context), EavesdroppingTeller(), NullRun())
+    train_in_task(stage, Submission(context=context), KeepingTeller(), NullRun())
     again, interrupted = prepared("interrupted")
     submission = Submission(context=interrupted)
     with pytest.raises(HostLost):
-        train_in_task(again, submission, EavesdroppingTeller(lost_at=4), NullRun())
-    teller = EavesdroppingTeller()
+        train_in_task(again, submission, KeepingTeller(lost_at=4), NullRun())
+    teller = KeepingTeller()
     train_in_task(again, submission, teller, NullRun())
     assert teller.told[0].line.endswith("goes on from step 3 of 6")
     assert min(event.step or 0 for event in teller.told[1:]) >= 4  # it did not begin again
@@ -94,5 +68,5 @@ def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any
 
 def test_a_finished_training_leaves_no_checkpoint_behind(prepared: Any) -> None:
     stage, context = prepared("finished")
-    train_in_task(stage, Submission(context=context), EavesdroppingTeller(), NullRun())
+    train_in_task(stage, Submission(context=context), KeepingTeller(), NullRun())
     assert not (Path(context.store.root) / "running" / stage.key).exists()

@@ -17,15 +17,14 @@ from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.errors import StoreError
 from sentdist.execution.one_worker import train_in_task
-from sentdist.execution.progress import StageEvent
 from sentdist.execution.running import Found, OfNoUse, RunningFolder, forget_running, newest_step
-from sentdist.execution.stage_board import Teller
 from sentdist.execution.submission import Submission
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.store.store import ASIDE, STAGING, ArtifactStore
 from sentdist.tracking.tracker import NullRun
+from tests.lost_training import HostLost, KeepingTeller
 from tests.planning import plan_of, small_recipe
 
 
@@ -227,30 +226,6 @@ def test_a_rank_that_cannot_write_stops_no_other(tmp_path: Path) -> None:
 # A whole training, its checkpoint damaged in every way, resumed by the code that a cluster runs.
 
 
-class HostLost(BaseException):
-    """Stands for what no `except Exception` catches: the process goes away."""
-
-
-class _Ear(Teller):
-    """Keeps the events; takes the process away when it hears of step `lost_at`."""
-
-    def __init__(self, lost_at: int | None = None) -> None:
-        super().__init__(board=None)
-        object.__setattr__(self, "told", [])
-        object.__setattr__(self, "lost_at", lost_at)
-
-    told: list[StageEvent]
-    lost_at: int | None
-
-    def tell(self, event: StageEvent) -> None:
-        self.told.append(event)
-        if event.what == "step" and event.step == self.lost_at:
-            raise HostLost
-
-    def sign(self, sign: object) -> None:
-        """Nobody watches."""
-
-
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
     """A training that was lost after step 4 with two checkpoints, and the weights of an undisturbed one; a copy for each test."""
@@ -264,12 +239,12 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path
 
     stage, whole = place(tmp_path_factory.mktemp("whole"))
     build_here(stage.corpus, whole)
-    train_in_task(stage, Submission(context=whole), _Ear(), NullRun())
+    train_in_task(stage, Submission(context=whole), KeepingTeller(), NullRun())
     begun = tmp_path_factory.mktemp("begun")
     stage, context = place(begun)
     build_here(stage.corpus, context)
     with pytest.raises(HostLost):
-        train_in_task(stage, Submission(context=context), _Ear(lost_at=4), NullRun())
+        train_in_task(stage, Submission(context=context), KeepingTeller(lost_at=4), NullRun())
 
     def copy(target: Path) -> tuple[Train, Context, Path]:
         shutil.copytree(begun, target)
@@ -303,9 +278,9 @@ def test_every_damage_of_a_real_checkpoint_ends_in_the_parameters_of_an_undistur
     for folder in folders if both else folders[1:]:
         assert set(FILES) <= {path.name for path in folder.iterdir()}
         damage(folder / name)
-    ear = _Ear()
-    train_in_task(stage, Submission(context=context), ear, NullRun())
-    told = [event.line for event in ear.told if event.what == "resumed"]
+    teller = KeepingTeller()
+    train_in_task(stage, Submission(context=context), teller, NullRun())
+    told = [event.line for event in teller.told if event.what == "resumed"]
     assert ("begins anew" in told[-1]) == both and len(told) == (3 if both else 2)
     for weight, value in expected.items():
         torch.testing.assert_close(_weights(stage, context)[weight], value, rtol=0, atol=0)
@@ -327,9 +302,9 @@ def test_a_checkpoint_of_another_engine_is_told_and_the_training_begins_anew(int
             (target / "progress.json").write_text(changed)
 
         RunningFolder(context.store, stage).save(write, step=int(folder.name))
-    ear = _Ear()
-    train_in_task(stage, Submission(context=context), ear, NullRun())
-    told = [event.line for event in ear.told if event.what == "resumed"]
+    teller = KeepingTeller()
+    train_in_task(stage, Submission(context=context), teller, NullRun())
+    told = [event.line for event in teller.told if event.what == "resumed"]
     assert "the deepspeed engine" in told[0] and "moved to" in told[0] and "begins anew" in told[-1]
     for weight, value in expected.items():
         torch.testing.assert_close(_weights(stage, context)[weight], value, rtol=0, atol=0)

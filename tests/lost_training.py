@@ -1,0 +1,31 @@
+"""A training in this process that is taken away at a step, as a host that is lost takes it."""
+
+from __future__ import annotations
+
+from sentdist.execution.progress import StageEvent
+from sentdist.execution.signs import Sign
+from sentdist.execution.stage_board import Teller
+
+
+class HostLost(BaseException):
+    """Stands for what no `except Exception` catches: the process goes away."""
+
+
+class KeepingTeller(Teller):
+    """Keeps the events; takes the process away when it is told of step `lost_at`."""
+
+    told: list[StageEvent]
+    lost_at: int | None
+
+    def __init__(self, lost_at: int | None = None) -> None:
+        super().__init__(board=None)
+        object.__setattr__(self, "told", [])
+        object.__setattr__(self, "lost_at", lost_at)
+
+    def tell(self, event: StageEvent) -> None:
+        self.told.append(event)
+        if event.what == "step" and event.step == self.lost_at:
+            raise HostLost
+
+    def sign(self, sign: Sign) -> None:
+        assert sign.key, "whoever watches must know whose it is"
