@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,17 @@ def planted_encoder_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from encoders import planted_encoder
 
     return planted_encoder(tmp_path_factory.mktemp("planted"))
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """This process computes with one thread, as a worker with one CPU does: sums are then the same to the last bit."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

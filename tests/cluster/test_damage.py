@@ -13,7 +13,7 @@ from sentdist.plan.stages import Train
 from sentdist.stages.local import run_local
 from sentdist.store.store import ASIDE
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
 
 LIGHT: Json = {"engine": "torch", "bank_in_object_store": False, "max_failures": 0}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,7 @@ from sentdist.stages.local import build_here
 from sentdist.tracking.tracker import NullRun
 from tests.lost_training import HostLost, KeepingTeller
 
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    """A task sets the threads of its process, which here is that of all tests."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
