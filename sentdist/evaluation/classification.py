@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
-from sklearn.model_selection import StratifiedKFold
 
 from sentdist.errors import DataError
 from sentdist.evaluation.metrics import checked_embeddings
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
 
 # λ of the penalty λ/2 ‖w‖² beside the mean cross-entropy (nats): the grid of SentEval's torch classifier (Conneau & Kiela 2018, arXiv 1803.05449).
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -145,18 +146,24 @@ def _fitted(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], penalty:
 
 def _model(num_rows: int, penalty: float, *, warm_start: bool = False) -> LogisticRegression:
     """Mean cross-entropy + λ/2 ‖w‖² in scikit-learn's terms; minimized to the end, so without the early stopping, seeds and epochs of SentEval's Adam."""
+    from sklearn.linear_model import LogisticRegression  # scikit-learn takes a second to import
+
     return LogisticRegression(C=1.0 / (num_rows * penalty), max_iter=MAX_ITERATIONS, warm_start=warm_start)
 
 
 def _folds(
     features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], num_folds: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    from sklearn.model_selection import StratifiedKFold
+
     return StratifiedKFold(n_splits=num_folds, shuffle=True, random_state=FOLDS_SEED).split(features_SD, gold_S)
 
 
 def scored(
     gold_T: NDArray[np.str_], predicted_T: NDArray[np.str_], rows_T: NDArray[np.int64], penalties: list[float]
 ) -> ClassificationScore:
+    from sklearn.metrics import f1_score
+
     names = np.unique(gold_T)
     order = np.argsort(rows_T, kind="stable")
     return ClassificationScore(

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import KMeans
-from sklearn.metrics import v_measure_score
 
 from sentdist.errors import DataError
 from sentdist.evaluation.metrics import checked_embeddings, normalized
@@ -42,6 +40,9 @@ def score_clusters(embeddings_SD: ArrayLike, labels: Sequence[str], *, num_runs:
         )
     if len(np.unique(np.round(unit_SD, DECIMALS), axis=0)) < num_labels:
         return ClusteringScore(v_measure=None, of_runs=(), clusters=np.zeros(len(unit_SD), dtype=np.int64))
+    from sklearn.cluster import KMeans  # scikit-learn takes a second to import
+    from sklearn.metrics import v_measure_score
+
     runs = [KMeans(n_clusters=num_labels, n_init=1, random_state=seed).fit_predict(unit_SD) for seed in range(num_runs)]
     scores = tuple(100.0 * float(v_measure_score(list(labels), clusters)) for clusters in runs)
     return ClusteringScore(v_measure=float(np.mean(scores)), of_runs=scores, clusters=runs[0].astype(np.int64))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
@@ -64,7 +63,9 @@ def spearman(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64]) -
     """Spearman's rank correlation × 100, ties at their mean rank; None where it is not defined (fewer than two pairs, or no spread)."""
     if not _has_spread(similarities_S, gold_S):
         return None
-    return 100.0 * float(scipy.stats.spearmanr(similarities_S, gold_S).statistic)
+    from scipy.stats import spearmanr  # half a second
+
+    return 100.0 * float(spearmanr(similarities_S, gold_S).statistic)
 
 
 def pearson(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64]) -> float | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import average_precision_score
 
 from sentdist.errors import DataError
 from sentdist.evaluation.metrics import COSINE_RESOLUTION
@@ -26,6 +25,8 @@ class ParaphraseScore:
 
 def score_paraphrases(similarities: ArrayLike, labels: Sequence[str] | ArrayLike, *, where: str = "paraphrases") -> ParaphraseScore:
     """Score P similarities against labels 1 (paraphrase) and 0. Raises DataError for other labels and for similarities that are not finite."""
+    from sklearn.metrics import average_precision_score  # scikit-learn takes a second to import
+
     similarities_P = np.asarray(similarities, dtype=np.float64)
     texts = [str(label) for label in labels]  # type: ignore[union-attr]
     other = next((text for text in texts if text not in ("0", "1")), None)

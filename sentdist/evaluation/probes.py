@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.linear_model import LogisticRegression
 
 from sentdist.errors import DataError
 from sentdist.evaluation.metrics import checked_embeddings
@@ -61,6 +60,8 @@ def probe_distribution(channels: ArrayLike, shares: ArrayLike, *, seed: int = 0)
     if len(used_V) < 2:
         raise _too_few("probe of tags", f"{len(used_V)} classes in {len(train)} sentences", "at least 2 classes")
     rows, classes = np.nonzero(shares_SV[train])
+    from sklearn.linear_model import LogisticRegression  # scikit-learn takes a second to import
+
     model = LogisticRegression(C=LOGISTIC_C, max_iter=500, tol=1e-4)
     model.fit(inputs_SD[train][rows], classes, sample_weight=shares_SV[train][rows, classes])
     logs_SV = np.full((len(test), shares_SV.shape[1]), np.log(np.finfo(np.float64).tiny))

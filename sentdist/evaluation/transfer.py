@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import StratifiedKFold
 
 from sentdist.evaluation.classification import PENALTIES, ClassificationScore, check_folds, checked_rows, scored, split_rows
 from sentdist.evaluation.linear_models import SEED, trained_side_by_side
@@ -105,5 +104,7 @@ def _folds(
     gold_S: NDArray[np.str_], rows: NDArray[np.int64], num_folds: int, seed: int
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """(training rows, held-out rows) of each fold of `rows`, stratified."""
+    from sklearn.model_selection import StratifiedKFold  # scikit-learn takes a second to import
+
     splitter = StratifiedKFold(n_splits=num_folds, shuffle=True, random_state=seed)
     return [(rows[train], rows[held]) for train, held in splitter.split(rows, gold_S[rows])]

@@ -10,21 +10,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import ray
+from ray.exceptions import RayError, RayTaskError
 
-from sentdist.errors import StoreError, SweepStopped
+from sentdist.errors import SentdistError, SweepStopped
 from sentdist.execution.board import Board
 from sentdist.execution.bodies import build_stage
 from sentdist.execution.disk_room import disk_room
 from sentdist.execution.listening import telling
 from sentdist.execution.resources import Capacity, capacity, nodes_of
+from sentdist.execution.stage_board import cause_of
 from sentdist.execution.submission import Submission
 from sentdist.execution.worker_memory import encoder_size, worker_bytes
 from sentdist.plan.counting import counted
+from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.stages.context import Context
-from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.resolve import encoder_configuration
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
@@ -109,8 +111,8 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
                 speak(warning)
             outcomes |= _carry_out(plan.recipe.name, missing, context, tracker, offered, speak)
     try:
-        build_overlaps(plan, context)  # seconds, in this process: no stage waits for them
-    except StoreError as error:  # the sweep is over, and its summary is still to be told
+        _build_overlaps(plan, context)
+    except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be told
         speak(f"Test items in training data could not be counted: {error}")
     summary = _summary(plan, context, is_there, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
@@ -132,6 +134,23 @@ def _carry_out(name: str, missing: list[Trial], context: Context, tracker: Track
         if outcome.error is not None and not isinstance(outcome.error, SweepStopped):
             tracker.fail(outcome.key, outcome.message)
     return outcomes
+
+
+def _build_overlaps(plan: Plan, context: Context) -> None:
+    """Seconds, in a worker: one of this job has imported by now what it takes, torch among it, which the driver never needs."""
+    store = context.store
+    if all(store.has(overlap) or not all(map(store.has, overlap.inputs)) for overlap in overlaps_of(plan)):
+        return
+    try:
+        ray.get(ray.remote(num_cpus=0)(_overlaps_there).remote(plan, context))
+    except RayTaskError as error:
+        raise cause_of(error) from None
+
+
+def _overlaps_there(plan: Plan, context: Context) -> None:
+    from sentdist.stages.overlaps import build_overlaps
+
+    build_overlaps(plan, context)
 
 
 @contextmanager
