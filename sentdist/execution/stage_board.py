@@ -217,8 +217,15 @@ class StageBoard:
 
     async def _attempt(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
         body = _drive if demand.way == "group" else _build
+        # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
+        # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
+        environment = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}} if demand.way == "group" else None
         task = body.options(
-            name=f"{stage.kind} {stage.label}", num_cpus=demand.builder_cpus, num_gpus=demand.builder_gpus, max_retries=0
+            name=f"{stage.kind} {stage.label}",
+            num_cpus=demand.builder_cpus,
+            num_gpus=demand.builder_gpus,
+            max_retries=0,
+            runtime_env=environment,
         ).remote(self._body, stage, submission, Teller(board=_this_board(), every_s=self._silence_s / SIGNS_IN_TIME))
         try:
             artifact: Artifact = await task

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ def _toy_body(log: Path, broken: Path) -> Any:
     """A body that writes down what it built and fails for the stages whose label stands in the file `broken`."""
 
     def body(stage: Any, submission: Any, teller: Any) -> Any:
+        import os
+
         from sentdist.errors import DataError
 
         with log.open("a") as file:
@@ -53,7 +56,14 @@ def _toy_body(log: Path, broken: Path) -> Any:
         store = submission.context.store
         with store.staged() as folder:
             (folder / "data").write_text(stage.label)
-            return store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={"label": stage.label})
+            return store.commit(
+                stage,
+                folder,
+                seconds=0.0,
+                runtime={},
+                environment={},
+                results={"label": stage.label, "cluster": os.environ.get("RAY_ADDRESS")},
+            )
 
     return body
 
@@ -117,6 +127,14 @@ def test_an_error_reaches_the_caller_whole_and_nothing_downstream_starts(workpla
     assert workplace.built.count("scores") == 0
     assert workplace.built.count("train") == 2  # both entropy encoders, not the encoder that needs them
     board.build(_rcl((0.01,)))  # what does not need the broken stage is built
+
+
+def test_what_starts_ray_train_tells_it_which_cluster_it_is_on(cluster: Any, workplace: Any) -> None:
+    """Else its cleaner looks for clusters on the machine, finds this one and somebody's other one, and gives nothing back."""
+    workplace.context = replace(workplace.context, runtime=Runtime(engine="deepspeed", cpus_per_worker=0.5, max_failures=0))
+    training = _rcl((0.01,)).encoder
+    assert isinstance(training, Train)
+    assert workplace.open().build(training).record.results["cluster"] == cluster.address
 
 
 def test_a_failed_stage_is_not_repeated_by_its_submission_but_by_the_next(workplace: Any) -> None:
