@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.signs import Sign
-from sentdist.execution.stage_board import Teller
+from sentdist.execution.stage_tasks import Teller
 
 
 class HostLost(BaseException):

@@ -17,7 +17,8 @@ import sentdist
 from sentdist.errors import ArtifactLost
 from sentdist.execution.bank_owner import HEAD
 from sentdist.execution.progress import StageEvent
-from sentdist.execution.stage_board import Body, StageBoard, cause_of
+from sentdist.execution.stage_board import StageBoard, cause_of
+from sentdist.execution.stage_tasks import Body
 from sentdist.execution.submission import Submission
 from sentdist.execution.watching import PATIENCE_S as SILENCE_S
 from sentdist.plan.stage import Stage

@@ -8,7 +8,7 @@ from sentdist.errors import ArtifactLost
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.resources import Way, stage_demand
 from sentdist.execution.signs import Pulse
-from sentdist.execution.stage_board import Teller
+from sentdist.execution.stage_tasks import Teller
 from sentdist.execution.submission import Submission
 from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
 from sentdist.plan.stage import Stage

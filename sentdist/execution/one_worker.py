@@ -11,7 +11,7 @@ from sentdist.execution.narrator import Narrator
 from sentdist.execution.resuming import begin_or_resume, save_checkpoint
 from sentdist.execution.running import RunningFolder, forget_running
 from sentdist.execution.signs import Pulse
-from sentdist.execution.stage_board import Teller
+from sentdist.execution.stage_tasks import Teller
 from sentdist.execution.submission import Submission
 from sentdist.execution.trainer import engine_of, use_threads
 from sentdist.learning.checkpoint import DevScore

@@ -10,7 +10,7 @@ import torch
 from sentdist.errors import StoreError
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.running import Found, OfNoUse, RunningFolder
-from sentdist.execution.stage_board import Teller
+from sentdist.execution.stage_tasks import Teller
 from sentdist.plan.stages import Train
 from sentdist.stages.train import TrainSession
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from sentdist.execution.cluster_state import read_cluster
 from sentdist.execution.progress import StageEvent
 from sentdist.execution.resources import Demand, Way, drivers_at_once, stage_demand
 from sentdist.execution.signs import Sign
+from sentdist.execution.stage_tasks import SIGNS_IN_TIME, Body, Teller, abort, note_stopped, start
 from sentdist.execution.submission import Submission
 from sentdist.execution.watchdog import Watchdog
 from sentdist.execution.watching import PATIENCE_S
@@ -28,26 +29,6 @@ from sentdist.store.store import Artifact
 KEPT_EVENTS = 2000
 ANSWER_S = 1.0  # within which an answer has been delivered
 LOOK_S = 5.0  # between two looks at the cluster
-SIGNS_IN_TIME = 6  # signs of life that a worker gives in the time after which it is spoken of
-ABORT_S = 60.0  # how long Ray Train may take to let a worker group go
-
-Body = Callable[[Stage, Submission, "Teller"], Artifact]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Teller:
-    """Says what happens to stages; travels to whoever builds one. every_s: seconds between two signs of life."""
-
-    board: Any  # the actor's handle
-    every_s: float = PATIENCE_S / SIGNS_IN_TIME
-
-    def tell(self, event: StageEvent) -> None:
-        """Post an event and go on; a board that is gone hears nothing."""
-        self.board.tell.remote(event)
-
-    def sign(self, sign: Sign) -> None:
-        """Post a sign of life, as `tell` posts an event."""
-        self.board.sign.remote(sign)
 
 
 @dataclass(kw_only=True)
@@ -216,23 +197,12 @@ class StageBoard:
                     await self.tell(retry_of(stage, attempts, loss))
 
     async def _attempt(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
-        body = _drive if demand.way == "group" else _build
-        # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
-        # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
-        environment = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}} if demand.way == "group" else None
-        task = body.options(
-            name=f"{stage.kind} {stage.label}",
-            num_cpus=demand.builder_cpus,
-            num_gpus=demand.builder_gpus,
-            max_retries=0,
-            runtime_env=environment,
-        ).remote(self._body, stage, submission, Teller(board=_this_board(), every_s=self._silence_s / SIGNS_IN_TIME))
+        teller = Teller(board=_this_board(), every_s=self._silence_s / SIGNS_IN_TIME)
+        task = start(self._body, stage, submission, demand, teller)
         try:
             artifact: Artifact = await task
         except asyncio.CancelledError:
-            # A process that is interrupted in an import or in a library's own code is fit for nothing afterwards, so it ends ("force"). Ray
-            # Train's workers hold a placement group, which only their own controller gives back.
-            await _abort(task, force=demand.way != "group")
+            await abort(task, demand)
             raise
         return artifact
 
@@ -324,7 +294,7 @@ class StageBoard:
         await _ended(self._release({submission.id}))
         if not any(other.sweep == submission.sweep for other in self._submissions.values()):
             with suppress(RayError):
-                await _note_stopped.remote(submission)
+                await note_stopped.remote(submission)
         self._end_if_idle()
 
     def _refuse_stopped(self, submission_id: str) -> None:
@@ -362,32 +332,6 @@ def cause_of(error: BaseException) -> BaseException:
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
         error = error.cause
     return error
-
-
-@ray.remote
-def _build(body: Body, stage: Stage, submission: Submission, teller: Teller) -> Artifact:
-    return body(stage, submission, teller)
-
-
-@ray.remote
-def _drive(body: Body, stage: Stage, submission: Submission, teller: Teller) -> Artifact:
-    try:
-        return body(stage, submission, teller)
-    except KeyboardInterrupt:  # cancelled before Ray Train had its own ear for this; see `_release` on why the process ends
-        raise SystemExit("cancelled") from None
-
-
-@ray.remote(num_cpus=0)
-def _note_stopped(submission: Submission) -> None:
-    submission.tracker.finish_sweep("stopped")
-
-
-async def _abort(task: ray.ObjectRef, *, force: bool) -> None:
-    """End a process. That of a worker group is interrupted first: its controller then lets workers and resources go."""
-    ray.cancel(task, force=force)
-    done, _ = await asyncio.wait([asyncio.wrap_future(task.future())], timeout=ABORT_S)
-    if not done:
-        ray.cancel(task, force=True)
 
 
 async def _ended(works: Iterable[_Work]) -> None:

@@ -36,7 +36,7 @@ from sentdist.execution.resources import controller_environment, nodes_of
 from sentdist.execution.resuming import begin_or_resume, save_checkpoint
 from sentdist.execution.running import RunningFolder, forget_running, newest_step
 from sentdist.execution.signs import Pulse
-from sentdist.execution.stage_board import Teller
+from sentdist.execution.stage_tasks import Teller
 from sentdist.execution.submission import Submission
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine

@@ -16,7 +16,8 @@ from ray import tune
 
 from sentdist.errors import ResourceError, SweepStopped
 from sentdist.execution.board import Board, cause_of
-from sentdist.execution.stage_board import Body, stopped
+from sentdist.execution.stage_board import stopped
+from sentdist.execution.stage_tasks import Body
 from sentdist.execution.submission import Submission
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial

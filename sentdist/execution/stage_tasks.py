@@ -1,0 +1,84 @@
+"""The process in which a stage is built: how the board starts it, what it is handed, and how it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from sentdist.execution.progress import StageEvent
+from sentdist.execution.resources import Demand
+from sentdist.execution.signs import Sign
+from sentdist.execution.submission import Submission
+from sentdist.execution.watching import PATIENCE_S
+from sentdist.plan.stage import Stage
+from sentdist.store.store import Artifact
+
+ABORT_S = 60.0  # how long Ray Train may take to let a worker group go
+SIGNS_IN_TIME = 6  # signs of life that a worker gives in the time after which it is spoken of
+
+Body = Callable[[Stage, Submission, "Teller"], Artifact]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Teller:
+    """Says what happens to stages; travels to whoever builds one. every_s: seconds between two signs of life."""
+
+    board: Any  # the actor's handle
+    every_s: float = PATIENCE_S / SIGNS_IN_TIME
+
+    def tell(self, event: StageEvent) -> None:
+        """Post an event and go on; a board that is gone hears nothing."""
+        self.board.tell.remote(event)
+
+    def sign(self, sign: Sign) -> None:
+        """Post a sign of life, as `tell` posts an event."""
+        self.board.sign.remote(sign)
+
+
+def start(body: Body, stage: Stage, submission: Submission, demand: Demand, teller: Teller) -> ray.ObjectRef:
+    """Start building a stage on the cluster, with what it demands; the reference to its artifact."""
+    task, environment = _build, None
+    if demand.way == "group":
+        # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
+        # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
+        task, environment = _drive, {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
+    options = task.options(
+        name=f"{stage.kind} {stage.label}",
+        num_cpus=demand.builder_cpus,
+        num_gpus=demand.builder_gpus,
+        max_retries=0,
+        runtime_env=environment,
+    )
+    return options.remote(body, stage, submission, teller)
+
+
+async def abort(task: ray.ObjectRef, demand: Demand) -> None:
+    """End a process. One that is interrupted in an import or in a library's own code is fit for nothing afterwards, so it is ended by force;
+    that of a worker group is interrupted first: only Ray Train's controller gives back what its workers have reserved."""
+    ray.cancel(task, force=demand.way != "group")
+    done, _ = await asyncio.wait([asyncio.wrap_future(task.future())], timeout=ABORT_S)
+    if not done:
+        ray.cancel(task, force=True)
+
+
+@ray.remote
+def _build(body: Body, stage: Stage, submission: Submission, teller: Teller) -> Artifact:
+    return body(stage, submission, teller)
+
+
+@ray.remote
+def _drive(body: Body, stage: Stage, submission: Submission, teller: Teller) -> Artifact:
+    try:
+        return body(stage, submission, teller)
+    except KeyboardInterrupt:  # cancelled before Ray Train handled this signal; see `abort` on why the process ends
+        raise SystemExit("cancelled") from None
+
+
+@ray.remote(num_cpus=0)
+def note_stopped(submission: Submission) -> None:
+    """Write into its run that a submission ended without saying so."""
+    submission.tracker.finish_sweep("stopped")
