@@ -22,7 +22,7 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
-WITHIN_S = 240.0  # 25 s on an idle machine; what hangs hangs for ever
+WITHIN_S = 400.0  # a minute or two; what hangs hangs for ever
 
 
 def _context(encoder: Path, folder: Path, runtime: dict[str, Json]) -> tuple[Context, dict[str, list[Any]]]:
@@ -42,7 +42,7 @@ def _context(encoder: Path, folder: Path, runtime: dict[str, Json]) -> tuple[Con
     return context, {
         "bank": banks,
         "targets": [_changed(tag, num_words=5)],
-        "train": [_changed(base, seed=seed) for seed in (1, 2)],
+        "train": [base],
         "scores": [_changed(scores, encoder=banks[0].encoder, targets=None, probes=None)],
         "corpus": [_changed(base.corpus, limit=10)],
     }
@@ -65,7 +65,7 @@ def test_every_kind_of_stage_ends_beside_every_other(cluster: Any, tiny_encoder_
         context, stages = _context(tiny_encoder_dir, tmp_path / str(workers), {"workers": workers})
         boards.append(Board(Submission(context=context, trainings_at_once=9), build_stage))  # no board keeps anything waiting
         asked += [(boards[-1], stage) for of_kind in stages.values() for stage in of_kind[:workers]]
-    assert len(asked) == 7 + 5
+    assert len(asked) == 6 + 5
     started = time.monotonic()
     with ThreadPoolExecutor(len(asked)) as pool:
         building = [pool.submit(board.build, stage) for board, stage in asked]
