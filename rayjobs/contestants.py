@@ -40,7 +40,7 @@ def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
     """One optimizer step a draw, by the same session that a recipe's training stage uses."""
     from sentdist.data.build import build_corpus
     from sentdist.learning.engine import TorchEngine
-    from sentdist.plan.objectives import InfoNCE
+    from sentdist.objectives.info_nce import InfoNCE
     from sentdist.plan.runtime import Runtime
     from sentdist.plan.specs import EncoderSpec, Training
     from sentdist.plan.stages import Corpus, Train

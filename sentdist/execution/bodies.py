@@ -10,7 +10,7 @@ from sentdist.execution.resources import Way, stage_demand
 from sentdist.execution.signs import Pulse
 from sentdist.execution.stage_tasks import Teller
 from sentdist.execution.submission import Submission
-from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 from sentdist.stages.context import Context
@@ -72,7 +72,7 @@ def _build(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
 
 def _build_here(stage: Stage, context: Context) -> Artifact:
     match stage:
-        case Corpus() | GradedCorpus() | RelationalCorpus() | GroupedCorpus():
+        case CorpusStage():
             from sentdist.stages.corpora import build_corpus
 
             return build_corpus(stage, context)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentdist.errors import ResourceError
-from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
@@ -112,7 +112,7 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
             return pool_demand(runtime, gpus=0.0)
         case Train() | Embed() | Evaluate():
             return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
-        case Tag() | Corpus() | GradedCorpus() | RelationalCorpus() | GroupedCorpus():
+        case Tag() | CorpusStage():
             return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=0.0)
     raise TypeError(f"nobody said what the stage {stage.kind} reserves")
 

@@ -24,7 +24,7 @@ from sentdist.execution.worker_memory import encoder_size, worker_bytes
 from sentdist.plan.counting import counted
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.stages.context import Context
 from sentdist.stages.resolve import encoder_configuration
@@ -57,7 +57,7 @@ class SweepSummary:
     @property
     def lines(self) -> list[str]:
         """For people: counts, then one line for each cause of failures."""
-        kinds = [kind for kind in ("corpus", "targets", "train", "bank", "scores") if self.mentioned[kind]]
+        kinds = [kind for kind in STAGES if self.mentioned[kind]]
         counts = [f"{kind} {self.mentioned[kind]} mentioned, {self.found[kind]} found, {self.built[kind]} built" for kind in kinds]
         done = self.num_trials - len(self.failures)
         told = [f"{self.name}: {done} of {counted(self.num_trials, 'trial')} with scores, {self.seconds:.0f} s; " + "; ".join(counts)]

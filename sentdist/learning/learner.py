@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from torch import Tensor, nn
 
 from sentdist.learning.batch import TokenBatch
-from sentdist.learning.objectives.objective import Objective
-
-ENCODER = "encoder."
-HEADS = "heads."
+from sentdist.learning.heads import part_of
+from sentdist.learning.objectives.objective import Objective, OwnRate
 
 
 class Learner(nn.Module):
@@ -22,22 +22,23 @@ class Learner(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.heads = objective if isinstance(objective, nn.Module) else None
+        self._objective = (objective,)  # in a tuple, so that torch does not count its parameters twice
 
     def forward(self, tokens: TokenBatch) -> Tensor:
         """(S, D) embeddings."""
         embeddings: Tensor = self.encoder(tokens)
         return embeddings
 
+    def own_rates(self) -> Iterator[OwnRate]:
+        """The parameters of the objective that do not move at the encoder's rate."""
+        return self._objective[0].own_rates()
+
 
 def encoder_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The encoder's part of a learner's state dict, under the encoder's own names."""
-    return _part(state, ENCODER)
+    return part_of(state, "encoder.")
 
 
 def head_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The objective's part of a learner's state dict; empty where it has no parameters."""
-    return _part(state, HEADS)
-
-
-def _part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+    return part_of(state, "heads.")

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -54,14 +53,6 @@ class StepReport:
     seconds: StepSeconds
 
 
-class Opponents(Protocol):
-    """Networks that work against the encoder, with parameters and an optimizer of their own."""
-
-    def step(self, embeddings: Tensor, batch: Batch) -> None:
-        """One step of their own from detached embeddings (C·B, D); collective."""
-        ...
-
-
 def train_steps(
     engine: Engine,
     objective: Objective,
@@ -69,19 +60,18 @@ def train_steps(
     *,
     start: int = 0,
     micro_batch: int | None = None,
-    opponents: Opponents | None = None,
 ) -> Iterator[StepReport]:
     """Train one step per batch and say what happened.
 
     The loop does not log, checkpoint or evaluate: whoever draws from it decides what to do between two steps. Stopping early is ceasing to draw.
-    micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py). opponents: step after the encoder has.
+    micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
     Every rank draws equally often. TrainingDiverged, on all ranks, when a loss or gradient is not finite on any: before the optimizer is touched.
     """
     clock = _Clock()
     for step, batch in enumerate(batches, start=start):
         data = clock.lap()
         # Engines count on a pass through them at each step, so one sentence goes through where nothing is read of it.
-        read = batch.tokens if getattr(objective, "reads_embeddings", True) else batch.tokens.take([0])
+        read = batch.tokens if objective.reads_embeddings else batch.tokens.take([0])
         embeddings = encode_in_micro_batches(engine.encode, read, micro_batch=micro_batch)
         forward = clock.lap()
         local_loss = objective(embeddings, batch)
@@ -94,8 +84,7 @@ def train_steps(
             raise _diverged(step, loss, local_loss, embeddings, batch)
         lr = engine.lr
         grad_norm = _take_step(engine, step)
-        if opponents is not None:
-            opponents.step(embeddings.detach(), batch)
+        objective.after_step(embeddings.detach(), batch)
         optimizer = clock.lap()
         yield StepReport(
             step=step,

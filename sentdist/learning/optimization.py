@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from transformers import get_scheduler
 
 from sentdist.errors import RecipeError
+from sentdist.learning.learner import Learner
 from sentdist.learning.precision import PRECISIONS
 
 SCHEDULES = {
@@ -86,8 +87,8 @@ def adamw(module: nn.Module, optimization: Optimization) -> torch.optim.AdamW:
 def parameter_groups(module: nn.Module, optimization: Optimization) -> list[ParameterGroup]:
     """The trained parameters by learning rate and weight decay; the first group has the rate that a run reports.
 
-    Matrices decay, vectors do not: biases and layer-norm weights are exactly the parameters with fewer than two dimensions. A submodule with
-    a `learning_rate` or `weight_decay` attribute that is not None has those instead, and no layer decay.
+    Matrices decay, vectors do not: biases and layer-norm weights are exactly the parameters with fewer than two dimensions. What `own_rates` of the
+    module names, as a `Learner` with its objective does, has its own rate or decay instead, and no layer decay.
 
     Raises:
         RecipeError: a layer decay where no layer has a number (ALBERT has one layer, used many times).
@@ -121,13 +122,9 @@ def _layer_of(name: str) -> int | None:
 
 
 def _own_settings(module: nn.Module) -> dict[int, tuple[float | None, float | None]]:
-    """Learning rate and weight decay of the parameters whose module states its own, by the parameter's identity."""
-    settings = {}
-    for part in module.modules():
-        rate, decay = getattr(part, "learning_rate", None), getattr(part, "weight_decay", None)
-        if rate is not None or decay is not None:
-            settings.update({id(parameter): (rate, decay) for parameter in part.parameters()})
-    return settings
+    """Learning rate and weight decay of the parameters that have their own, by the parameter's identity."""
+    rates = module.own_rates() if isinstance(module, Learner) else ()
+    return {id(parameter): (one.learning_rate, one.weight_decay) for one in rates for parameter in one.parameters}
 
 
 def schedule(optimizer: torch.optim.Optimizer, optimization: Optimization) -> LRScheduler:

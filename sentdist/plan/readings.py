@@ -5,7 +5,7 @@ from __future__ import annotations
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora import AnyCorpus, RelationalCorpus
 from sentdist.plan.corpora.relations import LinkTask
-from sentdist.plan.objectives import Objective, Relational, terms_of
+from sentdist.plan.objectives import Objective, terms_of
 from sentdist.plan.specs import View
 from sentdist.plan.stage import topological
 from sentdist.plan.stages import Train
@@ -14,27 +14,7 @@ from sentdist.plan.wording import not_one_of
 
 def relations_of(objective: Objective, corpus: AnyCorpus) -> tuple[str, ...]:
     """Names of the relations that an encoder learns vectors of, in their order; empty where it has no relation table."""
-    is_relational = any(isinstance(term, Relational) for term in terms_of(objective))
-    return corpus.relation_names if is_relational and isinstance(corpus, RelationalCorpus) else ()
-
-
-def check_kept_relations(objective: Objective, corpus: AnyCorpus, start: Train | None, *, where: str) -> None:
-    """Refuse to keep relations that the encoder to start from does not have.
-
-    Raises:
-        RecipeError: no start, a start without relations, or with none of those of this corpus.
-    """
-    if not any(isinstance(term, Relational) and term.keep_relations for term in terms_of(objective)):
-        return
-    before = () if start is None else relations_of(start.objective, start.corpus)
-    if not set(before) & set(relations_of(objective, corpus)):
-        named = f"a start that knows {', '.join(before)}" if before else "a start without relations"
-        raise RecipeError(
-            where=f"{where}: keep_relations",
-            found="no start" if start is None else named,
-            expected=f"a start, trained with rse, that knows one of {', '.join(relations_of(objective, corpus))}",
-            remedy="Leave keep_relations out: training then starts with new vectors.",
-        )
+    return corpus.relation_names if any(term.needs.relations for term in terms_of(objective)) else ()
 
 
 def check_view(view: View, relations: tuple[str, ...], *, where: str) -> None:

@@ -12,16 +12,16 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from sentdist.errors import RecipeError, brief
-from sentdist.plan import objectives
+from sentdist.frozen import Frozen
 from sentdist.plan.chosen_tasks import OWN_KINDS, is_task_name
 from sentdist.plan.corpora import CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
 from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.dotted import with_path
-from sentdist.plan.objectives import Objective, terms_of, uses_bank, uses_targets
+from sentdist.plan.objectives import OBJECTIVES, Objective, Sum, names_where, terms_of, uses_bank, uses_targets
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Stopping, Training, View
-from sentdist.plan.stage import Frozen, Json
+from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.plan.wording import explained, near, not_one_of
@@ -135,7 +135,7 @@ class Recipe(Frozen):
             _known_corpus(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
         has_tasks = any(method.objective is not None and uses_targets(method.objective) for method in self.methods.values())
         if self.targets is not None and not has_tasks and self.evaluation.probes is None:
-            raise ValueError("targets: has no effect without the objective auxiliary or evaluation.probes; leave it out")
+            raise ValueError(f"targets: has no effect without the objective {names_where(targets=True)} or evaluation.probes; leave it out")
         if self.baseline is not None:
             _known("baseline", self.baseline, tuple(self.methods))
         if self.headline is not None:
@@ -189,10 +189,10 @@ def _check_objective(here: str, method: Method) -> None:
     if with_bank and method.bank is None:
         raise ValueError(f"{here}.bank: found nothing; expected the name of the method that trains the entropy encoders")
     if method.bank is not None and not with_bank:
-        raise ValueError(f"{here}.bank: has no effect without the objective rcl or regulators; leave it out")
-    alone = [term.name for term in terms_of(method.objective)]
-    if alone == ["regulators"]:
-        raise ValueError(f"{here}.objective: found regulators alone; expected them beside another objective, as a term of a sum")
+        raise ValueError(f"{here}.bank: has no effect without the objective {names_where(bank=True)}; leave it out")
+    terms = list(terms_of(method.objective))
+    if not any(term.needs.alone for term in terms):
+        raise ValueError(f"{here}.objective: found {terms[0].name} alone; expected them beside another objective, as a term of a sum")
 
 
 def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> None:
@@ -230,10 +230,6 @@ SECTIONS: dict[str, tuple[type[Frozen], ...]] = {
     "regularizers": (Regularizers,), "stopping": (Stopping,), "view": (View,),
     "targets": (TargetsSection,), "probes": (Probes,), "augmentation": (AugmentationSection,),
 }  # fmt: skip
-OBJECTIVES = (
-    objectives.InfoNCE, objectives.Entropy, objectives.Regularized, objectives.Regulators, objectives.SupMPN, objectives.Relational,
-    objectives.Regression, objectives.Auxiliary, objectives.MaskedLM, objectives.Sum,
-)  # fmt: skip
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -342,7 +338,8 @@ def _fields_beside(location: list[str]) -> list[str]:
     if location[-1] in SECTIONS:
         return [field for section in SECTIONS[location[-1]] for field in section.model_fields]
     if location[-1] == "objective":
-        return list(dict.fromkeys(field for objective in OBJECTIVES for field in objective.model_fields))
+        objectives: list[type[Frozen]] = [*OBJECTIVES.values(), Sum]
+        return list(dict.fromkeys(field for objective in objectives for field in objective.model_fields))
     if location[0] == "methods" and len(location) == 2:
         return list(Method.model_fields)
     return []

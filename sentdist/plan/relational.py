@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from sentdist.plan.stage import Frozen
+from sentdist.frozen import Frozen
 
 Weight = Annotated[float, Field(ge=0.0)]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sentdist.plan.stage import Frozen
+from sentdist.frozen import Frozen
 
 
 class Runtime(Frozen):

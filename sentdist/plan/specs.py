@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from sentdist.frozen import Frozen
 from sentdist.plan.relational import RelationalScoring
-from sentdist.plan.stage import Frozen, Json
+from sentdist.plan.stage import Json
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Precision = Literal["fp32", "bf16"]

@@ -8,34 +8,30 @@ import json
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import JsonValue
+
+from sentdist.frozen import Frozen
 
 Json = JsonValue
+Purpose = Literal["training", "scores", "aside"]
 
 KEY_LENGTH = 16  # hex digits: 64 bits, a chance of 3e-8 that two of a million stages collide
-
-
-class Frozen(BaseModel):
-    """A keyword-only value: unknown fields are refused, numbers become the declared type (`1` is `1.0` in a float field).
-
-    later_fields: those that came after artifacts were made. A key leaves them out while they hold their default, so that these keys stay.
-    """
-
-    later_fields: ClassVar[tuple[str, ...]] = ()
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
 
 class Stage(Frozen):
     """One thing to make. Every field counts; a field that holds a Stage is an edge of the graph.
 
     `revision` is bumped when a stage comes to mean something else although its fields did not change.
+    purpose: "training" for what an encoder is made of, whose seconds are a trial's cost; "scores" for what scores it; "aside" for what no plan has.
+    speed_of: the kind of stage by whose finished artifacts the work of this one is forecast; None: it is not forecast.
     """
 
     kind: ClassVar[str]
     revision: ClassVar[int]
+    purpose: ClassVar[Purpose]
+    speed_of: ClassVar[str | None]
 
     @cached_property
     def key(self) -> str:

@@ -10,7 +10,7 @@ from sentdist.plan.corpora import CORPORA, AnyCorpus
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_targets
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Selection, Stopping, Task, Training, View
-from sentdist.plan.stage import Stage, slug
+from sentdist.plan.stage import Purpose, Stage, slug
 from sentdist.plan.task_kinds import ScoredTask
 
 
@@ -19,6 +19,8 @@ class Tag(Stage):
 
     kind: ClassVar[str] = "targets"
     revision: ClassVar[int] = 1
+    purpose: ClassVar[Purpose] = "training"
+    speed_of: ClassVar[str | None] = "targets"
 
     corpus: AnyCorpus
     tagger: str = "nltk"  # or "module:function"
@@ -35,6 +37,8 @@ class Train(Stage):
 
     kind: ClassVar[str] = "train"
     revision: ClassVar[int] = 1
+    purpose: ClassVar[Purpose] = "training"
+    speed_of: ClassVar[str | None] = "train"
 
     encoder: EncoderSpec
     start: Train | None = None  # continue from this encoder; None: from the checkpoint
@@ -68,6 +72,8 @@ class Embed(Stage):
 
     kind: ClassVar[str] = "bank"
     revision: ClassVar[int] = 1
+    purpose: ClassVar[Purpose] = "training"
+    speed_of: ClassVar[str | None] = "bank"
 
     encoder: Train
     corpus: AnyCorpus
@@ -85,6 +91,8 @@ class Evaluate(Stage):
 
     kind: ClassVar[str] = "scores"
     revision: ClassVar[int] = 1
+    purpose: ClassVar[Purpose] = "scores"
+    speed_of: ClassVar[str | None] = "bank"  # scores encode as fast as banks do
 
     encoder: EncoderSpec | Train | LexicalSpec
     tasks: tuple[ScoredTask, ...]
@@ -116,6 +124,8 @@ class Overlap(Stage):
 
     kind: ClassVar[str] = "overlap"
     revision: ClassVar[int] = 1
+    purpose: ClassVar[Purpose] = "aside"
+    speed_of: ClassVar[str | None] = None
 
     of: AnyCorpus | Task
     tasks: tuple[ScoredTask, ...]
@@ -131,6 +141,8 @@ class Encoded(Stage):
 
     kind: ClassVar[str] = "encoded"
     revision: ClassVar[int] = 1
+    purpose: ClassVar[Purpose] = "aside"
+    speed_of: ClassVar[str | None] = None
 
     encoder: EncoderSpec | Train
     max_length: Annotated[int, Field(ge=3)] | None = None
@@ -142,14 +154,6 @@ class Encoded(Stage):
         return self.encoder.label if isinstance(self.encoder, Train) else slug(self.encoder.checkpoint)
 
 
-STAGES: dict[str, type[Stage]] = {
-    **{corpus.kind: corpus for corpus in CORPORA},
-    "train": Train,
-    "targets": Tag,
-    "bank": Embed,
-    "scores": Evaluate,
-    "encoded": Encoded,
-    "overlap": Overlap,
-}
+STAGES: dict[str, type[Stage]] = {stage.kind: stage for stage in (*CORPORA, Tag, Train, Embed, Evaluate, Encoded, Overlap)}
 
 __all__ = ["STAGES", "AnyCorpus", "Corpus", "Embed", "Encoded", "Evaluate", "Overlap", "Tag", "Train"]

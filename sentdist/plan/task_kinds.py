@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sentdist.frozen import Frozen
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task
-from sentdist.plan.stage import Frozen
 
 
 class ClassificationTask(Frozen):

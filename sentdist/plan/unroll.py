@@ -16,8 +16,8 @@ from sentdist.plan.corpora.groups import grouped_corpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task, relational_corpus
 from sentdist.plan.fit import check_channels, check_encoder, check_fit, check_layers, check_start, settled
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
-from sentdist.plan.objectives import phi_of, uses_targets
-from sentdist.plan.readings import check_kept_relations, check_links, check_view, relations_of
+from sentdist.plan.objectives import names_with, phi_of, uses_targets
+from sentdist.plan.readings import check_links, check_view, relations_of
 from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection, recipe_from_values
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
@@ -267,8 +267,7 @@ class _Builder:
         objective = settled(method.objective, corpus, phi=phi)
         self._check_batch(name, training, corpus)
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
-        check_start(objective, None if start is None else start.objective, where=f"methods.{name}.objective")
-        check_kept_relations(objective, corpus, start, where=f"methods.{name}.objective")
+        check_start(objective, corpus, start, where=f"methods.{name}.objective")
         return Train(
             encoder=self.encoder(method),
             start=start,
@@ -316,7 +315,7 @@ class _Builder:
             raise RecipeError(
                 where=f"methods.{name}.phis",
                 found=f"bank {method.bank} ({found})",
-                expected="a bank whose objective has a phi: entropy, supmpn or rse",
+                expected=f"a bank whose objective has a phi: {names_with('phi')}",
                 remedy="Leave phis out.",
             )
         encoders = [self.train(method.bank, seed=seed, fold=fold, phi=phi, chain=chain) for phi in phis]

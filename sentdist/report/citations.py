@@ -4,45 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
+from sentdist.citation import Citation
 from sentdist.errors import DataError
-
-Kind = Literal["article", "inproceedings", "misc"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Citation:
-    """One work; `role` is what it was used for here, `where` its journal or proceedings, `url` a lasting address."""
-
-    key: str
-    kind: Kind
-    authors: tuple[str, ...]
-    title: str
-    where: str
-    year: int
-    url: str
-    role: str
-
-    def plain(self) -> str:
-        """One line for people."""
-        names = self.authors if len(self.authors) <= 3 else (self.authors[0], "others")
-        joined = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-        return f"{joined} ({self.year}). {self.title}. {self.where}. {self.url}"
-
-    def bibtex(self) -> str:
-        """One BibTeX entry."""
-        field = {"article": "journal", "inproceedings": "booktitle", "misc": "howpublished"}[self.kind]
-        # Double braces keep the capitals of names such as SimCSE.
-        lines = (
-            f"  author = {{{' and '.join(self.authors)}}}",
-            f"  title = {{{{{self.title}}}}}",
-            f"  {field} = {{{self.where}}}",
-            f"  year = {{{self.year}}}",
-            f"  url = {{{self.url}}}",
-        )
-        return f"@{self.kind}{{{self.key},\n" + ",\n".join(lines) + "\n}"
+from sentdist.plan.objectives import OBJECTIVES
 
 
 def _works(*citations: Citation) -> dict[str, Citation]:
@@ -53,36 +18,17 @@ _STS_AUTHORS = ("Eneko Agirre", "Daniel Cer", "Mona Diab", "Aitor Gonzalez-Agirr
 
 # fmt: off
 CITATIONS: dict[str, Citation] = _works(
-    Citation(key="rcl", kind="misc", authors=("Mingxi Tan", "Alexis Rolland", "Andong Tian"), title="Regularized Contrastive Learning of Semantic Search",
-             where="arXiv 2209.13241", year=2022, url="https://arxiv.org/abs/2209.13241", role="the method: Eq. 1-3, Algorithm 1"),
-    Citation(key="sts_regression", kind="misc", authors=("Bowen Zhang", "Chunping Li"), title="Advancing Semantic Textual Similarity Modeling: A Regression Framework with Translated ReLU and Smooth K2 Loss",
-             where="arXiv 2406.05326", year=2024, url="https://arxiv.org/abs/2406.05326", role="regression on graded pairs: Translated ReLU, Smooth K2"),
-    Citation(key="supmpn", kind="article", authors=("Somaiyeh Dehghan", "Mehmet Fatih Amasyali"), title="SupMPN: Supervised Multiple Positives and Negatives Contrastive Learning Model for Semantic Textual Similarity",
-             where="Applied Sciences 12(19) 9659", year=2022, url="https://doi.org/10.3390/app12199659", role="several positives and negatives an anchor"),
-    Citation(key="rse", kind="misc", authors=("Bin Wang", "Haizhou Li"), title="Relational Sentence Embedding for Flexible Semantic Matching",
-             where="arXiv 2212.08802", year=2022, url="https://arxiv.org/abs/2212.08802", role="relations between sentences as vectors"),
+    *(work for objective in OBJECTIVES.values() for work in objective.citations),
     Citation(key="drophead", kind="inproceedings", authors=("Wangchunshu Zhou", "Tao Ge", "Furu Wei", "Ming Zhou", "Ke Xu"), title="Scheduled DropHead: A Regularization Method for Transformer Models",
              where="Findings of EMNLP", year=2020, url="https://arxiv.org/abs/2004.13342", role="baseline"),
     Citation(key="dropattention", kind="misc", authors=("Lin Zehui", "Pengfei Liu", "Luyao Huang", "Junkun Chen", "Xipeng Qiu", "Xuanjing Huang"), title="DropAttention: A Regularization Method for Fully-Connected Self-Attention Networks",
              where="arXiv 1907.11065", year=2019, url="https://arxiv.org/abs/1907.11065", role="baseline"),
-    Citation(key="simcse", kind="inproceedings", authors=("Tianyu Gao", "Xingcheng Yao", "Danqi Chen"), title="SimCSE: Simple Contrastive Learning of Sentence Embeddings",
-             where="EMNLP", year=2021, url="https://arxiv.org/abs/2104.08821", role="evaluation protocol of the STS tasks"),
     Citation(key="sbert", kind="inproceedings", authors=("Nils Reimers", "Iryna Gurevych"), title="Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks",
              where="EMNLP-IJCNLP", year=2019, url="https://arxiv.org/abs/1908.10084", role="encoder family and file format"),
     Citation(key="minilm", kind="inproceedings", authors=("Wenhui Wang", "Furu Wei", "Li Dong", "Hangbo Bao", "Nan Yang", "Ming Zhou"), title="MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers",
              where="NeurIPS", year=2020, url="https://arxiv.org/abs/2002.10957", role="pretrained encoder"),
     Citation(key="roberta", kind="misc", authors=("Yinhan Liu", "Myle Ott", "Naman Goyal", "Jingfei Du", "Mandar Joshi", "Danqi Chen", "Omer Levy", "Mike Lewis", "Luke Zettlemoyer", "Veselin Stoyanov"), title="RoBERTa: A Robustly Optimized BERT Pretraining Approach",
              where="arXiv 1907.11692", year=2019, url="https://arxiv.org/abs/1907.11692", role="pretrained encoder"),
-    Citation(key="bert", kind="inproceedings", authors=("Jacob Devlin", "Ming-Wei Chang", "Kenton Lee", "Kristina Toutanova"), title="BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
-             where="NAACL-HLT", year=2019, url="https://arxiv.org/abs/1810.04805", role="masked language modelling"),
-    Citation(key="john", kind="inproceedings", authors=("Vineet John", "Lili Mou", "Hareesh Bahuleyan", "Olga Vechtomova"), title="Disentangled Representation Learning for Non-Parallel Text Style Transfer",
-             where="ACL", year=2019, url="https://aclanthology.org/P19-1041", role="auxiliary tasks and adversaries on parts of an embedding"),
-    Citation(key="ganin", kind="inproceedings", authors=("Yaroslav Ganin", "Victor Lempitsky"), title="Unsupervised Domain Adaptation by Backpropagation",
-             where="ICML", year=2015, url="https://arxiv.org/abs/1409.7495", role="gradient reversal"),
-    Citation(key="nltk", kind="misc", authors=("Steven Bird", "Ewan Klein", "Edward Loper"), title="Natural Language Processing with Python",
-             where="O'Reilly", year=2009, url="https://www.nltk.org/book", role="part-of-speech tagger"),
-    Citation(key="infonce", kind="misc", authors=("Aaron van den Oord", "Yazhe Li", "Oriol Vinyals"), title="Representation Learning with Contrastive Predictive Coding",
-             where="arXiv 1807.03748", year=2018, url="https://arxiv.org/abs/1807.03748", role="contrastive loss"),
     Citation(key="sts12", kind="inproceedings", authors=_STS_AUTHORS, title="SemEval-2012 Task 6: A Pilot on Semantic Textual Similarity",
              where="SemEval", year=2012, url="https://aclanthology.org/S12-1051", role="test set"),
     Citation(key="sts13", kind="inproceedings", authors=(*_STS_AUTHORS, "Weiwei Guo"), title="*SEM 2013 Shared Task: Semantic Textual Similarity",

@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import summarize
+from sentdist.plan.stages import STAGES
 from sentdist.report.style import INK, MUTED, PALETTE, Drawing, canvas, house_style, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
-COUNTED = ("corpus", "targets", "train", "bank")  # scoring costs every system the same
+COUNTED = frozenset(kind for kind, stage in STAGES.items() if stage.purpose == "training")
 
 MOST_NAMES = 24  # in a figure; its table has all
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.stage import Json
 from sentdist.reading import drop_remedy, read_json_lines
 from sentdist.report.figures import LearningCurve
@@ -53,7 +54,7 @@ class CellFacts:
     relational: RelationalFacts | None = None
     premises: PremiseFacts | None = None
     auxiliary: AuxiliaryFacts | None = None
-    terms: tuple[str, ...] = ()  # names of the summands; the objective's own where it is no sum
+    works: tuple[str, ...] = ()  # keys of the works that the objective and its terms rest on
 
     @property
     def num_regulators(self) -> int:
@@ -175,7 +176,7 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
         else _relational(objective, _fields(corpus), _fields(records[trial.key])),
         regression=_regression(objective, goes_on=fields.get("start") is not None, corpus={} if corpus is None else _fields(corpus)),
         auxiliary=_auxiliary(objective, _fields(records[trial.key])),
-        terms=tuple(str(term["name"]) for term in _terms(objective)),
+        works=tuple(work.key for term in _terms(objective) for work in OBJECTIVES[str(term["name"])].used_citations(term)),
         premises=None if corpus is None or corpus.kind != "groups" else _premises(objective, _fields(corpus)),
     )
 

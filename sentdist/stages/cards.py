@@ -7,18 +7,6 @@ from sentdist.plan.objectives import Sum, terms_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 
-OBJECTIVE_TITLES = {
-    "info_nce": "contrastive cross-entropy (RCL Eq. 1, arXiv 2209.13241)",
-    "entropy": "contrastive cross-entropy with an entropy term (RCL Eq. 2, arXiv 2209.13241)",
-    "rcl": "regularized contrastive learning (RCL Eq. 3, arXiv 2209.13241)",
-    "regulators": "contrastive regulators (of RCL Eq. 3, arXiv 2209.13241)",
-    "supmpn": "multiple positives and negatives (SupMPN, Appl. Sci. 2022, 12(19) 9659)",
-    "rse": "relational contrastive cross-entropy (RSE, arXiv 2212.08802)",
-    "regression": "regression on graded pairs (arXiv 2406.05326)",
-    "auxiliary": "part-of-speech and bag-of-words tasks with adversaries",
-    "mlm": "masked language modelling",
-}
-
 
 def training_card(stage: Train, results: dict[str, Json]) -> EncoderCard:
     """The card of the encoder that a training stage made."""
@@ -46,7 +34,7 @@ def training_card(stage: Train, results: dict[str, Json]) -> EncoderCard:
         base_model=stage.encoder.checkpoint if stage.start is None else stage.start.label,
         base_revision=stage.encoder.revision if "/" in stage.encoder.checkpoint else None,
         data=stage.corpus.described,
-        objective=" + ".join(OBJECTIVE_TITLES[term.name] for term in terms_of(stage.objective)),
+        objective=" + ".join(term.title for term in terms_of(stage.objective)),
         hyperparameters=settings,
         scores=scores,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +12,8 @@ from sentdist.data.build import build_corpus as build_table
 from sentdist.data.folds import faq_pairs
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources import read_source
-from sentdist.plan.corpora import AnyCorpus, Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
+from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Json
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
@@ -25,48 +26,57 @@ from sentdist.store.store import Artifact
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What a corpus is built of: a table, which of its columns are sentences and which are values, and facts for the record."""
+    """What a corpus is built of: a table, which of its columns are sentences and which are values, how many are drawn, facts for the record."""
 
     table: pa.Table
     columns: tuple[str, ...]
     values: tuple[str, ...] = ()
     facts: dict[str, Json]
+    limit: int | None = None
+    limit_seed: int = 0
+    add_reversed: bool = False
 
 
-def build_corpus(stage: AnyCorpus, context: Context) -> Artifact:
+def build_corpus(stage: CorpusStage, context: Context) -> Artifact:
     """Read the sources, number their unique sentences, write ids and sentences as memory-mappable tables."""
     started = time.perf_counter()
     rows = _rows(stage, context)
-    add_reversed = isinstance(stage, Corpus) and stage.add_reversed
-    limit, limit_seed = (None, 0) if isinstance(stage, RelationalCorpus) else (stage.limit, stage.limit_seed)
     with context.store.staged() as folder:
         facts = build_table(
             rows.table,
             columns=rows.columns,
             values=rows.values,
             folder=folder,
-            limit=limit,
-            seed=limit_seed,
-            add_reversed=add_reversed,
+            limit=rows.limit,
+            seed=rows.limit_seed,
+            add_reversed=rows.add_reversed,
             num_positives=stage.num_positives,
         )
         return commit(stage, folder, context, started=started, results=asdict(facts) | rows.facts)
 
 
-def _rows(stage: AnyCorpus, context: Context) -> Rows:
+def _rows(stage: CorpusStage, context: Context) -> Rows:
     root = None if context.data_root is None else Path(context.data_root)
     match stage:
         case Corpus():
-            return _plain_rows(stage, root)
+            return replace(_plain_rows(stage, root), limit=stage.limit, limit_seed=stage.limit_seed, add_reversed=stage.add_reversed)
         case GradedCorpus():
             table, counts = graded_rows(stage, root)
-            return Rows(table=table, columns=("sentence1", "sentence2"), values=("label",), facts=counts)
+            return Rows(
+                table=table,
+                columns=("sentence1", "sentence2"),
+                values=("label",),
+                facts=counts,
+                limit=stage.limit,
+                limit_seed=stage.limit_seed,
+            )
         case RelationalCorpus():
             table, relations = relational_rows(stage, root)
             return Rows(table=table, columns=RELATION_COLUMNS, values=("relation",), facts=relations)
         case GroupedCorpus():
             table, premises = grouped_rows(stage, context)
-            return Rows(table=table, columns=tuple(table.column_names), facts=premises)
+            return Rows(table=table, columns=tuple(table.column_names), facts=premises, limit=stage.limit, limit_seed=stage.limit_seed)
+    raise TypeError(f"nobody said how the rows of a corpus of kind {stage.recipe_kind} are made")
 
 
 def _plain_rows(stage: Corpus, root: Path | None) -> Rows:

@@ -12,7 +12,7 @@ from sentdist.learning.bank import Bank, FileBank
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
-from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 from sentdist.plan.unroll import Plan
@@ -48,7 +48,7 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
     if found is not None:
         return found
     match stage:
-        case Corpus() | GradedCorpus() | RelationalCorpus() | GroupedCorpus():
+        case CorpusStage():
             artifact = build_corpus(stage, context)
         case Embed() | Tag():
             artifact = build_in_shards(stage, context)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import torch
-from torch import Tensor, nn
 
 from sentdist.data.relations import HeldOutTriples, RelationSource, held_out_relations, join_relations
 from sentdist.data.sources import read_source
@@ -17,20 +15,13 @@ from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.link_prediction import LinkPrediction, rank_links, score_links
 from sentdist.evaluation.relational import relation_cosines, relation_weights, relational_queries, relational_similarities, weight_curve
 from sentdist.evaluation.sts import score_similarities
-from sentdist.learning.objectives.relational import Relational
-from sentdist.learning.relation_file import Relations, has_relations, read_relations, write_relations
-from sentdist.plan import objectives as plan
+from sentdist.learning.objectives.objective import Objective
+from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, RelationFile, RelationPart
-from sentdist.plan.objectives import terms_of
-from sentdist.plan.readings import relations_of
 from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
 
 COLUMNS = ("anchor", "positive", "negative")
-TABLE = "table.vectors.weight"
 
 
 def relational_rows(stage: RelationalCorpus, root: Path | None) -> tuple[pa.Table, dict[str, Json]]:
@@ -173,45 +164,13 @@ def saved_reading(folder: Path, scoring: RelationalScoring | None) -> Reading | 
     return Reading(relations=read_relations(folder), scoring=scoring) if has_relations(folder) else None
 
 
-def live_reading(stage: Train, objective: object, scoring: RelationalScoring | None) -> Reading | None:
+def live_reading(objective: Objective, scoring: RelationalScoring | None) -> Reading | None:
     """What a training's objective knows of relations at this moment; None where pairs are not scored by them. Collective: ZeRO may share the table out."""
     if scoring is None:
         return None
-    assert isinstance(objective, nn.Module), "the plan scores by relations only what rse trains"
-    table = next(module for module in objective.modules() if isinstance(module, Relational)).table
-    names = relations_of(stage.objective, stage.corpus)
-    with torch.no_grad():
-        vectors_KD = table(torch.arange(len(names), device=next(table.parameters()).device))
-    return Reading(relations=Relations(names=names, vectors=vectors_KD.float().cpu().numpy()), scoring=scoring)
-
-
-def keep_relations(stage: Train, context: Context, objective: object) -> None:
-    """Let a relation table begin with the vectors of the encoder that training starts from, where the objective asks for it.
-
-    Relations are told apart by their names; those that the start does not know keep their random vectors.
-
-    Raises:
-        EncoderError: the start has no readable table.
-    """
-    if not any(isinstance(term, plan.Relational) and term.keep_relations for term in terms_of(stage.objective)):
-        return
-    assert isinstance(objective, nn.Module) and stage.start is not None, "the plan keeps only relations that a start has"
-    before = read_relations(folder_of(stage.start, context))
-    table = next(module for module in objective.modules() if isinstance(module, Relational)).table
-    names = relations_of(stage.objective, stage.corpus)
-    with torch.no_grad():
-        for name, vector_D in zip(before.names, before.vectors, strict=True):
-            if name in names:
-                table.vectors.weight[names.index(name)] = torch.from_numpy(vector_D)
-
-
-def save_relations(stage: Train, folder: Path, heads: dict[str, Tensor]) -> None:
-    """Write the relation table among an objective's parameters beside the encoder, where there is one."""
-    for name, weight in heads.items():
-        if name.endswith(TABLE):
-            write_relations(
-                folder, Relations(names=relations_of(stage.objective, stage.corpus), vectors=weight.detach().float().cpu().numpy())
-            )
+    relations = objective.relations()
+    assert relations is not None, "the plan scores by relations only what learns them"
+    return Reading(relations=relations, scoring=scoring)
 
 
 def _source(part: RelationPart, root: Path | None) -> RelationSource:

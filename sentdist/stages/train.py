@@ -23,11 +23,13 @@ from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory
 from sentdist.learning.gather import local_rows
+from sentdist.learning.heads import save_heads
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.stopping import EarlyStopping
+from sentdist.objectives.objective import Given
 from sentdist.plan import specs
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
@@ -35,10 +37,9 @@ from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
 from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
 from sentdist.stages.environment import environment
-from sentdist.stages.heads import load_heads, save_heads
 from sentdist.stages.inputs import folder_of, load_encoder
-from sentdist.stages.objectives import Ingredients, make_objective, num_columns, opponents_of
-from sentdist.stages.relations import keep_relations, live_reading, save_relations
+from sentdist.stages.objectives import make_objective, num_columns
+from sentdist.stages.relations import live_reading
 from sentdist.stages.scoring import LoadedTask, load_task, viewed
 from sentdist.stages.tagging import targets_of
 from sentdist.store.store import Artifact
@@ -46,7 +47,7 @@ from sentdist.store.store import Artifact
 MakeEngine = Callable[[Learner, Optimization], Engine]
 
 BEST_FILE = "best.pt"
-OPPONENTS_FILE = "opponents.pt"
+OBJECTIVE_FILE = "objective.pt"  # what an objective has beside parameters
 
 
 class TrainSession:
@@ -64,24 +65,21 @@ class TrainSession:
         self._encoder = load_encoder(stage, context)
         self._objective = make_objective(
             stage.objective,
-            Ingredients(
+            Given(
                 encoder=self._encoder,
-                corpus=stage.corpus,
+                rows=stage.corpus,
                 bank=bank,
                 targets=targets_of(stage.targets, context),
                 precision=stage.training.precision,
                 micro_batch=context.runtime.micro_batch,
             ),
         )
-        self._opponents = opponents_of(self._objective)
-        learner = Learner(self._encoder, self._objective)
-        load_heads(stage, context, learner)
-        keep_relations(stage, context, self._objective)
+        if stage.start is not None:
+            self._objective.start_from(folder_of(stage.start, context), where=stage.label)
         self.schedule = _Schedule.of(stage, self._corpus.num_rows)
-        self.engine = make_engine(learner, _optimization(stage.training, self.schedule.num_steps))
+        self.engine = make_engine(Learner(self._encoder, self._objective), _optimization(stage.training, self.schedule.num_steps))
         apply_matmul_precision(self._encoder.device)
-        if self._opponents is not None:
-            self._opponents.to(self._encoder.device)
+        self._objective.place_on(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank
         self._dev = () if stage.selection is None else tuple(load_task(task, context.data_root) for task in stage.selection.tasks)
         stopping = (
@@ -105,9 +103,7 @@ class TrainSession:
         if self._is_stopped():
             return
         micro_batch = self.context.runtime.micro_batch
-        for report in train_steps(
-            self.engine, self._objective, self._batches(), start=self.progress.step, micro_batch=micro_batch, opponents=self._opponents
-        ):
+        for report in train_steps(self.engine, self._objective, self._batches(), start=self.progress.step, micro_batch=micro_batch):
             self._advance(report)
             yield report
             if self._is_dev_due():
@@ -122,14 +118,14 @@ class TrainSession:
         if self.engine.rank == 0:  # last: an error here leaves no rank waiting for another
             torch.save(self._best, folder / BEST_FILE)
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
-            if self._opponents is not None:
-                torch.save(self._opponents.state_dict(), folder / OPPONENTS_FILE)
+            if state := self._objective.extra_state():
+                torch.save(state, folder / OBJECTIVE_FILE)
 
     def load(self, folder: Path) -> None:
         """Go on from a checkpoint of this stage."""
         self.progress = self.engine.load(folder)
-        if self._opponents is not None:
-            self._opponents.load_state_dict(torch.load(folder / OPPONENTS_FILE, map_location=self._encoder.device, weights_only=True))
+        if self._objective.extra_state():
+            self._objective.load_extra_state(torch.load(folder / OBJECTIVE_FILE, map_location=self._encoder.device, weights_only=True))
         if self.engine.rank == 0:
             self._best = torch.load(folder / BEST_FILE, weights_only=True)
             self._curve.history[:] = [json.loads(line) for line in (folder / HISTORY_FILE).read_text().splitlines()]
@@ -147,8 +143,9 @@ class TrainSession:
             encoder = load_encoder(self.stage, self.context)
             encoder.load_state_dict(encoder_weights(weights))
             encoder.save(folder, card=training_card(self.stage, results))
-            save_heads(self.stage, folder, head_weights(weights))
-            save_relations(self.stage, folder, head_weights(weights))
+            heads = head_weights(weights)
+            save_heads(folder, heads, objective=self.stage.objective.name)
+            self._objective.save_into(folder, heads)
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 
@@ -211,7 +208,7 @@ class TrainSession:
         embeddings = [embed_in_training(self.engine, self._encoder, task, self.context.runtime.tokens_per_batch) for task in self._dev]
         give_back_freed_memory()
         view = self.stage.selection.view
-        reading = live_reading(self.stage, self._objective, view.relations)
+        reading = live_reading(self._objective, view.relations)
         scores = [
             task.score(viewed(embeddings_SD, view, where=self.stage.label), reading).main
             for task, embeddings_SD in zip(self._dev, embeddings, strict=True)

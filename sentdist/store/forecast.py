@@ -6,11 +6,11 @@ import itertools
 import statistics
 from dataclasses import dataclass
 
-from sentdist.plan.corpora import CORPORA
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.counting import counted
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Embed, Evaluate, Tag, Train
+from sentdist.plan.stages import STAGES, Embed, Evaluate, Tag, Train
 from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, ScoredTask
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.unroll import Plan
@@ -18,7 +18,6 @@ from sentdist.store.store import ArtifactStore
 
 MAX_RECORDS = 40  # of each kind: enough for a median, and still quick on an object store
 START_UP_S = 20.0  # of one Ray Train run on two cores (a worker that imports torch and deepspeed); measured 15–25 s
-CORPUS_STAGES = frozenset(corpus.kind for corpus in CORPORA)
 UNKNOWN_PAIRS = 1000  # of a task whose size is not published
 
 
@@ -66,7 +65,7 @@ class Forecast:
     @property
     def seconds(self) -> float | None:
         """All work left, one stage after another; None if the store knows no speed for some of it."""
-        known = [kind.seconds for kind in self.kinds if kind.kind not in CORPUS_STAGES]
+        known = [kind.seconds for kind in self.kinds if STAGES[kind.kind].speed_of is not None]
         return None if any(seconds is None for seconds in known) else sum(seconds for seconds in known if seconds is not None)
 
     @property
@@ -88,7 +87,7 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
     """
     finished = frozenset(stage.key for stage in plan.stages if store.has(stage))
     kinds = []
-    for kind in (*CORPORA, Tag, Train, Embed, Evaluate):
+    for kind in STAGES.values():
         stages = [stage for stage in plan.stages if isinstance(stage, kind)]
         if not stages:
             continue
@@ -100,7 +99,7 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                 distinct=len(stages),
                 finished=len(stages) - len(left),
                 sentences=sum(_sentences(stage, plan) for stage in left),
-                sentences_per_s=_speed(store, kind.kind) if left else None,
+                sentences_per_s=_speed(store, kind) if left else None,
             )
         )
     return Forecast(kinds=tuple(kinds), finished=finished)
@@ -116,7 +115,9 @@ def _sentences(stage: Stage, plan: Plan) -> int:
             return plan.rows[stage.corpus.key] * stage.corpus.num_columns
         case Evaluate():
             return sum(_encoded(task) for task in stage.tasks)
-    return 0
+        case CorpusStage():
+            return 0
+    raise TypeError(f"nobody said how many sentences the stage {stage.kind} goes through")
 
 
 def _encoded(task: ScoredTask) -> int:
@@ -130,11 +131,11 @@ def _encoded(task: ScoredTask) -> int:
     return items if isinstance(task, ClusteringTask) else 2 * items
 
 
-def _speed(store: ArtifactStore, kind: str) -> float | None:
-    """Median sentences a second of finished stages of a kind; scores encode as fast as banks do."""
-    if kind in CORPUS_STAGES:
+def _speed(store: ArtifactStore, kind: type[Stage]) -> float | None:
+    """Median sentences a second of the finished stages that a kind is forecast by."""
+    if kind.speed_of is None:
         return None
-    artifacts = itertools.islice(store.artifacts(kind if kind in ("train", "targets") else "bank"), MAX_RECORDS)
+    artifacts = itertools.islice(store.artifacts(kind.speed_of), MAX_RECORDS)
     found = [artifact.record.results.get("sentences_per_s") for artifact in artifacts]
     rates = [float(rate) for rate in found if isinstance(rate, int | float) and rate > 0]
     return statistics.median(rates) if rates else None

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from sentdist.plan.objectives import Entropy
+from sentdist.objectives.entropy import Entropy
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Corpus, Embed, Train
 from sentdist.store.store import ArtifactStore

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from tiny_world import tiny_plan, tiny_values, write_data
 
+from sentdist.objectives.entropy import Entropy
+from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora import Corpus
-from sentdist.plan.objectives import Entropy, InfoNCE
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 from sentdist.stages.context import Context

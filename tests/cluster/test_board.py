@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from sentdist.errors import DataError, ResourceError, SweepStopped
-from sentdist.plan.objectives import Entropy, Regularized
+from sentdist.objectives.entropy import Entropy
+from sentdist.objectives.rcl import Regularized
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Task, Training
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Train

@@ -12,8 +12,10 @@ import torch
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives import RCL, EntropyInfoNCE, InfoNCE
+from sentdist.learning.objectives.entropy import EntropyInfoNCE
+from sentdist.learning.objectives.info_nce import InfoNCE
 from sentdist.learning.objectives.objective import Objective
+from sentdist.learning.objectives.rcl import RCL
 from sentdist.learning.optimization import Optimization
 from tests.parity.word_batches import NUM_SENTENCES, word_batches
 

@@ -13,7 +13,7 @@ from sentdist.errors import DataError, RecipeError
 from sentdist.learning.batch import Batch, collate
 from sentdist.learning.objectives.entropy import entropy_info_nce
 from sentdist.learning.objectives.info_nce import InfoNCE, info_nce
-from sentdist.learning.objectives.relational import Relational, RelationTable, relational_info_nce
+from sentdist.learning.objectives.relational import Relational, relational_info_nce
 
 seeds = st.integers(0, 2**31)
 temperatures = st.sampled_from([1.0, 0.3, 0.05])
@@ -24,6 +24,10 @@ M, D = 7, 5
 
 def randn(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def names(count: int) -> tuple[str, ...]:
+    return tuple(f"relation {number}" for number in range(count))
 
 
 def batch_of(relations: list[int] | None, *, num_columns: int = 3, num_positives: int = 1) -> Batch:
@@ -54,7 +58,7 @@ def test_relations_of_length_zero_are_no_relations(seed: int, temperature: float
 @cold_start
 @given(seeds, st.integers(1, 3))
 def test_a_table_of_zeros_turns_the_objective_into_info_nce(seed: int, num_relations: int) -> None:
-    objective = Relational(num_relations=num_relations, width=D, temperature=0.05)
+    objective = Relational(relations=names(num_relations), width=D, temperature=0.05)
     torch.nn.init.zeros_(objective.table.vectors.weight)
     embeddings = randn(seed, 3 * M, D)
     batch = batch_of([row % num_relations for row in range(M)])
@@ -100,7 +104,7 @@ def test_descending_learns_the_shift_that_a_relation_is() -> None:
     """Two relations with two planted shifts, embeddings fixed: each vector turns to its own shift, away from what the other relation's tails share."""
     torch.manual_seed(0)
     planted = torch.nn.functional.normalize(torch.randn(2, 16), dim=1)
-    objective = Relational(num_relations=2, width=16, temperature=0.05)
+    objective = Relational(relations=names(2), width=16, temperature=0.05)
     optimizer = torch.optim.AdamW(objective.parameters(), lr=0.05)
     relation_of = [row % 2 for row in range(M)]
     batch = batch_of(relation_of, num_columns=2)
@@ -117,9 +121,12 @@ def test_descending_learns_the_shift_that_a_relation_is() -> None:
 
 def test_a_table_starts_small_and_has_a_rate_of_its_own() -> None:
     torch.manual_seed(0)
-    table = RelationTable(50, 400)
+    objective = Relational(relations=names(50), width=400)
+    table = objective.table
     assert float(table.vectors.weight.detach().std()) == pytest.approx(0.02, rel=0.02)  # 20,000 draws: the error of a std is 0.5 %
-    assert (table.learning_rate, table.weight_decay) == (1e-2, 0.0)
+    (own,) = objective.own_rates()
+    assert (own.learning_rate, own.weight_decay) == (1e-2, 0.0)
+    assert own.parameters == (table.vectors.weight,)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +134,7 @@ def test_a_table_starts_small_and_has_a_rate_of_its_own() -> None:
 )
 def test_rows_that_are_no_triples_are_refused(batch: Batch, found: str) -> None:
     with pytest.raises(DataError, match=found):
-        Relational(num_relations=1, width=D)(torch.randn(3 * M, D), batch)
+        Relational(relations=names(1), width=D)(torch.randn(3 * M, D), batch)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +143,9 @@ def test_rows_that_are_no_triples_are_refused(batch: Batch, found: str) -> None:
         ({"temperature": 0.0}, "relational.temperature"),
         ({"phi": float("nan")}, "relational.phi"),
         ({"learning_rate": 0.0}, "relational.relation_learning_rate"),
-        ({"num_relations": 0}, "relational.relations"),
+        ({"relations": ()}, "relational.relations"),
     ],
 )
 def test_values_without_a_meaning_are_refused(settings_: dict[str, float], where: str) -> None:
     with pytest.raises(RecipeError, match=where):
-        Relational(**({"num_relations": 2, "width": D} | settings_))  # type: ignore[arg-type]
+        Relational(**({"relations": names(2), "width": D} | settings_))  # type: ignore[arg-type]

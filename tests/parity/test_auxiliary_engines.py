@@ -15,11 +15,13 @@ from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives import Auxiliary, InfoNCE, MaskedLM, WeightedSum
+from sentdist.learning.objectives.auxiliary import Auxiliary
 from sentdist.learning.objectives.channels import Channels
-from sentdist.learning.objectives.masked_lm import Vocabulary
+from sentdist.learning.objectives.info_nce import InfoNCE
+from sentdist.learning.objectives.masked_lm import MaskedLM, Vocabulary
 from sentdist.learning.objectives.opponents import Opponents
 from sentdist.learning.objectives.projected import Projected
+from sentdist.learning.objectives.weighted_sum import WeightedSum
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
@@ -59,7 +61,7 @@ def train(
             TorchEngine(learner, optimization) if kind == "torch" else DeepSpeedEngine(learner, optimization, zero_stage=int(kind))
         )
         batches: list[Batch] = list(word_batches(encoder, STEPS, rank=rank, world_size=world_size))
-        reports = list(train_steps(engine, objective, batches, micro_batch=micro_batch, opponents=opponents))
+        reports = list(train_steps(engine, objective, batches, micro_batch=micro_batch))
         outcomes[kind] = ([report.loss for report in reports], engine.weights(), [part.detach() for part in opponents.parameters()])
     return outcomes
 

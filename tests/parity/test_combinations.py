@@ -29,7 +29,7 @@ KINDS: tuple[Kind, ...] = (("torch", None), ("torch", 5), *((stage, micro) for s
 
 def relational_and_regulated() -> Objective:
     """RSE's Eq. 2 with RCL's regulators beside it."""
-    return WeightedSum([(1.0, Relational(num_relations=2, width=WIDTH, temperature=0.5)), (0.5, Regulators(bank=ToyBank(2)))])
+    return WeightedSum([(1.0, Relational(relations=("same", "other"), width=WIDTH, temperature=0.5)), (0.5, Regulators(bank=ToyBank(2)))])
 
 
 def regression_and_regulated() -> Objective:

@@ -17,7 +17,9 @@ from sentdist.learning.batch import Batch
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives import RCL, InfoNCE
+from sentdist.learning.objectives.info_nce import InfoNCE
+from sentdist.learning.objectives.objective import Objective
+from sentdist.learning.objectives.rcl import RCL
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
@@ -147,7 +149,7 @@ def test_whole_states_load_at_another_world_size_and_shares_are_refused(tmp_path
     assert outcomes == [3, 3, zero_two, torch_workers, zero_two]
 
 
-class BadOnRankOne:
+class BadOnRankOne(Objective):
     """Eq. 1 whose value, or only whose gradient, is not finite on rank 1."""
 
     def __init__(self, rank: int, *, only_gradient: bool) -> None:

@@ -13,7 +13,7 @@ from sentdist.learning.encode_over_ranks import encode_over_ranks
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives import EntropyInfoNCE
+from sentdist.learning.objectives.entropy import EntropyInfoNCE
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import WORDS, word_batches

@@ -16,8 +16,7 @@ from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives import InfoNCE
-from sentdist.learning.objectives.info_nce import info_nce
+from sentdist.learning.objectives.info_nce import InfoNCE, info_nce
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import WORDS, word_batches

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from sentdist.learning.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
-from sentdist.learning.objectives import RCL, EntropyInfoNCE, InfoNCE
-from sentdist.learning.objectives.entropy import entropy_info_nce
-from sentdist.learning.objectives.info_nce import info_nce
+from sentdist.learning.objectives.entropy import EntropyInfoNCE, entropy_info_nce
+from sentdist.learning.objectives.info_nce import InfoNCE, info_nce
 from sentdist.learning.objectives.objective import Objective
-from sentdist.learning.objectives.rcl import rcl
+from sentdist.learning.objectives.rcl import RCL, rcl
 from tests.parity.processes import run_in_processes
 
 pytestmark = pytest.mark.parity

@@ -14,12 +14,12 @@ from safetensors.torch import load_file
 from sentdist.data.corpus import Corpus
 from sentdist.errors import DataError, EncoderError
 from sentdist.learning.engine import TorchEngine
+from sentdist.learning.heads import HEADS_FILE
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
-from sentdist.stages.heads import HEADS_FILE
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here, run_local
 from sentdist.stages.train import TrainSession

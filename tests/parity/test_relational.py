@@ -72,7 +72,7 @@ def loss_and_gradients(rank: int, world_size: int, num_columns: int) -> tuple[fl
     inputs_CMD = torch.randn(num_columns, num_rows, D, dtype=torch.float64, generator=generator)
     weight = torch.nn.Parameter(torch.randn(D, D, dtype=torch.float64, generator=generator))
     table = torch.randn(NUM_RELATIONS, D, dtype=torch.float64, generator=generator)
-    objective = Relational(num_relations=NUM_RELATIONS, width=D, temperature=0.1, phi=0.2).double()
+    objective = Relational(relations=tuple("abcdefgh"[:NUM_RELATIONS]), width=D, temperature=0.1, phi=0.2).double()
     objective.table.vectors.weight.data.copy_(table)
     rows = local_rows(num_rows, rank=rank, world_size=world_size)
     lengths = (1,) * (num_columns * len(rows))

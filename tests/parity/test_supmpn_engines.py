@@ -11,7 +11,7 @@ from torch import Tensor
 from sentdist.execution.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives import SupMPN
+from sentdist.learning.objectives.supmpn import SupMPN
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import ToyEncoder, toy_batches

@@ -33,6 +33,7 @@ from sentdist.errors import SentdistError
 from sentdist.learning.bank import FileBank
 from sentdist.learning.card import EncoderCard
 from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.heads import read_heads
 from sentdist.learning.paraphrase import paraphrase
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
 from sentdist.plan.recipe import load_recipe, recipe_text
@@ -40,7 +41,6 @@ from sentdist.reading import read_json_lines
 from sentdist.report.cloud import SAMPLE_FILE, SPECTRUM_FILE, _sample, _spectrum
 from sentdist.report.rows import ResultRow, read_items
 from sentdist.stages.embedding_file import check_made_by, open_embeddings
-from sentdist.stages.heads import _read as read_heads
 from sentdist.stages.resolve import FileResolver
 
 LONGEST_S = 2.0  # of this process's time

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import RecipeError
+from sentdist.plan.objectives import OBJECTIVE_NAMES
 from sentdist.plan.recipe import check_unique_name, load_recipe, recipe_from_values
 from sentdist.plan.stage import Json
 from tests.planning import small_values, with_method
@@ -115,7 +116,7 @@ def test_a_misspelt_key_is_refused_with_the_near_one() -> None:
     [
         (
             {"objective": {"name": "entropi", "phi": 0.1}},
-            '"entropi" is not one of info_nce, entropy, rcl, regulators, supmpn, rse, regression, auxiliary, mlm, sum. Did you mean "entropy"?',
+            f'"entropi" is not one of {", ".join(OBJECTIVE_NAMES)}. Did you mean "entropy"?',
         ),
         ({"objective": {"name": "entropy"}}, "methods.new.objective.phi: found nothing"),
         ({"objective": {"name": "entropy", "phi": float("nan")}}, "methods.new.objective.phi"),

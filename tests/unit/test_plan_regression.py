@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from sentdist.errors import RecipeError
-from sentdist.plan.objectives import Regression
+from sentdist.objectives.regression import Regression
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train

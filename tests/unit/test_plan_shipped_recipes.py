@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sentdist.frozen import Frozen
+from sentdist.objectives.entropy import Entropy
 from sentdist.plan.corpora import GradedSection, GroupsSection, RowsSection
 from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.relations import LinksSection, RelationsSection
-from sentdist.plan.objectives import Auxiliary, Entropy, InfoNCE, MaskedLM, Regression, Regularized, Relational, SupMPN, Term
+from sentdist.plan.objectives import OBJECTIVES, Term
 from sentdist.plan.recipe import EncoderSection, Method, TargetsSection, check_unique_name, load_recipe
 from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.specs import Probes, Regularizers, Stopping, Training
-from sentdist.plan.stage import Frozen
 from sentdist.plan.stages import Train
 from tests.planning import RECIPES, shipped_plan
 
@@ -92,14 +93,7 @@ def _written() -> set[tuple[str, str]]:
 
 KNOBS: list[tuple[str, type[Frozen], set[str]]] = [
     ("training", Training, set()),
-    ("objective", InfoNCE, set()),
-    ("objective", Entropy, set()),
-    ("objective", Regularized, set()),
-    ("objective", Regression, set()),
-    ("objective", Relational, set()),
-    ("objective", SupMPN, set()),
-    ("objective", Auxiliary, set()),
-    ("objective", MaskedLM, set()),
+    *(("objective", objective, set()) for objective in OBJECTIVES.values()),
     ("terms", Term, set()),
     ("targets", TargetsSection, set()),
     ("probes", Probes, set()),

@@ -13,9 +13,12 @@ from typing import ClassVar
 import pytest
 from pydantic import ConfigDict, ValidationError
 
-from sentdist.plan.objectives import Entropy, InfoNCE, Regularized
+from sentdist.frozen import Frozen
+from sentdist.objectives.entropy import Entropy
+from sentdist.objectives.info_nce import InfoNCE
+from sentdist.objectives.rcl import Regularized
 from sentdist.plan.specs import EncoderSpec, Stopping, Training
-from sentdist.plan.stage import KEY_LENGTH, Frozen, Stage, topological
+from sentdist.plan.stage import KEY_LENGTH, Stage, topological
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
 
 

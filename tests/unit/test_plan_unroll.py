@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from sentdist.errors import RecipeError
-from sentdist.plan.objectives import Entropy, Regularized
+from sentdist.objectives.entropy import Entropy
+from sentdist.objectives.rcl import Regularized
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Embed, Train

@@ -13,7 +13,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from sentdist.errors import StoreError
-from sentdist.plan.objectives import InfoNCE
+from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Corpus, Train

@@ -19,15 +19,17 @@ from sentdist.learning.checkpoint import Progress, latest_checkpoint
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import local_rows
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives import OBJECTIVES, RCL, EntropyInfoNCE, InfoNCE
+from sentdist.learning.objectives.entropy import EntropyInfoNCE
+from sentdist.learning.objectives.info_nce import InfoNCE
+from sentdist.learning.objectives.objective import Objective
+from sentdist.learning.objectives.rcl import RCL
 from sentdist.learning.optimization import Optimization, adamw
-from sentdist.plan.objectives import OBJECTIVE_NAMES
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 
 OPTIMIZATION = Optimization(num_steps=10, lr=1e-2, warmup_fraction=0.2)
 
 
-class PoisonedAfter:
+class PoisonedAfter(Objective):
     """An objective whose loss is `factor` times Eq. 1 from the given step on."""
 
     def __init__(self, step: int, factor: float) -> None:
@@ -39,7 +41,7 @@ class PoisonedAfter:
         return loss if self.step >= 0 else loss * self.factor
 
 
-class InfiniteGradient:
+class InfiniteGradient(Objective):
     """An objective with a finite value and a gradient that is not."""
 
     def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
@@ -187,10 +189,6 @@ def test_hard_negatives_enter_the_first_term_of_eq_3_only() -> None:
     bank = ToyBank(2)
     regulators = [RCL(bank=bank)(rows, of) - InfoNCE()(rows, of) for rows, of in ((embeddings, batch), (embeddings[:16], without))]
     torch.testing.assert_close(*regulators)
-
-
-def test_objectives_are_found_by_the_names_recipes_use() -> None:
-    assert sorted(OBJECTIVES) == sorted(OBJECTIVE_NAMES)
 
 
 def test_vectors_do_not_decay() -> None:

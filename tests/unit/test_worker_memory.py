@@ -8,7 +8,7 @@ import pytest
 
 from sentdist.execution.resources import Node, capacity
 from sentdist.execution.worker_memory import BERT_BASE, encoder_size, worker_bytes
-from sentdist.plan.objectives import InfoNCE
+from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Corpus, Train

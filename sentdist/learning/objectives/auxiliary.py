@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from sentdist.errors import RecipeError
 from sentdist.learning.batch import Batch
 from sentdist.learning.objectives.channels import Channels, cross_entropy_of_tags, cross_entropy_of_words, entropy, local_ids
-from sentdist.learning.objectives.objective import check_finite
+from sentdist.learning.objectives.objective import Objective, OwnRate, check_finite
 from sentdist.learning.objectives.opponents import Opponents
 from sentdist.learning.targets import Targets, WordShares, as_tensors
 
 
 class Classifier(nn.Module):
-    """One linear layer from a channel to logits (S, V).
+    """One linear layer from a channel to logits (S, V)."""
 
-    learning_rate: its own, where it starts random beside an encoder that is pretrained; None: the encoder's.
-    """
-
-    def __init__(self, width: int, num_classes: int, *, learning_rate: float | None = None) -> None:
+    def __init__(self, width: int, num_classes: int) -> None:
         super().__init__()
         self.linear = nn.Linear(width, num_classes)
-        self.learning_rate = learning_rate
 
     def forward(self, channel_SD: Tensor) -> Tensor:
         logits_SV: Tensor = self.linear(channel_SD)
@@ -52,7 +51,7 @@ class AuxiliaryWeights:
                 raise RecipeError(where=where, found=repr(value), expected="a number from 0 up", remedy="0 leaves the term out.")
 
 
-class Auxiliary(nn.Module):
+class Auxiliary(nn.Module, Objective):
     """λ_P CE(t_P, C_P(h_P)) + λ_B CE(t_B, C_B(h_B)) − α_P H(D_P(h_B)) − α_B H(D_B(h_P)): a term beside a contrastive one.
 
     Optimizes: the first channels know a sentence's tags and the others its words, while adversaries that read the *other* channel are left
@@ -88,10 +87,30 @@ class Auxiliary(nn.Module):
             raise RecipeError(where="auxiliary.warmup_steps", found=str(warmup_steps), expected="0 or more", remedy="0 is no warm-up.")
         self.channels, self.form, self.warmup_steps = channels, form, warmup_steps
         self.weights = weights or AuxiliaryWeights()
-        self.pos = Classifier(channels.pos, targets.num_tags, learning_rate=learning_rate)
-        self.bow = Classifier(channels.bow, targets.num_words, learning_rate=learning_rate)
+        self.learning_rate = learning_rate
+        self.pos = Classifier(channels.pos, targets.num_tags)
+        self.bow = Classifier(channels.bow, targets.num_words)
         self._targets = targets
         self.opponents = opponents  # no nn.Module: its parameters are not the encoder's optimizer's
+
+    def own_rates(self) -> Iterator[OwnRate]:
+        yield OwnRate(parameters=(*self.pos.parameters(), *self.bow.parameters()), learning_rate=self.learning_rate)
+
+    def place_on(self, device: torch.device) -> None:
+        if self.opponents is not None:
+            self.opponents.to(device)
+
+    def after_step(self, embeddings: Tensor, batch: Batch) -> None:
+        """One step of the opponents."""
+        if self.opponents is not None:
+            self.opponents.step(embeddings, batch)
+
+    def extra_state(self) -> dict[str, Any]:
+        return {} if self.opponents is None else self.opponents.state_dict()
+
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        if self.opponents is not None:
+            self.opponents.load_state_dict(state)
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (C·B, D) embeddings of `batch.tokens`."""

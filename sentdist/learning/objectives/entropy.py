@@ -9,7 +9,14 @@ from torch.nn import functional as F
 
 from sentdist.learning.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
-from sentdist.learning.objectives.objective import anchors_and_candidates, check_finite, check_temperature, cosine_logits, own_candidates
+from sentdist.learning.objectives.objective import (
+    Objective,
+    anchors_and_candidates,
+    check_finite,
+    check_temperature,
+    cosine_logits,
+    own_candidates,
+)
 
 
 def entropy_info_nce(anchors_BD: Tensor, candidates_MD: Tensor, *, first_row: int, temperature: float, phi: float) -> Tensor:
@@ -33,7 +40,7 @@ def entropy_info_nce(anchors_BD: Tensor, candidates_MD: Tensor, *, first_row: in
 
 
 @dataclass(frozen=True, kw_only=True)
-class EntropyInfoNCE:
+class EntropyInfoNCE(Objective):
     """Eq. 2 as an objective. RecipeError for a φ that is not finite or a temperature that is not above 0."""
 
     phi: float

@@ -9,10 +9,10 @@ from torch.nn import functional as F
 
 from sentdist.learning.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
-from sentdist.learning.objectives.objective import anchors_and_candidates, check_temperature, cosine_logits, own_candidates
+from sentdist.learning.objectives.objective import Objective, anchors_and_candidates, check_temperature, cosine_logits, own_candidates
 
 
-def info_nce(anchors_BD: Tensor, candidates_MD: Tensor, *, first_row: int, temperature: float) -> Tensor:
+def info_nce(anchors_BD: Tensor, candidates_MD: Tensor, *, first_row: int, temperature: float | Tensor) -> Tensor:
     """Eq. 1:  ℓ_i = −log( e^{cos(q_i, ind_i)/τ} / Σ_j e^{cos(q_i, ind_j)/τ} ), j = i included.
 
     Optimizes: each anchor q_i is closer to its own positive ind_i than to any other candidate of the batch.
@@ -29,7 +29,7 @@ def info_nce(anchors_BD: Tensor, candidates_MD: Tensor, *, first_row: int, tempe
 
 
 @dataclass(frozen=True, kw_only=True)
-class InfoNCE:
+class InfoNCE(Objective):
     """Eq. 1 as an objective; a corpus with a negative column gives hard negatives. RecipeError for a temperature that is not above 0."""
 
     temperature: float = 1.0

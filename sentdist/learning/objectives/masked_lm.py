@@ -16,6 +16,7 @@ from sentdist.learning.batch import Batch, TokenBatch
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.gather import gather_rows, rank_and_world_size
 from sentdist.learning.grad_cache import sum_over_micro_batches
+from sentdist.learning.objectives.objective import Objective
 from sentdist.learning.precision import autocast
 
 MASKED_FRACTION = 0.8  # of the chosen tokens: they become [MASK]; half of the others become any token, the rest stay
@@ -102,7 +103,7 @@ def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:
     return F.cross_entropy(logits_KV.float(), token_ids_K, reduction="sum")
 
 
-class MaskedLM(nn.Module):
+class MaskedLM(nn.Module, Objective):
     """Masked language modelling on all sentences of a batch: nats, mean over the hidden tokens of all ranks.
 
     A copy of the batch's tokens, freshly masked at each step, goes through the encoder. An objective of its own (pre-training), or a term of a

@@ -1,31 +1,104 @@
-"""What an objective is: a scalar to minimize, from the embeddings of a batch."""
+"""What an objective is: a scalar to minimize, from the embeddings of a batch, and the state that goes with it."""
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.batch import Batch
 from sentdist.learning.gather import gather_rows
+from sentdist.learning.relation_file import Relations
 
 
-class Objective(Protocol):
-    """A method's loss as the training loop calls it: nats, mean over this rank's B anchors against the candidates of all ranks.
+@dataclass(frozen=True, kw_only=True)
+class OwnRate:
+    """Parameters with a learning rate or a weight decay of their own; None: those of the encoder."""
 
-    One that works on the sentences themselves says `reads_embeddings = False`, and is not given their embeddings.
+    parameters: tuple[nn.Parameter, ...]
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+
+
+class Objective:
+    """A method's loss as the training loop calls it, with whatever state the method has: nats, mean over this rank's B anchors.
+
+    A method overrides the hooks that it needs; as they stand here they do nothing. What it learns beside the encoder are parameters of an
+    `nn.Module`: then the engine moves them, and checkpoints have them.
+
+    reads_embeddings: False for one that works on the sentences themselves; it is not given their embeddings.
+    keeps_heads: whether training goes on with the parameters that the objective of the start has learned (see `start_from`).
     """
 
+    reads_embeddings: bool = True
+    keeps_heads: bool = False
+
     def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        """Scalar from the (C·B, D) embeddings of `batch.tokens`, column by column."""
-        ...
+        """Scalar from the (C·B, D) embeddings of `batch.tokens`, column by column, against the candidates of all ranks."""
+        raise NotImplementedError
+
+    def own_rates(self) -> Iterator[OwnRate]:
+        """The parameters that do not move at the encoder's rate."""
+        yield from ()
+
+    def start_from(self, folder: Path, *, where: str) -> None:
+        """Take over what this objective keeps of the encoder in `folder`, which training starts from. where: the training, for errors.
+
+        Raises:
+            EncoderError: it is not there, or of another shape.
+        """
+
+    def place_on(self, device: torch.device) -> None:
+        """Move what the engine does not move; once, before the first step."""
+
+    def after_step(self, embeddings: Tensor, batch: Batch) -> None:
+        """What is done once the encoder has taken its step, from the detached (C·B, D) embeddings; collective."""
+
+    def extra_state(self) -> dict[str, Any]:
+        """What a checkpoint needs beside parameters and random state, equal on all ranks; empty where there is nothing."""
+        return {}
+
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        """Go on from what `extra_state` gave."""
+
+    def save_into(self, folder: Path, weights: dict[str, Tensor]) -> None:
+        """Write what scoring reads beside the encoder's own files. weights: this objective's state dict on the host."""
+
+    def relations(self) -> Relations | None:
+        """The vectors of relations as they are now, where there are some; collective, for ZeRO may share them out."""
+        return None
 
 
-def cosine_logits(anchors_BD: Tensor, candidates_MD: Tensor, *, temperature: float) -> Tensor:
+class OfFunction(nn.Module, Objective):
+    """An objective from a function of embeddings and batch, and of the parameters that it learns, if any.
+
+    learned: by name, (value to start from, learning rate; None: the encoder's). No weight decay: they are no matrices.
+    """
+
+    def __init__(self, function: Callable[..., Tensor], **learned: tuple[float, float | None]) -> None:
+        super().__init__()
+        self._function = function
+        self.learned = nn.ParameterDict({name: nn.Parameter(torch.tensor([start])) for name, (start, _) in learned.items()})
+        self._rates = {name: rate for name, (_, rate) in learned.items()}
+
+    def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """Scalar from the (C·B, D) embeddings of `batch.tokens`."""
+        loss: Tensor = self._function(embeddings, batch, **self.learned)
+        return loss
+
+    def own_rates(self) -> Iterator[OwnRate]:
+        for name, rate in self._rates.items():
+            yield OwnRate(parameters=(self.learned[name],), learning_rate=rate, weight_decay=0.0)
+
+
+def cosine_logits(anchors_BD: Tensor, candidates_MD: Tensor, *, temperature: float | Tensor) -> Tensor:
     """cos(anchor, candidate) / temperature, (B, M), or (N, B, M) for (N, M, D) candidates.
 
     Computed in float32 at least, whatever the embeddings' type: in bfloat16 a logit of 20 is known to ±0.06. The gradient goes through the

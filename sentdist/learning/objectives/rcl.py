@@ -14,6 +14,7 @@ from sentdist.learning.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objectives.info_nce import info_nce
 from sentdist.learning.objectives.objective import (
+    Objective,
     anchors_and_candidates,
     check_finite,
     check_temperature,
@@ -64,7 +65,7 @@ def regulators(embeddings_BD: Tensor, augmented_NMD: Tensor, *, first_row: int, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class RCL:
+class RCL(Objective):
     """Eq. 3 as an objective over a bank of N entropy encoders' embeddings.
 
     regulator_temperature: divisor of the regulators' cosines; None: the main term's. At 0.05 regulators that start from the same encoder are
@@ -106,7 +107,7 @@ class RCL:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regulators:
+class Regulators(Objective):
     """The regulators of Eq. 3 alone, to be added to any objective: nats, mean over B, sum over the N entropy encoders and over the sides.
 
     A side is a column that stands for what an anchor means: the anchors, and the positives. With P positives an anchor their P sides count as

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,7 +14,8 @@ from torch.nn import functional as F
 
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.batch import Batch
-from sentdist.learning.objectives.objective import split_columns
+from sentdist.learning.heads import load_heads
+from sentdist.learning.objectives.objective import Objective, OwnRate, split_columns
 
 BUFFERED = ("translated_relu", "smooth_k2")  # the losses with a slope and a buffer zone
 LOSSES = (*BUFFERED, "l1", "mse", "cross_entropy")
@@ -143,16 +145,11 @@ class RegressionHead(nn.Module):
     """w · [u; v; |u − v|] + b: (B,) predictions from two embeddings (B, D), or (B, V) class logits.
 
     features: "uv_diff" as the paper has it, "uv" or "diff" as its ablation (Table 5). No activation; not used at evaluation, which is by cosine.
-    learning_rate: its own, where it starts random beside an encoder that is pretrained: a head that lags behind pulls the embeddings out of shape.
-        None: the encoder's, as the release has it.
     RecipeError for other features. Source: arXiv 2406.05326, Figure 1; the classifier is Sentence-BERT's (arXiv 1908.10084).
     """
 
-    def __init__(
-        self, width: int, *, features: str = "uv_diff", num_classes: int | None = None, learning_rate: float | None = None
-    ) -> None:
+    def __init__(self, width: int, *, features: str = "uv_diff", num_classes: int | None = None) -> None:
         super().__init__()
-        self.learning_rate = learning_rate
         _one_of("features", features, tuple(VECTORS_PER_FEATURE))
         self.features = features
         self.is_classifier = num_classes is not None
@@ -166,11 +163,13 @@ class RegressionHead(nn.Module):
         return outputs if self.is_classifier else outputs.squeeze(-1)
 
 
-class Regression(nn.Module):
+class Regression(nn.Module, Objective):
     """The paper's objective: a head reads the two embeddings of a pair, a loss compares with the pair's label. Mean over this rank's B pairs.
 
     width: D of the encoder. labels: which labels there are. loss: one of LOSSES; slope k > 0 and threshold 0 ≤ x0 ≤ spacing / 2 belong to the two
-    with a buffer zone. boundary: see `prediction_errors`; the classification baseline has none. learning_rate: of the head; None: the encoder's.
+    with a buffer zone. boundary: see `prediction_errors`; the classification baseline has none. learning_rate: of the
+    head, which starts random beside an encoder that is pretrained: one that lags behind pulls the embeddings out of shape; None: the encoder's, as the
+    release has it. keeps_head: go on with the head of the encoder that training starts from.
     RecipeError for values out of range, and for values that have no effect with the loss.
     """
 
@@ -185,12 +184,22 @@ class Regression(nn.Module):
         boundary: str = "left_mask",
         features: str = "uv_diff",
         learning_rate: float | None = None,
+        keeps_head: bool = False,
     ) -> None:
         super().__init__()
         check_regression(loss=loss, slope=slope, threshold=threshold, boundary=boundary, spacing=labels.spacing)
         self.loss, self.slope, self.threshold, self.boundary, self.labels = loss, slope, threshold, boundary, labels
         num_classes = labels.num_classes if loss == "cross_entropy" else None
-        self.head = RegressionHead(width, features=features, num_classes=num_classes, learning_rate=learning_rate)
+        self.head = RegressionHead(width, features=features, num_classes=num_classes)
+        self.learning_rate = learning_rate
+        self.keeps_heads = keeps_head
+
+    def own_rates(self) -> Iterator[OwnRate]:
+        yield OwnRate(parameters=tuple(self.head.parameters()), learning_rate=self.learning_rate)
+
+    def start_from(self, folder: Path, *, where: str) -> None:
+        if self.keeps_heads:
+            load_heads(self, folder, where=f"{where}: keep_head")
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (2·B, D) embeddings of `batch.tokens`: DataError for more columns, and for pairs without a label."""

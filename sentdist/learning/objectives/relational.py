@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
 from torch import Tensor, nn
 
 from sentdist.errors import DataError, RecipeError
@@ -9,7 +13,8 @@ from sentdist.learning.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objectives.entropy import entropy_info_nce
 from sentdist.learning.objectives.info_nce import info_nce
-from sentdist.learning.objectives.objective import anchors_and_candidates, check_finite, check_temperature
+from sentdist.learning.objectives.objective import Objective, OwnRate, anchors_and_candidates, check_finite, check_temperature
+from sentdist.learning.relation_file import Relations, read_relations, write_relations
 
 INITIAL_STD = 0.02
 LEARNING_RATE = 1e-2
@@ -39,12 +44,9 @@ class RelationTable(nn.Module):
     """One vector of the encoder's width for each relation, drawn from N(0, 0.02²).
 
     The released code's table: its library's initializer wins over the N(0, 1) of an embedding; components of the encoder's output lie in (−1, 1).
-    learning_rate, weight_decay: its own beside an encoder that is pretrained (the release: 1e-2 and none). None: the encoder's.
     """
 
-    def __init__(
-        self, num_relations: int, width: int, *, learning_rate: float | None = LEARNING_RATE, weight_decay: float | None = 0.0
-    ) -> None:
+    def __init__(self, num_relations: int, width: int) -> None:
         super().__init__()
         if num_relations < 1:
             raise RecipeError(
@@ -52,8 +54,6 @@ class RelationTable(nn.Module):
             )
         self.vectors = nn.Embedding(num_relations, width)
         nn.init.normal_(self.vectors.weight, std=INITIAL_STD)
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
 
     def forward(self, relations_B: Tensor) -> Tensor:
         """(B, D) vectors of (B,) relation numbers."""
@@ -61,21 +61,23 @@ class RelationTable(nn.Module):
         return vectors_BD
 
 
-class Relational(nn.Module):
+class Relational(nn.Module, Objective):
     """RSE as an objective: `relational_info_nce` with the relation of each row in `batch.relations` and a table that is trained with the encoder.
 
-    A training that goes on from an encoder of RSE begins with a new table, unless its stage asks to keep that of its start (`keep_relations`).
+    relations: their names, in the order of their numbers. learning_rate: of the table, beside an encoder that is pretrained (the release: 1e-2);
+    None: the encoder's. No weight decay, as the release. keeps_relations: begin with the vectors of the encoder that training starts from.
     RecipeError for a temperature or learning rate that is not above 0, a phi that is not finite, no relation.
     """
 
     def __init__(
         self,
         *,
-        num_relations: int,
+        relations: tuple[str, ...],
         width: int,
         temperature: float = 0.05,
         phi: float = 0.0,
         learning_rate: float | None = LEARNING_RATE,
+        keeps_relations: bool = False,
     ) -> None:
         super().__init__()
         check_temperature(temperature, where="relational.temperature")
@@ -89,7 +91,30 @@ class Relational(nn.Module):
             )
         self.temperature = temperature
         self.phi = phi
-        self.table = RelationTable(num_relations, width, learning_rate=learning_rate)
+        self.names, self.learning_rate, self.keeps_relations = relations, learning_rate, keeps_relations
+        self.table = RelationTable(len(relations), width)
+
+    def own_rates(self) -> Iterator[OwnRate]:
+        yield OwnRate(parameters=tuple(self.table.parameters()), learning_rate=self.learning_rate, weight_decay=0.0)
+
+    def start_from(self, folder: Path, *, where: str) -> None:
+        """Relations are told apart by their names; those that the start does not know keep their random vectors."""
+        if not self.keeps_relations:
+            return
+        before = read_relations(folder)
+        with torch.no_grad():
+            for name, vector_D in zip(before.names, before.vectors, strict=True):
+                if name in self.names:
+                    self.table.vectors.weight[self.names.index(name)] = torch.from_numpy(vector_D)
+
+    def save_into(self, folder: Path, weights: dict[str, Tensor]) -> None:
+        vectors_KD = weights["table.vectors.weight"].detach().float().cpu().numpy()
+        write_relations(folder, Relations(names=self.names, vectors=vectors_KD))
+
+    def relations(self) -> Relations:
+        with torch.no_grad():
+            vectors_KD = self.table(torch.arange(len(self.names), device=next(self.table.parameters()).device))
+        return Relations(names=self.names, vectors=vectors_KD.float().cpu().numpy())
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (C·B, D) embeddings of `batch.tokens`; DataError where the rows have no relation or more than one positive."""

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from sentdist.learning.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
-from sentdist.learning.objectives.objective import anchors_and_candidates, check_finite, check_temperature, cosine_logits
+from sentdist.learning.objectives.objective import Objective, anchors_and_candidates, check_finite, check_temperature, cosine_logits
 
 Masked = Literal["excluded", "zero"]
 
@@ -69,7 +69,7 @@ def _entropy_of_others(own_BP: Tensor, others_BK: Tensor, others_B1: Tensor, riv
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupMPN:
+class SupMPN(Objective):
     """The loss above as an objective: P and Q are those of the batch. RecipeError for a φ that is not finite or a temperature that is not above 0."""
 
     temperature: float = 0.05

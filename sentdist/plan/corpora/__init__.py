@@ -12,7 +12,7 @@ from sentdist.plan.corpora.relations import RelationalCorpus, RelationsSection
 from sentdist.plan.corpora.rows import Corpus, RowsSection
 
 CORPORA = (Corpus, GradedCorpus, RelationalCorpus, GroupedCorpus)
-CORPUS_KINDS = ("rows", "graded", "relations", "groups")
+CORPUS_KINDS = tuple(corpus.recipe_kind for corpus in CORPORA)
 
 AnyCorpus = Corpus | GradedCorpus | RelationalCorpus | GroupedCorpus
 

@@ -7,9 +7,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from sentdist.errors import RecipeError
+from sentdist.frozen import Frozen
+from sentdist.objectives.objective import Labels
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Task
-from sentdist.plan.stage import Frozen, Stage, slug
+from sentdist.plan.stage import slug
 
 Scale = Literal["nli", "zero_to_five", "one_to_five"]
 Rounding = Literal["half_even", "half_up", "truncate", "none"]
@@ -33,11 +36,13 @@ class GradedPart(Frozen):
         return f"{self.source}:{self.split}" if self.split else self.source
 
 
-class GradedCorpus(Stage):
+class GradedCorpus(CorpusStage):
     """Pairs with a label each, from 0 up."""
 
     kind: ClassVar[str] = "graded"
     revision: ClassVar[int] = 1
+    recipe_kind: ClassVar[str] = "graded"
+    holds: ClassVar[str] = "pairs with a label each"
 
     parts: Annotated[tuple[GradedPart, ...], Field(min_length=1)]
     rounding: Rounding = "half_even"  # of scores, to the grid of labels
@@ -60,14 +65,13 @@ class GradedCorpus(Stage):
         return 1
 
     @property
+    def labels(self) -> Labels:
+        return Labels(top=self.top_label, spacing=None if self.rounding == "none" else self.spacing)
+
+    @property
     def top_label(self) -> float:
         """The highest label; the lowest is 0."""
         return max(TOP_LABEL[part.scale] for part in self.parts)
-
-    @property
-    def spacing_of_labels(self) -> float | None:
-        """The distance of two labels; None where scores are not rounded."""
-        return None if self.rounding == "none" else self.spacing
 
     @property
     def described(self) -> tuple[str, ...]:

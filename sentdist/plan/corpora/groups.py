@@ -6,8 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from sentdist.frozen import Frozen
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.resolver import Resolver
-from sentdist.plan.stage import Frozen, Stage, slug
+from sentdist.plan.stage import slug
 
 Count = Annotated[int, Field(ge=1)]
 Fill = Literal["own_then_copies", "copies"]
@@ -38,11 +40,13 @@ class Augmentation(Frozen):
     source_revision: str | None = None  # of the paraphraser, or of WordNet
 
 
-class GroupedCorpus(Stage):
+class GroupedCorpus(CorpusStage):
     """(anchor, P positives, Q negatives) rows."""
 
     kind: ClassVar[str] = "groups"
     revision: ClassVar[int] = 1
+    recipe_kind: ClassVar[str] = "groups"
+    holds: ClassVar[str] = "an anchor with several positives and negatives"
 
     parts: Annotated[tuple[GroupPart, ...], Field(min_length=1)]
     num_positives: Count = 5

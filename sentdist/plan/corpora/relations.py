@@ -6,8 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from sentdist.frozen import Frozen
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.resolver import Resolver
-from sentdist.plan.stage import Frozen, Stage, slug
+from sentdist.plan.stage import slug
 
 # nli: entailments of (premise, hypothesis, label) rows, with contradictions as negatives; captions: pairs of texts that share a group;
 # same: a sentence with itself; pairs: two columns as they stand.
@@ -42,11 +44,13 @@ class RelationPart(Frozen):
     cap: Count | None = None
 
 
-class RelationalCorpus(Stage):
+class RelationalCorpus(CorpusStage):
     """(head, tail, hard negative) rows, each with the number of its relation in `relations`."""
 
     kind: ClassVar[str] = "relations"
     revision: ClassVar[int] = 1
+    recipe_kind: ClassVar[str] = "relations"
+    holds: ClassVar[str] = "pairs of several relations, with hard negatives"
 
     relations: Annotated[tuple[RelationPart, ...], Field(min_length=1)]
     cap_rule: CapRule = "first"

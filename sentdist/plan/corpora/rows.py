@@ -6,15 +6,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from sentdist.frozen import Frozen
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import Fold
-from sentdist.plan.stage import Frozen, Stage, slug
+from sentdist.plan.stage import slug
 
 
-class Corpus(Stage):
+class Corpus(CorpusStage):
     """Training rows as ids into a table of unique sentences."""
 
     kind: ClassVar[str] = "corpus"
     revision: ClassVar[int] = 1
+    recipe_kind: ClassVar[str] = "rows"
+    holds: ClassVar[str] = "an anchor, its positive, and if you like a hard negative"
 
     source: str
     source_revision: str

@@ -1,0 +1,42 @@
+"""Masked language modelling; its equation stands in learning/objectives/masked_lm.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from sentdist.citation import Citation
+from sentdist.objectives.objective import Given, Needs, ObjectiveSpec
+
+if TYPE_CHECKING:
+    from sentdist.learning.objectives.objective import Objective
+
+PAPER = Citation(
+    key="bert",
+    kind="inproceedings",
+    authors=("Jacob Devlin", "Ming-Wei Chang", "Kenton Lee", "Kristina Toutanova"),
+    title="BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+    where="NAACL-HLT",
+    year=2019,
+    url="https://arxiv.org/abs/1810.04805",
+    role="masked language modelling",
+)
+
+
+class MaskedLM(ObjectiveSpec):
+    """Masked language modelling (Devlin et al. 2019): a term of SimCSE, or pre-training on its own."""
+
+    title: ClassVar[str] = "masked language modelling"
+    about: ClassVar[str] = "masked language modelling: a term beside others, or pre-training"
+    citations: ClassVar[tuple[Citation, ...]] = (PAPER,)
+    needs: ClassVar[Needs] = Needs(columns=1, positives=None, labels="ignored")
+    equation: ClassVar[str] = "sentdist/learning/objectives/masked_lm.py"
+
+    name: Literal["mlm"] = "mlm"
+    mask_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
+
+    def make_loss(self, given: Given) -> Objective:
+        from sentdist.learning.objectives.masked_lm import MaskedLM as Loss
+
+        return Loss(given.encoder, fraction=self.mask_fraction, precision=given.precision, micro_batch=given.micro_batch)

@@ -1,0 +1,147 @@
+"""What all objectives of a recipe have in common: their values, what is known of each, what each needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Protocol, Self
+
+from pydantic import Field
+
+from sentdist.citation import Citation
+from sentdist.frozen import Frozen
+
+if TYPE_CHECKING:
+    from sentdist.learning.bank import Bank
+    from sentdist.learning.encoder import SentenceEncoder
+    from sentdist.learning.objectives.objective import Objective
+    from sentdist.learning.targets import Targets
+
+Temperature = Annotated[float, Field(gt=0.0)]
+Weight = Annotated[float, Field(ge=0.0)]
+Rate = Annotated[float, Field(gt=0.0)]
+
+
+class Misfit(NamedTuple):
+    """Why an objective has no meaning somewhere, in the words of an error."""
+
+    found: str
+    expected: str
+    remedy: str
+    where: str = ""  # the field, behind the objective's place in the recipe
+
+
+class Labels(NamedTuple):
+    """The labels of a graded corpus: from 0 to `top`, `spacing` apart; None: any number between."""
+
+    top: float
+    spacing: float | None
+
+
+class Rows(Protocol):
+    """What an objective asks of a corpus while planning; each kind of corpus says it of itself."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def num_columns(self) -> int: ...
+    @property
+    def num_positives(self) -> int: ...
+    @property
+    def labels(self) -> Labels | None: ...
+    @property
+    def relation_names(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What an objective needs of a batch and beside it.
+
+    columns: at least; 1: sentences alone. positives: of an anchor, at most; None: any number. negatives: of an anchor, at least.
+    labels: "needed", "ignored", or "refused" where a row is taken for an anchor with its positive, which most graded pairs are not.
+    relations: the number of each row's relation. bank, targets: the embeddings of entropy encoders, the shares of tags and words.
+    alone: False for what only makes sense as a term of a sum.
+    """
+
+    columns: int
+    positives: int | None
+    labels: Literal["needed", "refused", "ignored"]
+    negatives: int = 0
+    relations: bool = False
+    bank: bool = False
+    targets: bool = False
+    alone: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """The training that an encoder comes from, as far as an objective may go on with something of it.
+
+    term: the objective of the same name there; None: there is none. has_same_terms: whether the whole objective has the same terms in the same order.
+    relations: those that encoder knows.
+    """
+
+    term: ObjectiveSpec | None
+    has_same_terms: bool
+    relations: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a loss may be made with beside its values: the encoder it trains, the rows, the bank, the targets.
+
+    precision, micro_batch: for a loss that encodes by itself.
+    """
+
+    encoder: SentenceEncoder
+    rows: Rows
+    bank: Bank | None = None
+    targets: Targets | None = None
+    precision: str = "fp32"
+    micro_batch: int | None = None
+
+
+class ObjectiveSpec(Frozen):
+    """An objective as a recipe names it. A subclass in a file of this package is an objective: plan/objectives.py finds it.
+
+    title: for a model card. about: what it is, in a line of a table. citations: whose work it is. needs: see `Needs`.
+    equation: the file with its equation; None: the one in which it stands.
+    """
+
+    title: ClassVar[str]
+    about: ClassVar[str]
+    citations: ClassVar[tuple[Citation, ...]]
+    needs: ClassVar[Needs]
+    equation: ClassVar[str | None] = None
+
+    name: str
+
+    def make_loss(self, given: Given) -> Objective:
+        """The loss that the training loop calls; what it brings of parameters starts from torch's generator."""
+        raise NotImplementedError
+
+    def settled(self, rows: Rows) -> Self:
+        """The same objective with what a default stands for on these rows written out, so that equal objectives have equal keys."""
+        return self
+
+    def misfit(self, rows: Rows) -> Misfit | None:
+        """What `needs` cannot say: why these values have no meaning on these rows; None where they have."""
+        return None
+
+    def misfit_of_encoder(self, *, pooling: str, width: int | None) -> Misfit | None:
+        """Why these values have no meaning for an encoder; width: None where planning cannot know it."""
+        return None
+
+    def misfit_of_start(self, start: Start | None, rows: Rows) -> Misfit | None:
+        """Why training cannot go on with what these values want to keep of the encoder it starts from; None: no start. Asked of settled values."""
+        return None
+
+    @classmethod
+    def used_citations(cls, values: Mapping[str, object]) -> tuple[Citation, ...]:
+        """Whose work these values, as a record has them, rest on."""
+        return cls.citations
+
+    @property
+    def reads_negatives(self) -> bool:
+        """Whether a corpus's negative columns take part."""
+        return self.needs.negatives > 0 or bool(getattr(self, "hard_negatives", False))

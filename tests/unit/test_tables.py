@@ -1,0 +1,112 @@
+"""Every member of a kind is in every table: objectives, corpora, stages."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from sentdist.execution.resources import stage_demand
+from sentdist.frozen import Frozen
+from sentdist.objectives.objective import ObjectiveSpec
+from sentdist.plan.corpora import CORPORA, CORPUS_KINDS
+from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, equation_file, objective_rows, terms_of
+from sentdist.plan.recipe import SECTIONS
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import STAGES, Train
+from sentdist.plan.wording import TAGS
+from sentdist.report.citations import CITATIONS, cite
+from sentdist.stages.cards import training_card
+from sentdist.store.forecast import _sentences
+from tests.planning import RECIPES, shipped_plan
+
+ROOT = RECIPES.parents[1]
+
+
+def below(kind: type[Frozen]) -> Iterator[type[Frozen]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from below(one)
+
+
+def shipped(kind: type[Frozen]) -> set[str]:
+    """Names of the classes of a kind that the package defines."""
+    return {one.__name__ for one in below(kind) if one.__module__.startswith("sentdist.")}
+
+
+@cache
+def stages() -> dict[str, Stage]:
+    """A stage of every kind, and for every objective a training with it, from the shipped recipes."""
+    found: dict[str, Stage] = {}
+    for path in sorted(RECIPES.rglob("*.yaml"), key=lambda path: ("sweeps" in path.parts, path)):
+        if set(OBJECTIVES) | {kind for kind, stage in STAGES.items() if stage.purpose != "aside"} <= set(found):
+            break
+        plan = shipped_plan(path)
+        for stage in plan.stages:
+            found.setdefault(stage.kind, stage)
+            if isinstance(stage, Train):
+                for term in terms_of(stage.objective):
+                    found.setdefault(term.name, stage)
+    return found
+
+
+def test_every_objective_is_found_and_known_to_recipes() -> None:
+    assert shipped(ObjectiveSpec) == {one.__name__ for one in OBJECTIVES.values()}
+    assert {*OBJECTIVES, "sum"} == set(OBJECTIVE_NAMES) and set(OBJECTIVES) <= TAGS
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_objective_says_all_that_is_asked_of_it(name: str) -> None:
+    one = OBJECTIVES[name]
+    assert one.title and one.about and one.__doc__
+    assert {work.key for work in one.citations} <= set(CITATIONS)
+    assert cite([work.key for work in one.used_citations({})]) is not None
+    assert one.needs.columns >= 1
+    assert (ROOT / equation_file(one)).is_file()
+    assert "make_loss" in vars(one)
+    assert name in [row[0].strip("`") for row in objective_rows()]
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_objective_is_trained_by_a_shipped_recipe_and_has_a_model_card(name: str) -> None:
+    stage = stages()[name]
+    assert isinstance(stage, Train)
+    assert OBJECTIVES[name].title in training_card(stage, {"num_steps": 1, "best_dev_score": None}).objective
+
+
+def test_every_kind_of_stage_is_in_the_table() -> None:
+    assert shipped(Stage) - {CorpusStage.__name__} == {stage.__name__ for stage in STAGES.values()}
+    assert all(kind == stage.kind for kind, stage in STAGES.items())
+
+
+@pytest.mark.parametrize("kind", STAGES)
+def test_a_kind_of_stage_says_what_it_is_for_and_what_it_takes(kind: str) -> None:
+    kind_of_stage = STAGES[kind]
+    assert kind_of_stage.purpose in ("training", "scores", "aside")
+    assert kind_of_stage.speed_of is None or kind_of_stage.speed_of in STAGES
+    if kind_of_stage.purpose == "aside":
+        return
+    stage = stages()[kind]
+    assert stage_demand(stage, Runtime()).workers >= 1
+    plan = shipped_plan(next(path for path in sorted(RECIPES.rglob("*.yaml")) if kind in {s.kind for s in shipped_plan(path).stages}))
+    assert all(_sentences(one, plan) >= 0 for one in plan.stages)
+
+
+@pytest.mark.parametrize("corpus", CORPORA, ids=CORPUS_KINDS)
+def test_a_kind_of_corpus_is_in_every_table(corpus: type[CorpusStage]) -> None:
+    assert shipped(CorpusStage) == {one.__name__ for one in CORPORA}
+    assert corpus.holds and corpus.recipe_kind in TAGS
+    sections = [section for section in SECTIONS["corpus"] if section.model_fields["kind"].annotation.__args__ == (corpus.recipe_kind,)]  # type: ignore[union-attr]
+    assert len(sections) == 1
+    stage = stages()[corpus.kind]
+    assert isinstance(stage, CorpusStage) and stage.described and stage.num_columns >= 1 and stage.num_positives >= 0
+
+
+def test_no_objective_stands_in_two_files() -> None:
+    files = [Path(inspect.getfile(one)).name for one in OBJECTIVES.values()]
+    assert len(OBJECTIVES) == len(shipped(ObjectiveSpec)) and files
