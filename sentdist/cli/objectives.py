@@ -10,9 +10,9 @@ from sentdist.cli.printing import open_console
 
 
 def objectives(
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a table in Markdown, with links to the papers.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a table in Markdown.")] = False,
 ) -> None:
-    """List the objectives that a recipe can name: what each is, whose work, where its equation stands."""
+    """List the objectives that a recipe can name."""
     from sentdist.plan.objectives import OBJECTIVES, equation_file, objective_rows
     from sentdist.table_text import markdown_table
 

@@ -16,7 +16,7 @@ class Entropy(ObjectiveSpec):
     """Eq. 2: Eq. 1 plus phi times the entropy of the scores of all other candidates; phi of either sign."""
 
     title: ClassVar[str] = "contrastive cross-entropy with an entropy term (RCL Eq. 2, arXiv 2209.13241)"
-    about: ClassVar[str] = "the same as `info_nce`, more certain or less by φ of either sign: RCL's entropy encoders, Eq. 2"
+    about: ClassVar[str] = "InfoNCE, more certain or less by φ of either sign: RCL's entropy encoders, Eq. 2"
     citations: ClassVar[tuple[Citation, ...]] = (PAPER,)
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
     equation: ClassVar[str] = "sentdist/learning/objectives/entropy.py"

@@ -36,7 +36,7 @@ class InfoNCE(ObjectiveSpec):
     """Eq. 1 of RCL (arXiv 2209.13241): cross-entropy over the positives (and hard negatives) of the whole batch."""
 
     title: ClassVar[str] = "contrastive cross-entropy (RCL Eq. 1, arXiv 2209.13241)"
-    about: ClassVar[str] = "contrastive cross-entropy, with hard negatives or without: RCL's Eq. 1, SimCSE, multiple-negatives ranking"
+    about: ClassVar[str] = "contrastive cross-entropy: RCL's Eq. 1, SimCSE, multiple-negatives ranking"
     citations: ClassVar[tuple[Citation, ...]] = (INFONCE, SIMCSE)
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
     equation: ClassVar[str] = "sentdist/learning/objectives/info_nce.py"

@@ -28,12 +28,11 @@ OBJECTIVES: dict[str, type[ObjectiveSpec]] = dict(_found())
 
 
 def objective_rows() -> list[list[str]]:
-    """All objectives for a table in Markdown: the name in a recipe, what it is, whose work, the file with its equation."""
-    rows = []
-    for name, one in OBJECTIVES.items():
-        works = ", ".join(f"[{work.short}]({work.url})" for work in one.citations) or "–"
-        rows.append([f"`{name}`", one.about, works, f"`{equation_file(one)}`"])
-    return rows
+    """All objectives for a table in Markdown: the name in a recipe, what it is, whose work, the name of the file with its equation."""
+    return [
+        [f"`{name}`", one.about, ", ".join(work.short for work in one.citations) or "–", f"`{equation_file(one).rpartition('/')[2]}`"]
+        for name, one in OBJECTIVES.items()
+    ]
 
 
 def equation_file(objective: type[ObjectiveSpec]) -> str:

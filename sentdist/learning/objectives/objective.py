@@ -104,7 +104,7 @@ def cosine_logits(anchors_BD: Tensor, candidates_MD: Tensor, *, temperature: flo
     Computed in float32 at least, whatever the embeddings' type: in bfloat16 a logit of 20 is known to ±0.06. The gradient goes through the
     normalisation (`∂cos(a,b)/∂a = (b/‖b‖ − cos(a,b)·a/‖a‖)/‖a‖`).
     """
-    anchors_BD, candidates_MD = _at_least_float32(anchors_BD), _at_least_float32(candidates_MD)
+    anchors_BD, candidates_MD = at_least_float32(anchors_BD), at_least_float32(candidates_MD)
     return F.normalize(anchors_BD, dim=-1) @ F.normalize(candidates_MD, dim=-1).transpose(-1, -2) / temperature
 
 
@@ -160,5 +160,6 @@ def check_finite(value: float, *, where: str, remedy: str) -> None:
         raise RecipeError(where=where, found=repr(value), expected="a finite number", remedy=remedy)
 
 
-def _at_least_float32(tensor: Tensor) -> Tensor:
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """In float32 where it is in half precision."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()
