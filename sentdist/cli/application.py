@@ -46,6 +46,7 @@ def _tell(sentence: str) -> None:
 
 
 COMMANDS = (
+    building.schema,
     building.plan,
     building.run,
     building.sweep,

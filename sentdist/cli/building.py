@@ -1,4 +1,4 @@
-"""Commands that look ahead, build and end building: plan, run, sweep, stop."""
+"""Commands on recipes: schema, plan, run, sweep, stop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentdist.cli.opening import IN_A_JOB, store_root
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.errors import RecipeError
+from sentdist.errors import DataError, RecipeError, first_line
 from sentdist.plan.counting import counted
+from sentdist.stages.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
     from sentdist.plan.unroll import Plan
@@ -23,6 +23,25 @@ if TYPE_CHECKING:
 
 
 Local = Annotated[bool, typer.Option("--local", help="In this process, without Ray: one stage after another, the same numbers.")]
+
+
+def schema(
+    output: Annotated[Path | None, typer.Option("--output", help="Write it to this file.", show_default=False)] = None,
+) -> None:
+    """Print the JSON schema of a recipe.
+
+    Editors complete and check a recipe by it that names it in its first line: # yaml-language-server: $schema=FILE
+    """
+    from sentdist.plan.schema import schema_text
+
+    if output is None:
+        typer.echo(schema_text(), nl=False)
+        return
+    try:
+        output.write_text(schema_text(), encoding="utf-8")
+    except OSError as error:
+        raise DataError(where=str(output), found=first_line(error), expected="a file that can be written", remedy="Name another.") from None
+    typer.echo(f"Written: {output}")
 
 
 def plan(
@@ -120,20 +139,9 @@ def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path 
 def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
     plan, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
 
-    from sentdist.execution.disk_room import disk_room
-    from sentdist.execution.local_lines import local_listener
-    from sentdist.stages.local import run_local
-    from sentdist.stages.overlaps import build_overlaps
-    from sentdist.store.sweep import save_sweep, sweep_record
+    from sentdist.execution.local_lines import build_locally
 
-    missing = frozenset(stage.key for stage in plan.stages if not context.store.has(stage))
-    room = disk_room(plan, context, missing)
-    context.store.check_writable(needed_bytes=room.least)
-    if warning := room.warning(context.store.free_bytes()):
-        typer.echo(warning)
-    save_sweep(context.store, sweep_record(plan))
-    run_local(plan, context, listen=local_listener(typer.echo))
-    build_overlaps(plan, context)
+    build_locally(plan, context, speak=typer.echo)
     _print_scores(plan.recipe.name, context.store)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from sentdist.cli.opening import store_root
 from sentdist.cli.options import DataRoot, StoreRoot
 from sentdist.cli.printing import open_console
+from sentdist.stages.opening import store_root
 
 
 def doctor(store: StoreRoot = None, data: DataRoot = None) -> None:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sentdist.cli.opening import open_store, store_root
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.plan.counting import counted
+from sentdist.stages.opening import open_store, store_root
 
 
 def report(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentdist.cli.opening import encoder_folder, encoder_use, open_store
 from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, Precision, StoreRoot
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
 from sentdist.errors import DataError
+from sentdist.stages.opening import encoder_folder, encoder_use, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,24 +54,21 @@ def evaluate(
         return
 
     from sentdist.plan.runtime import Runtime
-    from sentdist.plan.unroll import evaluation_of
-    from sentdist.stages.resolve import FileResolver
+    from sentdist.stages.planned import planned_evaluation
 
     opened = open_store(store)
-    checkpoint = encoder_folder(encoder, opened)
-    resolver = FileResolver(data_root=data)
     given = tuple(name.strip() for names in tasks or ["sts"] for name in names.split(","))
-    stage = evaluation_of(
-        checkpoint, revision=revision, pooling=pooling, tasks=given, max_length=max_length, precision=precision, resolver=resolver
+    stage, context = planned_evaluation(
+        encoder_folder(encoder, opened),
+        given,
+        revision=revision,
+        pooling=pooling,
+        max_length=max_length,
+        precision=precision,
+        runtime=Runtime(engine="torch", workers=workers or 1, gpus_per_worker=gpus_per_worker),
+        store=opened,
+        data=data,
     )
-
-    from sentdist.stages.context import Context
-
-    runtime = Runtime(engine="torch", workers=workers or 1, gpus_per_worker=gpus_per_worker)
-    context = Context(
-        store=opened, data_root=None if data is None else str(data), runtime=runtime, folders=tuple(resolver.folders.items()),
-        keeps_embeddings=True,
-    )  # fmt: skip
     artifact = opened.get(stage) or _scored(stage, context, over_workers=workers is not None)
     table = empty_table(encoder, "task", "measure", "× 100")
     for task, measure, score in _score_lines(given, artifact.record.results):

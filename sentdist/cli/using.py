@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentdist.cli.opening import encoder_use
 from sentdist.cli.options import (
     Column,
     EncoderName,
@@ -26,6 +25,7 @@ from sentdist.cli.options import (
 from sentdist.cli.printing import empty_table, open_console, sentence_progress
 from sentdist.errors import DataError
 from sentdist.plan.counting import counted
+from sentdist.stages.opening import encoder_use
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts

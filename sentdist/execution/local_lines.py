@@ -1,17 +1,38 @@
-"""A run in this process told in the lines that a run on a cluster is told in."""
+"""A recipe built in this process, with the progress lines of a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from sentdist.execution.disk_room import disk_room
 from sentdist.execution.progress import SPEAK_EVERY, StageEvent
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
-from sentdist.stages.local import Listener
+from sentdist.plan.unroll import Plan
+from sentdist.stages.context import Context
+from sentdist.stages.local import Listener, run_local
+from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.train import TrainSession
 from sentdist.store.store import Artifact
+from sentdist.store.sweep import save_sweep, sweep_record
+
+
+def build_locally(plan: Plan, context: Context, *, speak: Callable[[str], None]) -> None:
+    """Build all trials of a plan in this process and note them as a sweep; speak takes each line of progress.
+
+    Raises:
+        SentdistError: no room on the disk, data that cannot be read, a training that diverged, …
+    """
+    missing = frozenset(stage.key for stage in plan.stages if not context.store.has(stage))
+    room = disk_room(plan, context, missing)
+    context.store.check_writable(needed_bytes=room.least)
+    if warning := room.warning(context.store.free_bytes()):
+        speak(warning)
+    save_sweep(context.store, sweep_record(plan))
+    run_local(plan, context, listen=local_listener(speak))
+    build_overlaps(plan, context)
 
 
 def local_listener(speak: Callable[[str], None]) -> Listener:

@@ -126,6 +126,17 @@ class Recipe(Frozen):
         None  # whose printed tables stand beside ours in the report
     )
 
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+        """Read a recipe's file and check it; overrides are `a.b=c`, applied in order.
+
+        Raises:
+            RecipeError: naming the file and the field, or another recipe beside it with the same name.
+        """
+        recipe = load_recipe(Path(path), overrides)
+        check_unique_name(Path(path), recipe.name)
+        return recipe
+
     @model_validator(mode="after")
     def _names_exist(self) -> Recipe:
         for name, method in self.methods.items():

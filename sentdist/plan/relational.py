@@ -37,7 +37,7 @@ class RelationalScoring(Frozen):
     directions: Literal["one", "max_both"] = "max_both"  # the paper scores one direction, its code takes the greater of both
     curve: WeightGrid | None = None
 
-    @field_validator("weights", mode="before")
+    @field_validator("weights", mode="before", json_schema_input_type=tuple[RelationWeight, ...] | dict[str, Weight])
     @classmethod
     def _one_spelling(cls, value: object) -> object:
         """A mapping as pairs, in the order of names: equal weights have equal keys."""

@@ -1,4 +1,4 @@
-"""Where artifacts are kept: the store, and the encoders in it, as a command line names them."""
+"""Where artifacts are kept, and which encoder a name stands for, as people write them; no torch, no Ray."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.cli.options import DEFAULT_STORE, check_choice
+from sentdist.errors import DataError
 
 if TYPE_CHECKING:
     from sentdist.stages.encoders import EncoderUse
     from sentdist.store.store import ArtifactStore
 
+DEFAULT_STORE = ".sentdist/store"
 IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit` starts
+PRECISIONS = ("fp32", "bf16")
 
 
 def store_root(store: str | None) -> str:
@@ -22,11 +24,11 @@ def store_root(store: str | None) -> str:
 
 
 def open_store(store: str | None) -> ArtifactStore:
-    """The store that `--store` names, or the default one."""
+    """The store of this address, or the default one."""
     from sentdist.store.store import ArtifactStore
 
     root = store_root(store)
-    return ArtifactStore(root if "://" in root else str(Path(root).absolute()))
+    return ArtifactStore(root if "://" in root else str(Path(root).expanduser().absolute()))
 
 
 def encoder_folder(encoder: str, store: ArtifactStore) -> str:
@@ -45,8 +47,13 @@ def encoder_use(
     precision: str,
     normalize: bool = False,
 ) -> EncoderUse:
-    """The encoder that a command line names, not yet loaded."""
-    check_choice("--precision", precision, ("fp32", "bf16"))
+    """The encoder of this name, not yet loaded.
+
+    Raises:
+        DataError: a precision that there is not. StoreError: a key of no or of several artifacts.
+    """
+    if precision not in PRECISIONS:
+        raise DataError(where="precision", found=precision, expected=f"one of {', '.join(PRECISIONS)}", remedy="Choose one of them.")
     checkpoint = encoder_folder(encoder, open_store(store))
 
     from sentdist.stages.encoders import EncoderUse

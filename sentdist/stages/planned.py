@@ -1,24 +1,70 @@
-"""From a recipe's file to its plan and the place where it is carried out; no torch, no Ray."""
+"""From a recipe, or the name of an encoder, to what is to be built and the place where that is done; no torch, no Ray."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from sentdist.plan.recipe import check_unique_name, load_recipe
-from sentdist.plan.unroll import Plan, unroll
+from sentdist.plan.recipe import Recipe
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stages import Evaluate
+from sentdist.plan.unroll import Plan, evaluation_of, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.resolve import FileResolver
 from sentdist.store.store import ArtifactStore
 
 
 def planned(path: Path, *, overrides: Sequence[str] = (), store: str, data: Path | None = None) -> tuple[Plan, Context]:
+    """The plan of a recipe's file, and where it is to be carried out.
+
+    Raises:
+        RecipeError, DataError, EncoderError: as `Recipe.load` and `unroll`.
+    """
+    return planned_recipe(Recipe.load(path, overrides), store=store, data=data)
+
+
+def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan, Context]:
     """The plan of a recipe, and where it is to be carried out; places are made absolute, because workers run in other folders."""
-    recipe = load_recipe(path, overrides)
-    check_unique_name(path, recipe.name)
     root = None if data is None else data.expanduser().absolute()
     resolver = FileResolver(data_root=root)
     plan = unroll(recipe, resolver)
     place = store if "://" in store else str(Path(store).expanduser().absolute())
     folders = tuple(sorted(resolver.folders.items()))
     return plan, Context(store=ArtifactStore(place), data_root=None if root is None else str(root), runtime=recipe.runtime, folders=folders)
+
+
+def planned_evaluation(
+    encoder: str,
+    tasks: Sequence[str],
+    *,
+    revision: str | None,
+    pooling: str,
+    max_length: int | None,
+    precision: str,
+    runtime: Runtime,
+    store: ArtifactStore,
+    data: Path | None,
+) -> tuple[Evaluate, Context]:
+    """The scores of one encoder as a stage, and where it is to be carried out; embeddings of its sentences are kept for other tasks.
+
+    Raises:
+        RecipeError, DataError, EncoderError: as `evaluation_of`.
+    """
+    resolver = FileResolver(data_root=data)
+    stage = evaluation_of(
+        encoder,
+        revision=revision,
+        pooling=pooling,
+        tasks=tuple(tasks),
+        max_length=max_length,
+        precision=precision,
+        resolver=resolver,
+    )
+    context = Context(
+        store=store,
+        data_root=None if data is None else str(data),
+        runtime=runtime,
+        folders=tuple(resolver.folders.items()),
+        keeps_embeddings=True,
+    )
+    return stage, context

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import configparser
 import re
+import tomllib
 from pathlib import Path, PurePosixPath
 
 import pytest
 import yaml
+from docker.utils.build import exclude_paths
 
-INFRA = Path(__file__).parents[2] / "infra"
+ROOT = Path(__file__).parents[2]
+INFRA = ROOT / "infra"
 COMPOSE = yaml.safe_load((INFRA / "mlflow" / "compose.yaml").read_text())
 DOCKERFILES = [INFRA / "Dockerfile", INFRA / "mlflow" / "Dockerfile"]
 
@@ -52,10 +55,42 @@ def test_images_have_pins_and_no_root(path: Path) -> None:
     assert users[-1] != "root"
 
 
+SECRETS = (".sentdist/ray_token", ".sentdist/mlflow_password", ".venv/bin/python", ".git/config", ".env", "infra/mlflow/.env")
+LEFT_OUT = (
+    *SECRETS,
+    "data/private.csv",
+    "sentdist/plan/__pycache__/stage.pyc",
+    "tests/unit/test_images.py",
+    "notes.txt",
+    "infra/LOG.md.swp/.env",
+)
+
+
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
-def test_no_secret_of_a_checkout_is_copied_into_an_image(path: Path) -> None:
-    ignored = path.with_name("Dockerfile.dockerignore").read_text().splitlines()
-    assert "*" in ignored or {".sentdist", "**/.env"} <= set(ignored)
+def test_no_secret_of_a_checkout_gets_into_an_image(path: Path, tmp_path: Path) -> None:
+    own = path.with_name("Dockerfile.dockerignore")  # wins over that of the root, where there is one
+    patterns = (own if own.exists() else ROOT / ".dockerignore").read_text().splitlines()
+    needed = (
+        ("infra/constraints.txt", "infra/mlflow/basic_auth.ini")
+        if own.exists()
+        else ("pyproject.toml", "infra/constraints.txt", "sentdist/cli/__init__.py")
+    )
+    for name in (*LEFT_OUT, *needed):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    sent = exclude_paths(str(tmp_path), [line for line in patterns if line and not line.startswith("#")])
+    assert not sent & set(LEFT_OUT)
+    assert set(needed) <= sent
+
+
+def test_the_nodes_image_has_no_tests_and_one_version() -> None:
+    text = (INFRA / "Dockerfile").read_text()
+    assert "[test]" not in text
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    files = [INFRA / "Dockerfile", *(ROOT / "cluster").rglob("*.yaml")]
+    named = {found for file in files for found in re.findall(r"REGISTRY/sentdist:([\w.]+)", file.read_text())}
+    assert named == {version}
 
 
 def test_the_teams_server_has_what_passwords_need() -> None:

@@ -28,6 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tracking": {"plan", "store"},
     "execution": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages", "tracking"},
     "report": {"plan", "store", "evaluation"},
+    "api": {"plan", "store", "learning", "data", "evaluation", "stages", "execution", "report", "tracking"},
+    "__init__": {"api"},
 }  # cli and rayjobs: all
 
 # third party -> the only places that may import it.
@@ -55,6 +57,7 @@ def _sources() -> list[Path]:
 
 
 def _package(path: Path) -> str:
+    """The package of a file; a module at the top of sentdist is one of its own."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return "rayjobs" if parts[0] == "rayjobs" else parts[1]
 
@@ -75,7 +78,7 @@ def test_every_package_imports_only_what_the_table_allows() -> None:
     broken = []
     for path in _sources():
         package = _package(path)
-        if package in ("cli", "rayjobs", "__init__"):
+        if package in ("cli", "rayjobs"):
             continue
         for line, module in _imports(path):
             parts = module.split(".")
@@ -125,6 +128,8 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows() -> None:
     [
         ("sentdist.plan.unroll", ("torch", "ray", "mlflow", "pyarrow", "numpy", "transformers")),
         ("sentdist.store.sweep", ("torch", "ray", "mlflow", "transformers")),
+        ("sentdist", ("torch", "ray", "mlflow", "pyarrow", "numpy", "transformers", "pydantic", "yaml", "typer")),
+        ("sentdist.api", ("torch", "ray", "mlflow", "numpy", "transformers", "matplotlib")),
         ("sentdist.cli", ("torch", "ray", "mlflow", "pyarrow", "transformers", "matplotlib")),
         ("sentdist.execution.run", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
         ("sentdist.stages.build", ("ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker

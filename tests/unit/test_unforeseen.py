@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import DataError
+from sentdist.report import sweep_report
 from sentdist.store import sweep
 
 
@@ -25,7 +26,7 @@ def _fails_by(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         raise error
 
     monkeypatch.setattr(sweep, "load_sweep", fail)
-    monkeypatch.setattr("sentdist.report.sweep_report.load_sweep", fail)
+    monkeypatch.setattr(sweep_report, "load_sweep", fail)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("bad\nworse"), EOFError(), KeyError("x"), RecursionError("deep"), MemoryError()])

@@ -1,0 +1,398 @@
+"""What a Python program asks of sentdist: a function for each command that answers in this process, with the same names and defaults.
+
+`import sentdist` offers these names; nothing heavy is loaded before one of them is called. Wherever an encoder is asked for, an `Encoder`,
+a folder, a packaged name (`minilm-l6`), a hub id or the key of a train artifact will do. `store=None` takes the environment variable
+SENTDIST_STORE, else `.sentdist/store`; `data=None` takes SENTDIST_DATA, else only data that the package makes itself. Mistakes are a
+`SentdistError`: where, what was found, what was expected, what to do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+from sentdist.errors import DataError, EncoderError, RecipeError, SentdistError, StoreError, TrainingDiverged
+from sentdist.plan.recipe import Recipe
+from sentdist.plan.unroll import Plan
+from sentdist.stages.opening import encoder_use, open_store, store_root
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sentdist.plan.stage import Json
+    from sentdist.report.sweep_report import Report
+    from sentdist.stages.context import Context
+    from sentdist.stages.encoders import LoadedEncoder
+
+__all__ = [
+    "DataError",
+    "Encoder",
+    "EncoderError",
+    "Hit",
+    "Outcome",
+    "Plan",
+    "Recipe",
+    "RecipeError",
+    "SentdistError",
+    "StoreError",
+    "TrainingDiverged",
+    "evaluate",
+    "plan",
+    "report",
+    "run",
+    "search",
+    "similarity",
+    "sweep",
+]
+
+
+class Encoder:
+    """A sentence encoder in memory, ready for use; `Encoder.load` makes one."""
+
+    def __init__(self, loaded: LoadedEncoder) -> None:
+        self.loaded = loaded
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        pooling: str | None = None,
+        max_length: int | None = None,
+        precision: str = "fp32",
+        store: str | Path | None = None,
+    ) -> Encoder:
+        """Load an encoder, ours or not, in float32, on a GPU where there is one.
+
+        name: a folder, a packaged name (`minilm-l6`), a hub id, or the key of a train artifact in the store.
+        revision: commit of a hub id. pooling: mean, cls, cls_mlp, cls_mlp_train_only or first_last; None: what the encoder declares.
+        max_length: tokens of a sentence, special ones included; None: the encoder's own limit.
+        precision: fp32, or bf16 for products in bfloat16.
+
+        Raises:
+            EncoderError: no such encoder, no tokenizer, a pooling that it has no weights for. DataError: no such precision.
+            StoreError: a key of no or of several artifacts.
+        """
+        use = encoder_use(
+            str(name), _store(store), revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=False
+        )
+        return cls(use.load())
+
+    @property
+    def width(self) -> int:
+        """D, the numbers of an embedding."""
+        return self.loaded.width
+
+    def encode(self, sentences: str | Sequence[str], *, normalize: bool = False) -> np.ndarray:
+        """(S, D) float32 embeddings of S sentences in their order, or (D,) of one `str`; of length 1 if asked for.
+
+        Raises:
+            DataError: no sentence, or one without a visible character. EncoderError: embeddings that are not finite.
+        """
+        loaded = self.loaded if not normalize else replace(self.loaded, use=replace(self.loaded.use, normalize=True))
+        embeddings_SD = loaded.embed(_sentences("encode", sentences))
+        embedding: np.ndarray = embeddings_SD[0] if isinstance(sentences, str) else embeddings_SD
+        return embedding
+
+    def __repr__(self) -> str:
+        encoder = self.loaded.encoder
+        return f"Encoder({self.loaded.use.checkpoint!r}, width={self.width}, pooling={encoder.pooling!r})"
+
+
+@overload
+def similarity(  # type: ignore[overload-overlap]  # a str is a Sequence[str], too; here it is one sentence
+    encoder: Encoder | str | Path, first: str, second: str, *, relations: Mapping[str, float] | None = None, directions: str = "max_both"
+) -> float: ...
+@overload
+def similarity(
+    encoder: Encoder | str | Path,
+    first: Sequence[str],
+    second: Sequence[str],
+    *,
+    relations: Mapping[str, float] | None = None,
+    directions: str = "max_both",
+) -> np.ndarray: ...
+def similarity(
+    encoder: Encoder | str | Path,
+    first: str | Sequence[str],
+    second: str | Sequence[str],
+    *,
+    relations: Mapping[str, float] | None = None,
+    directions: str = "max_both",
+) -> float | np.ndarray:
+    """How alike sentences are, in [−1, 1]: (S,) float64 of S pairs, row by row, or a float of two `str`.
+
+    relations: None gives cosines; relation to weight scores by what a relational encoder has learned, Σ_k w_k cos(h_1 + r_k, h_2)
+    (RSE, arXiv 2212.08802). directions: of relations, `max_both`, the greater of both directions, or `one`, the first sentence as head.
+
+    Raises:
+        DataError: two lists of different lengths, no sentence, a relation that the encoder lacks.
+        EncoderError: relations of an encoder without any.
+    """
+    from sentdist.stages.pair_scores import pair_scorer
+
+    heads, tails = _sentences("similarity: first", first), _sentences("similarity: second", second)
+    if len(heads) != len(tails) or isinstance(first, str) != isinstance(second, str):
+        raise DataError(
+            where="similarity", found=f"{_spelled(first)} and {_spelled(second)}", expected="two sentences, or two lists of one length",
+            remedy="To compare one sentence with many, use search.",
+        )  # fmt: skip
+    scores_S = pair_scorer(_loaded(encoder), relations or {}, directions=directions).scores(heads, tails)
+    return float(scores_S[0]) if isinstance(first, str) else scores_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """A sentence that a search found. row: its place in the corpus, from 0. score: cosine, or the weighted sum of relations."""
+
+    row: int
+    score: float
+    text: str
+
+
+@overload
+def search(  # type: ignore[overload-overlap]
+    encoder: Encoder | str | Path,
+    queries: str,
+    corpus: Sequence[str],
+    *,
+    top: int = 10,
+    embeddings: np.ndarray | None = None,
+    relations: Mapping[str, float] | None = None,
+) -> list[Hit]: ...
+@overload
+def search(
+    encoder: Encoder | str | Path,
+    queries: Sequence[str],
+    corpus: Sequence[str],
+    *,
+    top: int = 10,
+    embeddings: np.ndarray | None = None,
+    relations: Mapping[str, float] | None = None,
+) -> list[list[Hit]]: ...
+def search(
+    encoder: Encoder | str | Path,
+    queries: str | Sequence[str],
+    corpus: Sequence[str],
+    *,
+    top: int = 10,
+    embeddings: np.ndarray | None = None,
+    relations: Mapping[str, float] | None = None,
+) -> list[Hit] | list[list[Hit]]:
+    """The `top` sentences of a corpus nearest to each query, exactly, best first; all, where it has fewer. Of one `str`, its hits alone.
+
+    embeddings: (S, D), what `encode` gave for the corpus; None encodes it. relations: as in `similarity`, the query as head.
+    Memory is that of the corpus itself; a corpus in a file of any size is searched by `sentdist search`.
+
+    Raises:
+        DataError: no query, an empty corpus, embeddings of another number or width. EncoderError: relations of an encoder without any.
+    """
+    from sentdist.evaluation.nearest import ROWS_PER_TILE
+    from sentdist.evaluation.nearest import search as exact_search
+    from sentdist.stages.searching import embed_queries
+
+    asked, documents = _sentences("search: queries", queries), _sentences("search: corpus", corpus, one_will_do=False)
+    if embeddings is not None and (embeddings.ndim != 2 or len(embeddings) != len(documents)):
+        raise DataError(
+            where="search: embeddings", found=f"an array of shape {embeddings.shape}",
+            expected=f"({len(documents)}, width), a row for each sentence of the corpus", remedy="Encode the corpus again.",
+        )  # fmt: skip
+    loaded = _loaded(encoder)
+    vectors = embed_queries(loaded, asked, relations or {})
+    tiles = (loaded.embed(documents[first : first + ROWS_PER_TILE]) for first in range(0, len(documents), ROWS_PER_TILE))
+    ranking = exact_search(vectors.vectors, tiles if embeddings is None else embeddings, depth=top)
+    scores_QK = (ranking.cosines * vectors.scale[:, None]).round(6)
+    hits = [
+        [Hit(row=row, score=score, text=documents[row]) for row, score in zip(rows, scores, strict=True)]
+        for rows, scores in zip(ranking.documents.tolist(), scores_QK.tolist(), strict=True)
+    ]
+    return hits[0] if isinstance(queries, str) else hits
+
+
+def plan(
+    recipe: Recipe | str | Path, *, overrides: Sequence[str] = (), store: str | Path | None = None, data: str | Path | None = None
+) -> Plan:
+    """What a recipe comes to: its `trials`, each ending in scores, and all `stages`, each once, inputs before users. Nothing is started.
+
+    recipe: a `Recipe`, or the path of one. overrides: fields to change, as `--set`: `["training.batch_size=32"]`.
+
+    Raises:
+        RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
+    """
+    return _planned(recipe, overrides, store, data)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one trial came to.
+
+    method, seed, fold: which trial; seed and fold are None where they make no difference. params: the values of the grid that do.
+    scores: main score of each task × 100 by its name, and each measure by `task.measure`; None where a score is not defined.
+    encoder: the key of the trained encoder, for `Encoder.load` with the same store; None where none was trained.
+    """
+
+    method: str
+    seed: int | None
+    fold: int | None
+    params: Mapping[str, Json]
+    scores: Mapping[str, float | None]
+    encoder: str | None
+
+
+def run(
+    recipe: Recipe | str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    store: str | Path | None = None,
+    data: str | Path | None = None,
+    speak: Callable[[str], None] = print,
+) -> list[Outcome]:
+    """Build what a recipe needs without its grid, in this process; as `sentdist run --local`. What the store has is not built again.
+
+    recipe, overrides: as in `plan`. speak: takes each line of progress.
+
+    Raises:
+        RecipeError, DataError, EncoderError: mistakes, before anything is built.
+        StoreError: no room on the disk. TrainingDiverged: a loss or gradient that is not finite.
+    """
+    return _build(_recipe(recipe, overrides).model_copy(update={"sweep": {}}), store, data, speak)
+
+
+def sweep(
+    recipe: Recipe | str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    store: str | Path | None = None,
+    data: str | Path | None = None,
+    speak: Callable[[str], None] = print,
+) -> list[Outcome]:
+    """Build all trials of a recipe, its grid included, in this process; as `sentdist sweep --local`. Arguments and errors as in `run`."""
+    return _build(_recipe(recipe, overrides), store, data, speak)
+
+
+def evaluate(
+    encoder: Encoder | str | Path, tasks: str | Sequence[str] = "sts", *, store: str | Path | None = None, data: str | Path | None = None
+) -> dict[str, float | None]:
+    """Score an encoder on tasks: the main score × 100 of each by its name, and each measure by `task.measure`; None where it is undefined.
+
+    tasks: names, groups (`sts`, `transfer`, `retrieval`, …) or `KIND=SOURCE@SPLIT` for data of your own.
+    Scores and embeddings are kept in the store: what is asked again is not computed again.
+
+    Raises:
+        RecipeError: no such task. DataError: data that is missing or cannot be read. EncoderError: as `Encoder.load`.
+    """
+    from sentdist.plan.runtime import Runtime
+    from sentdist.stages.build import build_scores
+    from sentdist.stages.planned import planned_evaluation
+
+    loaded, opened = _loaded(encoder, store), open_store(_store(store))
+    stage, context = planned_evaluation(
+        loaded.use.checkpoint,
+        (tasks,) if isinstance(tasks, str) else tasks,
+        revision=loaded.use.revision,
+        pooling=loaded.encoder.pooling,
+        max_length=loaded.use.max_length,
+        precision=loaded.use.precision,
+        runtime=Runtime(engine="torch", gpus_per_worker=float(loaded.encoder.device.type == "cuda")),
+        store=opened,
+        data=_data(data),
+    )
+    return _numbers((opened.get(stage) or build_scores(stage, context)).record.results)
+
+
+def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: str | Path | None = None) -> Report:
+    """The tables and figures of a sweep, or with `paper` all tables of a paper with ours beneath: a function of the store's records.
+
+    sweep: its recipe, or that recipe's name. The report has `markdown`, `html` and `files`; `write(folder)` writes them all.
+
+    Raises:
+        StoreError: no such sweep, or none of its trials is finished. DataError: no such paper.
+    """
+    if (sweep is None) == (paper is None):
+        raise DataError(
+            where="report", found="neither" if sweep is None else "both", expected="a sweep, or a paper", remedy="Name one of the two."
+        )
+    opened = open_store(_store(store))
+    if paper is not None:
+        from sentdist.report.paper_page import report_paper
+
+        return report_paper(opened, paper)
+    from sentdist.report.sweep_report import report_sweep
+
+    assert sweep is not None
+    return report_sweep(opened, sweep.name if isinstance(sweep, Recipe) else sweep)
+
+
+def _build(recipe: Recipe, store: str | Path | None, data: str | Path | None, speak: Callable[[str], None]) -> list[Outcome]:
+    plan, context = _planned(recipe, (), store, data)  # before torch is loaded: a mistake is told at once
+
+    from sentdist.execution.local_lines import build_locally
+    from sentdist.store.sweep import sweep_record
+
+    build_locally(plan, context, speak=speak)
+    trials, places = sweep_record(plan).trials, {stage.key: stage.place for stage in plan.stages}
+    records = {key: artifact.record for key in (trial.key for trial in trials) if (artifact := context.store.at(places[key]))}
+    return [
+        Outcome(
+            method=trial.method,
+            seed=trial.seed,
+            fold=trial.fold,
+            params=trial.params,
+            scores=_numbers(records[trial.key].results),
+            encoder=trial.train,
+        )
+        for trial in trials
+    ]
+
+
+def _planned(
+    recipe: Recipe | str | Path, overrides: Sequence[str], store: str | Path | None, data: str | Path | None
+) -> tuple[Plan, Context]:
+    from sentdist.stages.planned import planned_recipe
+
+    return planned_recipe(_recipe(recipe, overrides), store=store_root(_store(store)), data=_data(data))
+
+
+def _recipe(recipe: Recipe | str | Path, overrides: Sequence[str]) -> Recipe:
+    if not isinstance(recipe, Recipe):
+        return Recipe.load(recipe, overrides)
+    if overrides:
+        raise DataError(
+            where="overrides", found="overrides beside a Recipe", expected="a path", remedy="Give them to Recipe.load, which checks both."
+        )
+    return recipe
+
+
+def _loaded(encoder: Encoder | str | Path, store: str | Path | None = None) -> LoadedEncoder:
+    return encoder.loaded if isinstance(encoder, Encoder) else Encoder.load(encoder, store=store).loaded
+
+
+def _store(store: str | Path | None) -> str | None:
+    return str(store) if store is not None else os.environ.get("SENTDIST_STORE")
+
+
+def _data(data: str | Path | None) -> Path | None:
+    named = data if data is not None else os.environ.get("SENTDIST_DATA")
+    return Path(named) if named else None
+
+
+def _sentences(where: str, given: str | Sequence[str], *, one_will_do: bool = True) -> list[str]:
+    """A list of sentences; a `str` is one of them, not a sequence of letters."""
+    sentences = [given] if isinstance(given, str) else list(given)
+    wrong = next((type(sentence).__name__ for sentence in sentences if not isinstance(sentence, str)), None)
+    if not sentences or wrong or (isinstance(given, str) and not one_will_do):
+        found = f"a {wrong} among them" if wrong else _spelled(given)
+        raise DataError(where=where, found=found, expected="a list of sentences", remedy="Give at least one, each a str.")
+    return sentences
+
+
+def _spelled(given: str | Sequence[str]) -> str:
+    return "one sentence" if isinstance(given, str) else f"a list of {len(given)}"
+
+
+def _numbers(results: Mapping[str, Json]) -> dict[str, float | None]:
+    return {name: value for name, value in results.items() if value is None or isinstance(value, int | float)}

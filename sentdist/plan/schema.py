@@ -1,0 +1,39 @@
+"""The JSON schema of a recipe, for editors: which keys there are, of which type, and the values that a name can have."""
+
+from __future__ import annotations
+
+import json
+
+from sentdist.plan.recipe import EncoderSection, Method, Recipe
+from sentdist.plan.specs import Training
+from sentdist.plan.stage import Frozen, Json
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# Fields of a method that change some fields of a section of the recipe; in `Method` itself any mapping, checked against the section later.
+CHANGES: dict[str, type[Frozen]] = {"training": Training, "encoder": EncoderSection}
+
+
+def recipe_schema() -> dict[str, Json]:
+    """The schema, looser than `Recipe` where one field depends on another: names that refer to each other, settings that have no effect."""
+    schema = Recipe.model_json_schema()
+    for field, section in CHANGES.items():
+        schema["$defs"][Method.__name__]["properties"][field] = {"$ref": f"#/$defs/{section.__name__}"}
+    _refuse_other_keys(schema)
+    return {"$schema": DIALECT, **schema}
+
+
+def schema_text() -> str:
+    """The schema as a file holds it."""
+    return json.dumps(recipe_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _refuse_other_keys(value: Json) -> None:
+    """Mappings whose keys have a pattern take no others; pydantic leaves that open."""
+    if isinstance(value, dict):
+        if "patternProperties" in value:
+            value.setdefault("additionalProperties", False)
+        for inner in value.values():
+            _refuse_other_keys(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_other_keys(inner)

@@ -1,0 +1,168 @@
+"""The door for Python programs: what the README shows runs as it stands there, and each function answers as its command does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import sentdist
+from sentdist import DataError, EncoderError, RecipeError, SentdistError, StoreError
+from sentdist.cli import app
+from sentdist.learning.encode import encode
+from sentdist.learning.encoder import SentenceEncoder
+from tests.encoders import SENTENCES
+from tests.tiny_world import tiny_values, write_data
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "ray", "numpy", "pydantic", "transformers", "mlflow", "pyarrow", "yaml")
+
+
+def _loaded_by(script: str) -> str:
+    script += f"\nimport sys; print(sorted(set(sys.modules) & set({HEAVY!r})))"
+    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_lines_of_the_readme_run(
+    minilm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## From Python\n")[2].partition("\n## ")[0]
+    lines = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    (tmp_path / "rayjobs").symlink_to(ROOT / "rayjobs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SENTDIST_STORE", raising=False)
+    names: dict[str, object] = {}
+    for text in lines:
+        exec(text, names)
+    assert names["embeddings"].shape == (2, 384)  # type: ignore[attr-defined]
+    said = capsys.readouterr().out
+    assert "A choir sings." in said and "# demo" in said
+
+
+def test_importing_the_package_loads_nothing() -> None:
+    assert _loaded_by("import sentdist; dir(sentdist)") == "[]\n"
+
+
+def test_planning_from_python_needs_no_torch() -> None:
+    assert "torch" not in _loaded_by("import sentdist; sentdist.plan('rayjobs/recipes/demo.yaml', store='nowhere')")
+
+
+def test_the_functions_keep_their_names_whatever_is_imported() -> None:
+    """`sentdist.plan` and `sentdist.report` are packages, too."""
+    script = (
+        "import sentdist.plan.recipe, sentdist.report.brief, sentdist\n"
+        "from sentdist.plan.recipe import Recipe\n"
+        "print(sentdist.plan.__name__, sentdist.report.__name__, sentdist.Recipe is Recipe)"
+    )
+    assert "plan report True" in _loaded_by(script)
+
+
+def test_the_public_surface_is_what_the_package_names() -> None:
+    from sentdist import api
+
+    assert sorted(api.__all__) == sorted(sentdist.__all__)
+    for name in sentdist.__all__:
+        public = getattr(sentdist, name)
+        assert public.__doc__, name
+        assert name in dir(sentdist)
+    with pytest.raises(AttributeError, match="'encode'"):
+        _ = sentdist.encode  # type: ignore[attr-defined]
+
+
+def test_the_types_of_the_public_surface_are_known_outside(tmp_path: Path) -> None:
+    package = ROOT / "sentdist"
+    assert (package / "py.typed").exists()
+    assert '"py.typed"' in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_encoder_dir: Path) -> sentdist.Encoder:
+    return sentdist.Encoder.load(tiny_encoder_dir)
+
+
+def test_encode_gives_the_encoders_embeddings(encoder: sentdist.Encoder, tiny_encoder_dir: Path) -> None:
+    expected = encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES)
+    found = encoder.encode(SENTENCES)
+    assert found.dtype == np.float32 and encoder.width == 32
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    np.testing.assert_allclose(encoder.encode(SENTENCES[1]), expected[1], atol=2e-6)  # another batch, other roundings
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES, normalize=True), axis=1), 1.0, atol=1e-6)
+    short = sentdist.Encoder.load(tiny_encoder_dir, max_length=4, pooling="cls")
+    assert short.encode(SENTENCES[0]).shape == (32,) and "cls" in repr(short)
+
+
+def test_similarity_is_that_of_the_command(encoder: sentdist.Encoder, tiny_encoder_dir: Path) -> None:
+    score = sentdist.similarity(encoder, SENTENCES[0], SENTENCES[1])
+    printed = CliRunner().invoke(app, ["similarity", str(tiny_encoder_dir), SENTENCES[0], SENTENCES[1]])
+    assert f"{score:.6f}" == printed.output.strip()
+    scores = sentdist.similarity(tiny_encoder_dir, SENTENCES[:2], SENTENCES[1:3])
+    assert scores.shape == (2,) and scores[0] == pytest.approx(score, abs=1e-6)
+
+
+def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
+    unit = encoder.encode(SENTENCES, normalize=True)
+    cosines = unit[:2] @ unit.T
+    hits = sentdist.search(encoder, SENTENCES[:2], SENTENCES, top=3)
+    for row, found in zip(cosines, hits, strict=True):
+        assert [hit.row for hit in found] == np.argsort(-row, kind="stable")[:3].tolist()
+        np.testing.assert_allclose([hit.score for hit in found], np.sort(row)[::-1][:3], atol=2e-6)
+        assert [hit.text for hit in found] == [SENTENCES[hit.row] for hit in found]
+    again = sentdist.search(encoder, SENTENCES[0], SENTENCES, top=3, embeddings=encoder.encode(SENTENCES))
+    assert [hit.row for hit in again] == [hit.row for hit in hits[0]]
+    assert len(sentdist.search(encoder, SENTENCES[0], SENTENCES[:2])) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "sentence"),
+    [
+        (lambda encoder: encoder.encode([]), DataError, "found a list of 0"),
+        (lambda encoder: encoder.encode(["a dog", " "]), DataError, "at least one visible character"),
+        (lambda encoder: encoder.encode(["a dog", 3]), DataError, "found a int among them"),
+        (lambda encoder: sentdist.similarity(encoder, ["a"], ["a", "b"]), DataError, "a list of 1 and a list of 2"),
+        (lambda encoder: sentdist.similarity(encoder, "a", ["a"]), DataError, "one sentence and a list of 1"),
+        (lambda encoder: sentdist.similarity(encoder, "a", "b", relations={"entailment": 1}), EncoderError, "no relations beside it"),
+        (lambda encoder: sentdist.search(encoder, "a dog", "corpus.txt"), DataError, "expected a list of sentences"),
+        (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], embeddings=np.ones((2, 32))), DataError, r"shape \(2, 32\)"),
+        (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], top=0), DataError, "at least 1 document"),
+        (lambda encoder: sentdist.Encoder.load("./nowhere"), EncoderError, "found no such folder"),
+        (lambda encoder: sentdist.Encoder.load("minilm-l6", precision="fp8"), DataError, "expected one of fp32, bf16"),
+        (lambda encoder: sentdist.evaluate(encoder, "stss"), RecipeError, '"stss" is not one of'),
+        (lambda encoder: sentdist.plan("demmo.yaml"), RecipeError, "expected a readable recipe"),
+        (lambda encoder: sentdist.plan(ROOT / "rayjobs/recipes/demo.yaml", overrides=["training.batch_sze=8"]), RecipeError, "batch_size"),
+        (lambda encoder: sentdist.report("unheard_of", store="nowhere"), StoreError, "expected a sweep that was started"),
+        (lambda encoder: sentdist.report(), DataError, "found neither"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_in_one_sentence(call: object, kind: type[SentdistError], sentence: str, encoder: sentdist.Encoder) -> None:
+    with pytest.raises(kind, match=sentence):
+        call(encoder)  # type: ignore[operator]
+
+
+def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    data, store, path = write_data(tmp_path / "data"), tmp_path / "store", tmp_path / "tiny.yaml"
+    values = tiny_values(tiny_encoder_dir, sweep={"methods.fine_tuned.objective.temperature": [0.05, 0.2]})
+    path.write_text(yaml.safe_dump(values))
+    recipe = sentdist.Recipe.load(path, ["seeds=[3]"])
+    plan = sentdist.plan(recipe, store=store, data=data)
+    assert len(plan.trials) == 4 and not store.exists()
+    said: list[str] = []
+    outcomes = sentdist.run(recipe, store=store, data=data, speak=said.append)
+    assert [(outcome.method, outcome.seed) for outcome in outcomes] == [("base", None), ("fine_tuned", 3), ("rcl", 3)]
+    assert any("done in" in line for line in said)
+    swept = sentdist.sweep(recipe, store=store, data=data, speak=said.append)
+    assert [outcome.params for outcome in swept if outcome.method == "fine_tuned"] == [
+        {"methods.fine_tuned.objective.temperature": 0.05},
+        {"methods.fine_tuned.objective.temperature": 0.2},
+    ]
+    assert outcomes[2] == swept[-1], "what was built is found again"
+    report = sentdist.report(recipe, store=store)
+    assert f"{outcomes[1].scores['stsb']:.2f}" in report.markdown
+    assert outcomes[0].encoder is None and outcomes[2].encoder is not None
+    trained = sentdist.Encoder.load(outcomes[2].encoder, store=store)
+    assert sentdist.evaluate(trained, ["stsb"], store=store, data=data)["stsb"] == pytest.approx(outcomes[2].scores["stsb"], abs=1e-4)

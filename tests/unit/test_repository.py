@@ -1,0 +1,110 @@
+"""The repository as people expect one: pages whose links lead somewhere, licence and citation, and checks that call what a person calls."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SHELVES = sorted(folder for folder in (ROOT / "infra" / "benchmarks").iterdir() if folder.is_dir())
+
+
+def _pages() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).exists()]
+
+
+def _anchors(page: Path) -> set[str]:
+    """The fragments that a page's headings give on GitHub."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    broken = []
+    for page in _pages():
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            found = (page.parent / name).resolve() if name else page
+            if not found.exists() or (anchor and anchor not in _anchors(found)):
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    assert not broken
+
+
+def test_the_first_page_is_short_and_has_what_a_visitor_looks_for() -> None:
+    assert len(README.encode()) < 9_000
+    assert not [number for number, line in enumerate(README.splitlines(), 1) if len(line) > 160]
+    contents = re.findall(r"\]\(#([\w-]+)\)", README.partition("\n## ")[0])
+    headings = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^## (.+)$", README, re.MULTILINE)]
+    assert contents == headings
+    assert re.search(r"^!\[.+\]\(infra/.+\)$", README, re.MULTILINE), "a picture"
+
+
+def test_every_folder_of_the_top_has_a_page() -> None:
+    for folder in ("cluster", "infra", "rayjobs/recipes", "tests"):
+        assert (ROOT / folder / "README.md").exists()
+        assert f"({folder}/README.md)" in README
+
+
+def test_every_recipe_is_listed() -> None:
+    page = (ROOT / "rayjobs" / "recipes" / "README.md").read_text(encoding="utf-8")
+    recipes = sorted((ROOT / "rayjobs" / "recipes").rglob("*.yaml"))
+    assert not [path.name for path in recipes if path.parent.name != "options" and f"{path.name}`" not in page]
+
+
+def test_every_command_is_listed() -> None:
+    from sentdist.cli.application import COMMANDS
+
+    page = (ROOT / "rayjobs" / "recipes" / "README.md").read_text(encoding="utf-8")
+    assert not [command.__name__ for command in COMMANDS if f"`sentdist {command.__name__}" not in page]
+
+
+def test_licence_and_citation_agree_with_the_package() -> None:
+    licence = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in licence and "Version 2.0" in licence and len(licence.splitlines()) > 200
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (citation["license"], str(citation["version"])) == (PROJECT["license"], PROJECT["version"])
+    assert citation["cff-version"] == "1.2.0" and citation["title"] and citation["authors"] and citation["message"]
+
+
+def test_hosted_checks_and_hooks_call_what_a_person_calls() -> None:
+    steps = yaml.safe_load((ROOT / ".github/workflows/checks.yml").read_text())["jobs"]["checks"]["steps"]
+    assert ".ci/run" in [step.get("run") for step in steps]
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert [hook["entry"] for hook in hooks] == ["ruff format", "ruff check", "mypy"]
+    for form in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
+        assert yaml.safe_load(form.read_text())
+
+
+def test_the_changelog_has_dates_and_known_headings() -> None:
+    text = (ROOT / "infra" / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert versions[0] == "[Unreleased]"
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d{2}-\d{2}", version) for version in versions[1:])
+    assert versions[1].startswith(f"[{PROJECT['version']}]")
+    known = {"Added", "Changed", "Changed results", "Deprecated", "Removed", "Fixed", "Security"}
+    for section in text.split("\n## ")[1:]:
+        headings = re.findall(r"^### (.+)$", section, re.MULTILINE)
+        assert set(headings) <= known and len(headings) == len(set(headings))
+        assert section.partition("\n")[2].lstrip().startswith("### "), "every entry stands under a heading"
+
+
+@pytest.mark.parametrize("shelf", SHELVES, ids=lambda path: path.name)
+def test_a_sweep_keeps_its_page_and_says_how_it_is_made_again(shelf: Path) -> None:
+    names = {path.name for path in shelf.iterdir() if path.suffix not in (".html", ".png")}
+    assert {"run.md", "report.md", "table1.csv"} <= names
+    figures = names - {"run.md", "report.md", "table1.csv"}
+    assert 1 <= len(figures) <= 2 and all(name.endswith(".svg") for name in figures)
+    run = (shelf / "run.md").read_text(encoding="utf-8")
+    assert f"`sentdist report {shelf.name} --out DIR`" in run
+    assert re.search(r"^- command: `", run, re.MULTILINE)
