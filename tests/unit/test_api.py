@@ -139,7 +139,10 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.report(), DataError, "found neither"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_in_one_sentence(call: object, kind: type[SentdistError], sentence: str, encoder: sentdist.Encoder) -> None:
+def test_a_mistake_is_told_in_one_sentence(
+    call: object, kind: type[SentdistError], sentence: str, encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(kind, match=sentence):
         call(encoder)  # type: ignore[operator]
 
