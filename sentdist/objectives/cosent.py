@@ -1,0 +1,78 @@
+"""CoSENT: graded pairs ranked by their cosines (Su 2022)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from sentdist.citation import Citation
+from sentdist.errors import DataError
+from sentdist.objectives.objective import Given, Needs, ObjectiveSpec, Temperature
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sentdist.learning.batch import Batch
+    from sentdist.learning.objectives.objective import Objective
+
+PAPER = Citation(
+    key="cosent",
+    kind="misc",
+    authors=("Jianlin Su",),
+    title="CoSENT: A More Efficient Sentence Vector Scheme than Sentence-BERT",
+    where="kexue.fm, January 2022",
+    year=2022,
+    url="https://kexue.fm/archives/8847",
+    role="ranking loss on graded pairs",
+)
+
+
+class CoSENT(ObjectiveSpec):
+    """Graded pairs in the order of their labels: of two pairs the one with the higher label shall have the higher cosine (Su 2022)."""
+
+    title: ClassVar[str] = "ranking of graded pairs by cosine (CoSENT, Su 2022)"
+    about: ClassVar[str] = "graded pairs ranked by their cosines: CoSENT"
+    citations: ClassVar[tuple[Citation, ...]] = (PAPER,)
+    needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="needed")
+
+    name: Literal["cosent"] = "cosent"
+    temperature: Temperature = 0.05
+
+    def make_loss(self, given: Given) -> Objective:
+        from sentdist.learning.objectives.objective import OfFunction
+
+        return OfFunction(self._of_batch)
+
+    def _of_batch(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """From the pairs of all ranks: each rank has the whole loss, and its gradient of the pairs that are its own."""
+        import torch
+
+        from sentdist.learning.gather import gather_rows
+        from sentdist.learning.objectives.objective import at_least_float32, split_columns
+
+        first_BD, second_BD, *others = at_least_float32(split_columns(embeddings, batch))
+        if others or batch.labels is None:
+            raise DataError(
+                where="batch",
+                found=f"{2 + len(others)} columns, {'no labels' if batch.labels is None else 'labels'}",
+                expected="two columns and a label for every row",
+                remedy="CoSENT learns from a graded corpus (kind: graded).",
+            )
+        cosines_M = gather_rows(torch.cosine_similarity(first_BD, second_BD))
+        return cosent(cosines_M, gather_rows(batch.labels.to(cosines_M.device)), temperature=self.temperature)
+
+
+def cosent(cosines_M: Tensor, labels_M: Tensor, *, temperature: float) -> Tensor:
+    """ℓ = ln( 1 + Σ_{y_i < y_j} e^{(cos_i − cos_j)/τ} ),   cos_i the cosine of pair i, y_i its label.
+
+    Optimizes: the order of the cosines is that of the labels, which is what Spearman's correlation measures; how far labels lie apart plays no part,
+        and pairs of equal labels are not compared.
+    Shapes: cosines and labels (M,) of all pairs of the global batch. Memory: an (M, M) tensor, 64 MiB at M = 4096 in float32.
+    Units and reduction: nats, one number for the batch: no mean, so a larger batch has a larger loss.
+    Range: at or above 0; 0 where all labels are equal.
+    Source: Su 2022 (kexue.fm/archives/8847), its last equation, λ = 1/τ = 20.
+    """
+    import torch
+
+    differences_MM = (cosines_M[:, None] - cosines_M[None, :]) / temperature
+    compared = differences_MM[labels_M[:, None] < labels_M[None, :]]
+    return torch.cat([compared.new_zeros(1), compared]).logsumexp(dim=0)
