@@ -1,0 +1,85 @@
+"""The triplet margin loss: an anchor nearer to its positive than to its negative (Schroff et al. 2015)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from sentdist.citation import Citation
+from sentdist.errors import DataError
+from sentdist.objectives.objective import Given, Needs, ObjectiveSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sentdist.learning.batch import Batch
+    from sentdist.learning.objectives.objective import Objective
+
+Distance = Literal["euclidean", "manhattan", "cosine"]
+
+FACENET = Citation(
+    key="facenet",
+    kind="inproceedings",
+    authors=("Florian Schroff", "Dmitry Kalenichenko", "James Philbin"),
+    title="FaceNet: A Unified Embedding for Face Recognition and Clustering",
+    where="CVPR",
+    year=2015,
+    url="https://arxiv.org/abs/1503.03832",
+    role="triplet loss",
+)
+
+
+class TripletMargin(ObjectiveSpec):
+    """Triplets: the anchor is nearer to its positive than to its own hard negative, by a margin (Schroff et al. 2015; Sentence-BERT's third objective)."""
+
+    title: ClassVar[str] = "triplet margin (Schroff et al. 2015)"
+    about: ClassVar[str] = "an anchor nearer to its positive than to its hard negative, by a margin"
+    citations: ClassVar[tuple[Citation, ...]] = (FACENET,)
+    needs: ClassVar[Needs] = Needs(columns=2, positives=1, negatives=1, labels="refused")
+
+    name: Literal["triplet"] = "triplet"
+    margin: Annotated[float, Field(gt=0.0)] = 1.0
+    distance: Distance = "euclidean"
+
+    @model_validator(mode="after")
+    def _margins_can_be_reached(self) -> Self:
+        if self.distance == "cosine" and self.margin > 2:
+            raise ValueError(f"margin: found {self.margin:g}; cosine distances lie in 0 … 2, so no triplet reaches a margin above 2")
+        return self
+
+    def make_loss(self, given: Given) -> Objective:
+        from sentdist.learning.objectives.objective import OfFunction
+
+        return OfFunction(self._of_batch)
+
+    def _of_batch(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        from sentdist.learning.objectives.objective import at_least_float32, split_columns
+
+        columns_CBD = at_least_float32(split_columns(embeddings, batch))
+        if len(columns_CBD) != 3 or batch.num_positives != 1:
+            raise DataError(
+                where="batch",
+                found=f"{len(columns_CBD)} columns, {batch.num_positives} positives",
+                expected="an anchor, a positive and a hard negative in every row",
+                remedy="Train on triplets: a corpus with three columns.",
+            )
+        return triplet_margin(*columns_CBD, margin=self.margin, distance=self.distance)
+
+
+def triplet_margin(anchors_BD: Tensor, positives_BD: Tensor, negatives_BD: Tensor, *, margin: float, distance: Distance) -> Tensor:
+    """ℓ_i = max(0, d(a_i, p_i) − d(a_i, n_i) + m)
+
+    Optimizes: the positive is nearer to the anchor than the anchor's own negative, by m; triplets that are, have no gradient. Other rows play no part.
+    Shapes: (B, D) each. distance d: the L2 norm ("euclidean") or the L1 norm ("manhattan") of the difference, or 1 − cosine ("cosine").
+    Units and reduction: those of the distance, mean over the B rows. Range: at or above 0.
+    Source: Schroff et al. 2015 (arXiv 1503.03832), Eq. 3, there with squared distances; with plain ones as Sentence-BERT (arXiv 1908.10084), m = 1.
+    """
+    from torch.nn import functional as F
+
+    def measure(others_BD: Tensor) -> Tensor:
+        if distance == "cosine":
+            return 1 - F.cosine_similarity(anchors_BD, others_BD)
+        return F.pairwise_distance(anchors_BD, others_BD, p=2 if distance == "euclidean" else 1)
+
+    return F.relu(measure(positives_BD) - measure(negatives_BD) + margin).mean()

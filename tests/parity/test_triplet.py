@@ -1,0 +1,95 @@
+"""The triplet margin loss equals torch's and sentence-transformers', value and gradient, on any number of ranks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
+from torch import Tensor
+
+from sentdist.errors import DataError, RecipeError
+from sentdist.objectives.triplet import TripletMargin
+from tests.parity.ranks import FLOAT64, assert_ranks_agree, made, toy_batch, toy_embeddings
+from tests.planning import plan_of, small_recipe
+
+pytestmark = pytest.mark.parity
+
+SETTINGS = [
+    TripletMargin(),
+    TripletMargin(margin=0.3),
+    TripletMargin(distance="manhattan", margin=2.0),
+    TripletMargin(distance="cosine", margin=0.2),
+]
+
+
+def named(values: TripletMargin) -> str:
+    return f"{values.distance}-{values.margin:g}"
+
+
+def of_torch(columns: list[Tensor], values: TripletMargin) -> Tensor:
+    distance = {
+        "euclidean": torch.nn.PairwiseDistance(2),
+        "manhattan": torch.nn.PairwiseDistance(1),
+        "cosine": lambda a, b: 1 - torch.cosine_similarity(a, b),
+    }[values.distance]
+    return torch.nn.TripletMarginWithDistanceLoss(distance_function=distance, margin=values.margin)(*columns)
+
+
+def of_sentence_transformers(columns: list[Tensor], values: TripletMargin) -> Tensor:
+    model = SentenceTransformer(modules=[torch.nn.Identity()])
+    metric = getattr(TripletDistanceMetric, values.distance.upper())
+    loss: Tensor = TripletLoss(model, distance_metric=metric, triplet_margin=values.margin).compute_loss_from_embeddings(columns, None)
+    return loss
+
+
+@pytest.mark.parametrize("reference", [of_torch, of_sentence_transformers])  # the latter keeps its norms away from 0: 2e-7
+@pytest.mark.parametrize("values", SETTINGS, ids=named)
+def test_it_equals_that_of_others(values: TripletMargin, reference: object) -> None:
+    columns_CMD = toy_embeddings(3).requires_grad_()
+    found = made(values)(columns_CMD.flatten(0, 1), toy_batch(3))
+    expected = reference(list(columns_CMD), values)  # type: ignore[operator]
+    close = FLOAT64 if reference is of_torch else {"atol": 1e-6, "rtol": 1e-6}
+    torch.testing.assert_close(found, expected, **close)
+    torch.testing.assert_close(torch.autograd.grad(found, columns_CMD), torch.autograd.grad(expected, columns_CMD), **close)
+
+
+@pytest.mark.parametrize("values", SETTINGS, ids=named)
+def test_it_equals_a_loop(values: TripletMargin) -> None:
+    total = 0.0
+    for a, p, n in zip(*toy_embeddings(3), strict=True):
+        near, far = (
+            float(
+                {"euclidean": (a - x).norm(), "manhattan": (a - x).abs().sum(), "cosine": 1 - a @ x / (a.norm() * x.norm())}[
+                    values.distance
+                ]
+            )
+            for x in (p, n)
+        )
+        total += max(0.0, near - far + values.margin) / 12
+    found = made(values)(toy_embeddings(3).flatten(0, 1), toy_batch(3))
+    assert found.item() == pytest.approx(total, abs=1e-5)  # torch adds 1e-6 to every difference
+
+
+def test_value_and_gradient_do_not_depend_on_the_number_of_ranks() -> None:
+    assert_ranks_agree(TripletMargin(), num_columns=3, world_size=2)
+
+
+def test_triplets_that_are_far_enough_apart_ask_for_nothing() -> None:
+    anchors, negatives = toy_embeddings(1)[0], 100 + toy_embeddings(1)[0]
+    embeddings = torch.cat([anchors, anchors, negatives]).requires_grad_()
+    loss = made(TripletMargin())(embeddings, toy_batch(3))
+    assert loss == 0 and not torch.autograd.grad(loss, embeddings)[0].any()
+
+
+def test_pairs_without_a_negative_are_refused() -> None:
+    with pytest.raises(DataError, match="2 columns"):
+        made(TripletMargin())(toy_embeddings(2).flatten(0, 1), toy_batch(2))
+    pairs = {"source": "nli/pairs", "columns": ["one", "two"]}
+    with pytest.raises(RecipeError, match="no hard negatives"):
+        plan_of(small_recipe(corpus=pairs, methods={"base": {}, "new": {"objective": {"name": "triplet"}}}))
+
+
+def test_a_margin_that_no_cosine_reaches_is_refused() -> None:
+    with pytest.raises(RecipeError, match="no triplet reaches a margin above 2"):
+        small_recipe(methods={"base": {}, "new": {"objective": {"name": "triplet", "distance": "cosine", "margin": 5}}})
