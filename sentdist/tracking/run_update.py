@@ -43,9 +43,9 @@ class RunUpdate:
         cut = {name: value[:TAG_LETTERS] for name, value in values.items()}
         self._tags |= {name: value for name, value in cut.items() if self.run.data.tags.get(name) != value}
 
-    def figures(self, values: Mapping[str, float], at_ms: int) -> None:
-        """Metrics without a curve."""
-        self._metrics += [(name, value, at_ms, 0) for name, value in values.items() if self.run.data.metrics.get(name) != value]
+    def figures(self, values: Mapping[str, float], at_ms: int, *, step: int = 0) -> None:
+        """Metrics that are no curve; `step` tells apart the values of one that may change."""
+        self._metrics += [(name, value, at_ms, step) for name, value in values.items() if self.run.data.metrics.get(name) != value]
 
     def curve(self, points: Iterable[Point]) -> None:
         """Those points are sent that the run lacks: some were sent live, or none for want of a server."""

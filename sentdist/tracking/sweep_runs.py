@@ -173,7 +173,7 @@ class SweepRuns:
         metric = notes.sweep_metric(sweep)
         best = {f"best_{metric}": rows[0].scores[metric]} if rows and metric in rows[0].scores else {}
         update = RunUpdate(run)
-        update.figures(best, 0)
+        update.figures(best, max(map(_ended_ms, records.values()), default=0), step=len(rows))  # a sweep that was stopped had another best
         update.tags({NOTE: note} | ({"sentdist.best": rows[0].trial.name} if best else {}))
         update.send(client)
 

@@ -207,6 +207,9 @@ def test_a_larger_sweep_of_the_same_name_adds_its_trials(server: MlflowServer, c
         tracker.finish_sweep()
     assert len(grown.trials) == 5
     assert len(grown.runs()) == 1 + 5 + 5
+    (parent,) = (run for run in grown.runs() if "sentdist.sweep" in run.data.tags)
+    best = client.get_metric_history(parent.info.run_id, "best_avg_sts")
+    assert [point.step for point in best] == [4, 5], "one point for each number of scored trials"
 
 
 def test_a_training_that_goes_back_to_its_checkpoint_repeats_no_point(tracked: Tracked, server: MlflowServer) -> None:
@@ -294,7 +297,7 @@ def test_a_rebuild_takes_few_requests_a_trial_and_none_when_all_is_there(server:
         between = server.num_requests
         rebuild(store, server.uri, f"grid{number}")
         took[number] = between - before, server.num_requests - between
-    assert (took[12][0] - took[4][0]) / 8 <= 7
+    assert (took[12][0] - took[4][0]) / 8 <= 8  # 7, and one more where two connections make a data set at once
     assert took[12][1] == took[4][1]
 
 
