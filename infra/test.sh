@@ -21,16 +21,33 @@ say "ruff format --check"
 ruff format --check .
 say "ruff check"
 ruff check .
-say "mypy"
-mypy
-say "pytest${SENTDIST_DATA:+, with the data of $SENTDIST_DATA}"
 if [ "$#" -gt 0 ]; then
+    say "mypy"
+    mypy
+    say "pytest${SENTDIST_DATA:+, with the data of $SENTDIST_DATA}"
     exec python -m pytest "$@"
 fi
-# What needs one process runs on all cores, a thread each; what starts clusters and servers has the machine to itself.
+
+# Tests of clusters and servers wait for much of their time, so two files of them run at once, the longest first (see tests/conftest.py); what
+# needs one process takes what they leave, with a thread each, and is shown afterwards.
 quick=(tests/unit tests/parity tests/laws tests/golden)
 processes="$(nproc)"
+log="$(mktemp)"
+quick_tests() {
+    local status=0
+    say "mypy"
+    mypy || status=$?
+    say "pytest of what needs one process"
+    OMP_NUM_THREADS=1 python -m pytest "${quick[@]}" -m "not gpu" -n "$((processes > 8 ? 8 : processes))" --dist loadfile --durations=15 || status=$?
+    return "$status"
+}
+quick_tests >"$log" 2>&1 &
+background="$!"
+trap 'kill "$background" 2>/dev/null || true; rm -f "$log"' EXIT
+
+say "pytest of clusters, servers and pages${SENTDIST_DATA:+, with the data of $SENTDIST_DATA}; beside it mypy and all other tests, shown below"
 status=0
-OMP_NUM_THREADS=1 python -m pytest "${quick[@]}" -m "not gpu" -n "$((processes > 8 ? 8 : processes))" --dist loadfile --durations=15 || status=$?
-python -m pytest tests "${quick[@]/#/--ignore=}" -m "not journey and not gpu" --durations=15 || status=$?
+python -m pytest tests "${quick[@]/#/--ignore=}" -m "not journey and not gpu" -n 2 --dist loadfile --no-loadscope-reorder --durations=25 || status=$?
+wait "$background" || status=$?
+cat "$log"
 exit "$status"

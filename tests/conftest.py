@@ -13,6 +13,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # tests/*.py that are no tests (encoders, planning) import by name
 
 
+# The files that take minutes, longest first: where several processes share the tests, none of them is begun last.
+LONGEST = ("test_soak", "test_two_hosts", "test_trainer", "test_sweep", "test_at_once", "test_disk_trouble")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
 def _made_once(tmp_path_factory: pytest.TempPathFactory, family: str) -> Path:
     from encoders import tiny_encoder  # torch takes seconds, and most tests of planning need none of it
 
