@@ -330,7 +330,7 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
 def _build(recipe: Recipe, store: str | Path | None, data: str | Path | None, speak: Callable[[str], None]) -> list[Outcome]:
     plan, context = _planned(recipe, (), store, data)  # before torch is loaded: a mistake is told at once
 
-    from sentdist.execution.local_lines import build_locally
+    from sentdist.execution.local_progress import build_locally
     from sentdist.store.sweep import sweep_record
 
     build_locally(plan, context, speak=speak)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sentdist.execution.progress import StageEvent
-from sentdist.execution.signs import Sign
-from sentdist.execution.stage_tasks import Teller
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.heartbeats import Sign
+from sentdist.execution.board.stage_task import Teller
 
 
 class HostLost(BaseException):

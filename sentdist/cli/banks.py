@@ -14,8 +14,8 @@ bank_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Banks 
 @bank_app.command("list")
 def bank_list() -> None:
     """List the banks that the cluster holds in memory."""
-    from sentdist.execution.bank_owner import list_banks
-    from sentdist.execution.run import connect
+    from sentdist.execution.banks.owner import list_banks
+    from sentdist.execution.cluster.connection import connect
 
     connect()
     table = empty_table(
@@ -33,8 +33,8 @@ def bank_drop(name: Annotated[str, typer.Argument(help="Label or beginning of th
 
     Its artifact stays in the store, and the next training that needs it loads it again.
     """
-    from sentdist.execution.bank_owner import drop_bank
-    from sentdist.execution.run import connect
+    from sentdist.execution.banks.owner import drop_bank
+    from sentdist.execution.cluster.connection import connect
 
     connect()
     typer.echo(f"{drop_bank(name).label} dropped.")

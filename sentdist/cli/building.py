@@ -55,7 +55,7 @@ def plan(
 
     What is in the store, what will be built, how much work that is.
     """
-    from sentdist.execution.disk_room import disk_room
+    from sentdist.execution.disk_estimate import disk_room
     from sentdist.store.forecast import forecast
 
     unrolled, context = _unrolled(recipe, overrides or [], store, data)
@@ -120,8 +120,8 @@ def stop(
             remedy="Name a sweep, or say --all.",
         )
 
-    from sentdist.execution.run import check_auth_mode, connect
-    from sentdist.execution.stopping import stop_sweeps
+    from sentdist.execution.cluster.connection import check_auth_mode, connect
+    from sentdist.execution.stop_sweeps import stop_sweeps
 
     check_auth_mode()
     connect()
@@ -139,7 +139,7 @@ def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path 
 def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
     plan, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
 
-    from sentdist.execution.local_lines import build_locally
+    from sentdist.execution.local_progress import build_locally
 
     build_locally(plan, context, speak=typer.echo)
     _print_scores(plan.recipe.name, context.store)

@@ -83,7 +83,7 @@ def _scored(stage: Evaluate, context: Context, *, over_workers: bool) -> Artifac
 
     embed = embed_here
     if over_workers:
-        from sentdist.execution.encoding import embed_over_workers
+        from sentdist.execution.parallel.embed import embed_over_workers
 
         embed = embed_over_workers
     with sentence_progress("encoding", None) as advance:

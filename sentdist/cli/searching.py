@@ -91,7 +91,7 @@ def search(
     if workers is None:
         steps = search_here(found, searched, reader.open(loaded))
     else:
-        from sentdist.execution.search import search_over_workers
+        from sentdist.execution.parallel.search import search_over_workers
         from sentdist.plan.runtime import Runtime
 
         runtime = Runtime(engine="torch", workers=workers, gpus_per_worker=gpus_per_worker)

@@ -19,7 +19,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from sentdist.errors import SentdistError, StoreError
-from sentdist.execution.cluster_address import ask, choose, local_nodes, refusal, token
+from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.server import read_password
 

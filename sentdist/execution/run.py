@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
-import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
-import ray
-from ray.exceptions import RayError
-
-from sentdist.errors import RecipeError, ResourceError
-from sentdist.execution.cluster_address import ask, choose, local_nodes, refusal
-from sentdist.execution.ray_messages import shorten_messages
+from sentdist.execution.cluster.connection import check_auth_mode, connect, end_on_sigterm
 from sentdist.execution.sweep import Speak, SweepSummary, run_sweep
 from sentdist.stages.planned import planned
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullTracker, Tracker
-
-AUTH_MODES = ("token", "disabled")
-IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray's job server sets it for the drivers that it starts
 
 
 def run_recipe(
@@ -41,60 +27,6 @@ def run_recipe(
     connect()
     end_on_sigterm()
     return run_sweep(plan, context, tracker=_tracker(tracking, context.store), speak=speak)
-
-
-def connect() -> None:
-    """Join the running cluster: that of the job, or the one that RAY_ADDRESS names, or the user's only one on this machine; says which.
-
-    Raises:
-        RecipeError: RAY_AUTH_MODE is not set.
-        ResourceError: there is none, or it does not answer, or refuses the token; within seconds, whatever listens there.
-    """
-    if ray.is_initialized():
-        return
-    check_auth_mode()
-    chosen = choose(os.environ.get("RAY_ADDRESS"), local_nodes())
-    if trouble := refusal(chosen, ask(chosen.address)):
-        raise trouble
-    if IN_A_JOB not in os.environ:
-        print(f"Ray cluster: {chosen.address}, {chosen.because}.", file=sys.stderr)
-    try:
-        # Workers' own output stays in their log files: what people should see comes through the board.
-        shorten_messages()
-        ray.init(address=chosen.address, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, RuntimeError, ValueError, RayError) as error:
-        raise ResourceError(
-            where=f"Ray cluster at {chosen.address}",
-            found=(str(error) or type(error).__name__).partition("\n")[0],
-            expected="to join it, with the versions of Ray and Python that it has",
-            remedy="`sentdist doctor` shows this environment; the head's log lies in its Ray folder.",
-        ) from None
-
-
-def check_auth_mode() -> None:
-    """Ray guesses where this is not said, and nodes that guess differently refuse each other.
-
-    Raises:
-        RecipeError: RAY_AUTH_MODE is not set.
-    """
-    mode = os.environ.get("RAY_AUTH_MODE")
-    if mode not in AUTH_MODES:
-        raise RecipeError(
-            where="environment variable RAY_AUTH_MODE",
-            found="nothing" if mode is None else mode,
-            expected="token or disabled, as on the cluster's nodes",
-            remedy="export RAY_AUTH_MODE=token (with RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH).",
-        )
-
-
-def end_on_sigterm() -> None:
-    """`ray job stop` sends SIGTERM and kills 3 s later: leave the board in that time, so that work nobody waits for ends too."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _stop)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
 
 
 def _tracker(uri: str | None, store: ArtifactStore) -> Tracker:

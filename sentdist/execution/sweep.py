@@ -13,14 +13,14 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import SentdistError, SweepStopped
-from sentdist.execution.board import Board
-from sentdist.execution.bodies import build_stage
-from sentdist.execution.disk_room import disk_room
-from sentdist.execution.listening import telling
+from sentdist.execution.board.actor import cause_of
+from sentdist.execution.board.client import Board
+from sentdist.execution.board.printer import telling
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.build_stage import build_stage
+from sentdist.execution.disk_estimate import disk_room
 from sentdist.execution.resources import Capacity, capacity, nodes_of
-from sentdist.execution.stage_board import cause_of
-from sentdist.execution.submission import Submission
-from sentdist.execution.worker_memory import encoder_size, worker_bytes
+from sentdist.execution.training.memory import encoder_size, worker_bytes
 from sentdist.plan.counting import counted
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage

@@ -15,10 +15,10 @@ from typing import Any
 from ray import tune
 
 from sentdist.errors import ResourceError, SweepStopped
-from sentdist.execution.board import Board, cause_of
-from sentdist.execution.stage_board import stopped
-from sentdist.execution.stage_tasks import Body
-from sentdist.execution.submission import Submission
+from sentdist.execution.board.actor import stopped
+from sentdist.execution.board.client import Board, cause_of
+from sentdist.execution.board.stage_task import Body
+from sentdist.execution.board.submission import Submission
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial
 from sentdist.store.scratch import scratch_folder

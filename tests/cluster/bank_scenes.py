@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import ray
 
-from sentdist.execution.bank_owner import bank_owner
-from sentdist.execution.embedding_bank import open_bank, order_of
+from sentdist.execution.banks.owner import bank_owner
+from sentdist.execution.banks.reader import open_bank, order_of
 from sentdist.learning.bank import FileBank
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore

@@ -10,9 +10,9 @@ import numpy as np
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sentdist.execution.bank_owner import bank_owner, list_banks
-from sentdist.execution.embedding_bank import open_bank, order_of
-from sentdist.execution.run import connect
+from sentdist.execution.banks.owner import bank_owner, list_banks
+from sentdist.execution.banks.reader import open_bank, order_of
+from sentdist.execution.cluster.connection import connect
 from sentdist.learning.bank import FileBank
 from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
@@ -51,9 +51,9 @@ def begins_a_bank(root: str) -> None:
 
 def loses_a_host(root: str) -> None:
     """A training with a worker on each host, until it goes on from a checkpoint; writes down every line that people would read."""
-    from sentdist.execution.board import Board
-    from sentdist.execution.bodies import build_stage
-    from sentdist.execution.submission import Submission
+    from sentdist.execution.board.client import Board
+    from sentdist.execution.board.submission import Submission
+    from sentdist.execution.build_stage import build_stage
     from tests.tiny_world import tiny_plan, tiny_values
 
     place = Path(root).parent

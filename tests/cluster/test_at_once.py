@@ -57,9 +57,9 @@ def _changed(stage: Stage, **fields: object) -> Stage:
 def test_every_kind_of_stage_ends_beside_every_other(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     import ray
 
-    from sentdist.execution.board import Board
-    from sentdist.execution.bodies import build_stage
-    from sentdist.execution.submission import Submission
+    from sentdist.execution.board.client import Board
+    from sentdist.execution.board.submission import Submission
+    from sentdist.execution.build_stage import build_stage
 
     boards, asked = [], []
     for workers in (2, 1):  # in groups and pools, and each in a task
@@ -84,8 +84,8 @@ def test_a_pool_needs_only_one_worker_and_gives_a_lost_part_to_another(cluster: 
     """Two pools on two CPUs of which one is taken: neither can have all its workers."""
     import ray
 
+    from sentdist.execution.parallel.pool import over_workers
     from sentdist.execution.resources import Demand
-    from sentdist.execution.worker_pool import over_workers
 
     demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
     taken = ray.util.placement_group([{"CPU": 1}])
@@ -110,8 +110,8 @@ def test_a_pool_needs_only_one_worker_and_gives_a_lost_part_to_another(cluster: 
 
 def test_a_part_that_kills_its_workers_ends_the_pool(cluster: Any) -> None:
     from sentdist.errors import ResourceError
+    from sentdist.execution.parallel.pool import over_workers
     from sentdist.execution.resources import Demand
-    from sentdist.execution.worker_pool import over_workers
 
     demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
     with pytest.raises(ResourceError, match=r"bank x: found a part whose worker was lost 4 times .*what is finished is kept"):

@@ -71,8 +71,8 @@ def _toy_body(log: Path, broken: Path) -> Any:
 
 @pytest.fixture
 def workplace(cluster: Any, tmp_path: Path) -> Any:
-    from sentdist.execution.board import Board
-    from sentdist.execution.submission import Submission
+    from sentdist.execution.board.client import Board
+    from sentdist.execution.board.submission import Submission
 
     class Workplace:
         """A store with a board of its own, and the list of what was built."""
@@ -204,8 +204,8 @@ class Gated:
         return self.log.with_suffix(".signs")
 
     def open(self, sweep: str, tracker: Tracker | None = None, **options: float) -> Any:
-        from sentdist.execution.board import Board
-        from sentdist.execution.submission import Submission
+        from sentdist.execution.board.client import Board
+        from sentdist.execution.board.submission import Submission
 
         submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or NullTracker())
         return Board(submission, _gated_body(self.log, self.gate), patience_s=0.5, **options)
@@ -237,7 +237,7 @@ def _gated_body(log: Path, gate: Path) -> Any:
         import os
         import time
 
-        from sentdist.execution.signs import Pulse
+        from sentdist.execution.board.heartbeats import Pulse
 
         with log.open("a") as file:
             file.write(f"{stage.kind} {stage.label} {os.getpid()}\n")
@@ -265,7 +265,7 @@ def gated(cluster: Any, tmp_path: Path) -> Gated:
 def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None:
     import ray
 
-    from sentdist.execution.stopping import stop_sweeps
+    from sentdist.execution.stop_sweeps import stop_sweeps
 
     first, second = gated.open("first"), gated.open("second")
     with gated.callers() as pool:

@@ -84,7 +84,7 @@ def test_workers_make_the_bank_of_one_process(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    from sentdist.execution.shards import build_over_workers
+    from sentdist.execution.parallel.shards import build_over_workers
 
     store = ArtifactStore(tmp_path / "store") if kind == "local" else request.getfixturevalue("object_store")
     context = _with_inputs(store, tiny_encoder_dir)
@@ -96,7 +96,7 @@ def test_workers_make_the_bank_of_one_process(
 
 
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    from sentdist.execution.shards import build_over_workers
+    from sentdist.execution.parallel.shards import build_over_workers
 
     context = _with_inputs(ArtifactStore(tmp_path / "store"), tiny_encoder_dir)
     encoder = context.store.get(STAGE.encoder)

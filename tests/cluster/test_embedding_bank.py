@@ -14,8 +14,8 @@ import pytest
 import ray
 
 from sentdist.errors import ArtifactLost, DataError, ResourceError, StoreError
-from sentdist.execution.bank_owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
-from sentdist.execution.embedding_bank import ObjectStoreBank, open_bank, order_of, room_of
+from sentdist.execution.banks.owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
+from sentdist.execution.banks.reader import ObjectStoreBank, open_bank, order_of, room_of
 from sentdist.learning.bank import FileBank
 from sentdist.plan.stages import Embed
 from sentdist.stages.context import Context
@@ -143,7 +143,7 @@ def _is_there(context: Context) -> bool:
 
 def _idle_after(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """For the owners that this process starts."""
-    monkeypatch.setattr("sentdist.execution.bank_owner.IDLE_S", seconds)
+    monkeypatch.setattr("sentdist.execution.banks.owner.IDLE_S", seconds)
 
 
 def test_an_owner_that_nobody_asks_ends_and_its_readers_keep_what_they_read(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_an_owner_that_nobody_asks_ends_and_its_readers_keep_what_they_read(own_
 
 def test_an_owner_whose_banks_are_read_stays(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     _idle_after(monkeypatch, 2.0)
-    monkeypatch.setattr("sentdist.execution.embedding_bank.SAY_EVERY_S", 0.0)
+    monkeypatch.setattr("sentdist.execution.banks.reader.SAY_EVERY_S", 0.0)
     bank = open_bank(_stages(0), own_context)
     until = time.monotonic() + 5.0
     while time.monotonic() < until:

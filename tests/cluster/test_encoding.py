@@ -49,7 +49,7 @@ def _kept(store: Path) -> np.ndarray:
 def test_workers_give_the_scores_of_one_process_and_keep_what_they_embed(
     cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path
 ) -> None:
-    from sentdist.execution.encoding import embed_over_workers
+    from sentdist.execution.parallel.embed import embed_over_workers
     from sentdist.stages.build import build_scores
 
     stage, resolver = stage_of(tiny_encoder_dir, TASKS, data)
@@ -76,7 +76,7 @@ def test_the_command_line_evaluates_over_workers(cluster: Any, tiny_encoder_dir:
 
 
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
-    from sentdist.execution.encoding import embed_over_workers
+    from sentdist.execution.parallel.embed import embed_over_workers
 
     stage, _ = stage_of(tiny_encoder_dir, TASKS[:1], data)
     moved = _context(tmp_path / "store", data, {stage.encoder.revision: str(tmp_path / "gone")}, runtime=RUNTIME)  # type: ignore[union-attr]
@@ -87,7 +87,7 @@ def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, tiny_encoder_dir: 
 def test_more_workers_than_the_cluster_holds_are_refused(cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
     answer = _call(tiny_encoder_dir, "--tasks", TASKS[0], "--data", data, "--store", tmp_path, "--workers", "9")
     assert answer.exit_code == 2 and "on 1 node" in answer.stderr
-    from sentdist.execution.encoding import embed_over_workers
+    from sentdist.execution.parallel.embed import embed_over_workers
 
     stage, resolver = stage_of(tiny_encoder_dir, TASKS[:1], data)
     with pytest.raises(ResourceError, match="Set runtime"):

@@ -64,7 +64,7 @@ def scene(corpus_file: Path, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("kind", ["sentences", "embeddings"])
 def test_workers_find_what_one_process_finds(kind: str, cluster: Any, scene: Any) -> None:
-    from sentdist.execution.search import search_over_workers
+    from sentdist.execution.parallel.search import search_over_workers
     from sentdist.stages.searching import search_here
 
     corpus, here, there = scene.corpus(kind), scene.search(), scene.search()
@@ -79,7 +79,7 @@ def test_workers_find_what_one_process_finds(kind: str, cluster: Any, scene: Any
 
 
 def test_a_lost_worker_is_replaced(cluster: Any, scene: Any) -> None:
-    from sentdist.execution.search import search_over_workers
+    from sentdist.execution.parallel.search import search_over_workers
     from sentdist.stages.searching import search_here
 
     corpus, here, there = scene.corpus("embeddings"), scene.search(), scene.search()
@@ -93,7 +93,7 @@ def test_a_lost_worker_is_replaced(cluster: Any, scene: Any) -> None:
 
 
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, scene: Any, tmp_path: Path) -> None:
-    from sentdist.execution.search import search_over_workers
+    from sentdist.execution.parallel.search import search_over_workers
     from sentdist.stages.searching import TileReader
 
     corpus = scene.corpus("sentences")
@@ -103,7 +103,7 @@ def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, scene: Any, tmp_pa
 
 
 def test_more_workers_than_the_cluster_holds_are_refused(cluster: Any, scene: Any) -> None:
-    from sentdist.execution.search import search_over_workers
+    from sentdist.execution.parallel.search import search_over_workers
 
     corpus = scene.corpus("sentences")
     for runtime in (Runtime(engine="torch", workers=9), Runtime(engine="torch", workers=1, gpus_per_worker=1.0)):

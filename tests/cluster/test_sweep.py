@@ -156,7 +156,7 @@ def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_
 def test_a_stopped_sweep_says_so_and_goes_on_when_it_is_submitted_again(
     cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:
-    from sentdist.execution.stopping import stop_sweeps
+    from sentdist.execution.stop_sweeps import stop_sweeps
     from sentdist.execution.sweep import run_sweep
 
     values = grid_values(tiny_encoder_dir, name="ended", sweep={"methods.rcl.phis": [PHIS[:1], PHIS[:2], PHIS[:3]]})

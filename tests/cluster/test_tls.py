@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sentdist.execution.cluster_address import local_nodes
+from sentdist.execution.cluster.address import local_nodes
 from tests.cluster.hosts import DASHBOARD_PORT, DISK, RAY_PORT, Hosts, hosts, why_not
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]  # 80 s on two cores that have other work, too
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]  # 80 s on two core
 ON_BOTH = """
 import numpy, ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
-from sentdist.execution.run import connect
+from sentdist.execution.cluster.connection import connect
 
 connect()
 
@@ -27,7 +27,7 @@ array = ray.put(numpy.ones(1_000_000))  # large enough to go through the object 
 on = [On(node["NodeID"], soft=False) for node in ray.nodes()]
 print("SEEN", sorted(ray.get([total.options(scheduling_strategy=one).remote(array) for one in on])))
 """
-ASK = "import sys; from sentdist.execution.cluster_address import ask; print('ANSWER', ask(sys.argv[1]))"
+ASK = "import sys; from sentdist.execution.cluster.address import ask; print('ANSWER', ask(sys.argv[1]))"
 
 
 def _certificate(folder: str) -> dict[str, str]:
@@ -84,7 +84,7 @@ def test_only_a_certificate_of_the_clusters_authority_is_let_in(certificate: str
     assert f"ANSWER {answer}" in _python(encrypted, 1, ASK, f"{encrypted.address(0)}:{RAY_PORT}", folder=folder)
 
 
-NODES = "from sentdist.execution.cluster_address import local_nodes; print('NODES', *(node.address for node in local_nodes()))"
+NODES = "from sentdist.execution.cluster.address import local_nodes; print('NODES', *(node.address for node in local_nodes()))"
 
 
 def test_a_command_sees_the_nodes_of_its_own_network_only(encrypted: Hosts) -> None:

@@ -74,10 +74,10 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
 ) -> None:
     import ray
 
-    from sentdist.execution.board import Board
-    from sentdist.execution.bodies import build_stage
-    from sentdist.execution.stopping import Stopped, stop_sweeps
-    from sentdist.execution.submission import Submission
+    from sentdist.execution.board.client import Board
+    from sentdist.execution.board.submission import Submission
+    from sentdist.execution.build_stage import build_stage
+    from sentdist.execution.stop_sweeps import Stopped, stop_sweeps
 
     data = write_data(tmp_path / "data")
     long: Json = {

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.progress import StageEvent
+from sentdist.execution.board.events import StageEvent
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
@@ -75,8 +75,8 @@ def test_a_worker_that_stands_still_is_named_with_its_host(cluster: Any, gated: 
 
 def test_losses_count_only_while_a_training_does_not_get_on(cluster: Any, tmp_path: Path) -> None:
     """Three losses with max_failures: 1. Each attempt leaves a later checkpoint behind, as one on a spot machine does; then one that does not."""
-    from sentdist.execution.board import Board
-    from sentdist.execution.submission import Submission
+    from sentdist.execution.board.client import Board
+    from sentdist.execution.board.submission import Submission
 
     train = _rcl((0.01,)).encoder
     assert isinstance(train, Train)
@@ -104,7 +104,7 @@ def _dying_body(log: Path, num_lost: int, *, getting_on: bool) -> Any:
     def body(stage: Any, submission: Any, teller: Any) -> Any:
         import os
 
-        from sentdist.execution.running import RunningFolder
+        from sentdist.execution.training.checkpoints import RunningFolder
         from sentdist.learning.checkpoint import EngineFacts, Progress, write_progress
 
         store = submission.context.store

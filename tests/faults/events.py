@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sentdist.execution.progress import What
+from sentdist.execution.board.events import What
 
 _LINE = re.compile(
     r"^\d\d:\d\d:\d\d  (?P<kind>\w+) +(?P<label>\S.*?)  (?P<told>started|goes on|step (?P<step>\d+)/(?P<num_steps>\d+)|done in|FAILED)"

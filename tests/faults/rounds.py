@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from signal import SIGKILL
 
-from sentdist.execution.bank_owner import PREFIX
-from sentdist.execution.board import BOARDS
+from sentdist.execution.banks.owner import PREFIX
+from sentdist.execution.board.client import BOARDS
 from tests.faults.artifacts import differences, digests, num_bytes
 from tests.faults.events import built_twice, recovery_s
 from tests.faults.kinds import Fault, fault_named
@@ -27,6 +27,7 @@ ROUND_S = 420.0  # many times what a round takes on an idle machine; then it cou
 SETTLES_WITHIN_S = 40.0  # many times what it takes on an idle machine
 GIVEN_UP_S = 80.0  # the board gives a driver that was killed a minute to come back; then it clears up
 SUBMITTED_AGAIN_AT_MOST = 4
+REBUILD = "sentdist track --rebuild"
 RAYS_OWN = ("AutoscalingCoordinator",)  # actors of which Ray has one a cluster, once it was needed
 NUM_RUNS = 9  # of the recipe on MLflow: the sweep, 3 trials, corpus, 2 entropy encoders, 2 banks
 
@@ -118,6 +119,7 @@ def play(world: World, plan: RoundPlan, expected: Mapping[str, str], logs: Path)
     seconds = time.monotonic() - started
     world.make_whole()
     wrong += _replace_damaged(scene) if scene.damaged else []
+    wrong += _rebuild_tracking(scene)
     wrong += differences(digests(scene.store), expected)
     replaced = {place for place, mark in marks.items() if scene.records().get(place) != mark} - scene.damaged
     wrong += [f"the record of {place} was replaced" for place in sorted(replaced)]
@@ -215,6 +217,14 @@ def _replace_damaged(scene: Scene) -> list[str]:
         return wrong
     scene.submit()
     return wrong + _bring_to_its_end(scene, time.monotonic(), may_submit=False)
+
+
+def _rebuild_tracking(scene: Scene) -> list[str]:
+    """Where MLflow was away at the sweep's end, the user does what the sweep's last line asks for."""
+    if not scene.told(f"`{REBUILD}` brings it in"):
+        return []
+    code, _ = scene.command(*REBUILD.split()[1:], scene.name, "--store", str(scene.store), tracking=True)
+    return [f"`{REBUILD}` ended with exit code {code}"] if code else []
 
 
 def look_later(world: World, *, wait: bool = False) -> list[str]:

@@ -96,12 +96,16 @@ class Scene:
         found = [process for process in self.world.processes(what) if host in (None, process.host)]
         return max(found, key=lambda process: process.pid, default=None)
 
-    def command(self, *arguments: str) -> tuple[int, str]:
+    def command(self, *arguments: str, tracking: bool = False) -> tuple[int, str]:
         """A command of `sentdist` to its end: exit code and output."""
-        done = self.world.sentdist(*arguments, log=self.logs / "commands.err", tracking=False)
+        done = self.world.sentdist(*arguments, log=self.logs / "commands.err", tracking=tracking)
         told, _ = done.communicate()
         self.tell(f"sentdist {' '.join(arguments)}: {done.returncode}\n{told}")
         return done.returncode, told
+
+    def told(self, words: str) -> bool:
+        """Whether a driver has said this to its user."""
+        return any(words in (self.logs / f"driver-{number}.out").read_text() for number in range(len(self.drivers)))
 
     def driver_process(self) -> Process:
         """The process of the last driver."""

@@ -9,7 +9,7 @@ import torch
 from mask_tokens import maskable_encoder
 from torch import Tensor
 
-from sentdist.execution.deepspeed_engine import DeepSpeedEngine
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.batch import Batch
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine

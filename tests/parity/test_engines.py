@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import StoreError, TrainingDiverged
-from sentdist.execution.deepspeed_engine import DeepSpeedEngine
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.batch import Batch
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.engine import Engine, TorchEngine

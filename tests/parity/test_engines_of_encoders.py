@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.execution.deepspeed_engine import DeepSpeedEngine
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.encode_over_ranks import encode_over_ranks
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sentdist.execution.deepspeed_engine import DeepSpeedEngine
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.batch import TokenBatch
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.execution.deepspeed_engine import DeepSpeedEngine
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import head_weights
 from sentdist.plan.stage import Json

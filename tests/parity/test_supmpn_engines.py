@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.execution.deepspeed_engine import DeepSpeedEngine
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objectives.supmpn import SupMPN

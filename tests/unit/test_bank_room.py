@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.bank_room import disk_to_spill_to, room_for, smallest_object_store
+from sentdist.execution.banks.capacity import disk_to_spill_to, room_for, smallest_object_store
 
 MIB = 2**20
 

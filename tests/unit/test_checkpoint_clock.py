@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from torch import Tensor
 
-from sentdist.execution.checkpoints import CheckpointClock
+from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.plan.runtime import Runtime
 
 

@@ -14,10 +14,10 @@ import grpc
 import pytest
 
 from sentdist.errors import RecipeError, ResourceError
-from sentdist.execution import cluster_address
-from sentdist.execution.cluster_address import Answer, Chosen, LocalNode, ask, choose, refusal
+from sentdist.execution.cluster import address as cluster_address
+from sentdist.execution.cluster.address import Answer, Chosen, LocalNode, ask, choose, refusal
+from sentdist.execution.cluster.connection import connect
 from sentdist.execution.health import examine
-from sentdist.execution.run import connect
 
 MINE = LocalNode(address="127.0.0.1:6379", node_id="aa")
 SECOND = LocalNode(address="127.0.0.1:6479", node_id="bb")

@@ -8,7 +8,7 @@ import pytest
 from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.errors import StoreError
-from sentdist.execution.disk_room import CHECKPOINT_BYTES, CHECKPOINTS, DiskRoom, disk_room
+from sentdist.execution.disk_estimate import CHECKPOINT_BYTES, CHECKPOINTS, DiskRoom, disk_room
 from sentdist.plan.stages import Train
 from sentdist.stages.local import run_local
 from sentdist.store.store import ArtifactStore

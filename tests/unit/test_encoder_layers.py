@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.execution.worker_memory import encoder_size
+from sentdist.execution.training.memory import encoder_size
 from sentdist.learning.card import EncoderCard
 from sentdist.learning.encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderSpec, Task

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import RecipeError
-from sentdist.execution.progress import StageEvent
-from sentdist.execution.run import check_auth_mode, end_on_sigterm, planned
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.cluster.connection import check_auth_mode, end_on_sigterm
+from sentdist.execution.run import planned
 
 RECIPES = Path(__file__).parents[2] / "rayjobs" / "recipes"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.execution.progress import StageEvent
+from sentdist.execution.board.events import StageEvent
 from tests.faults.artifacts import differences, digests, record_marks
 from tests.faults.disk import damage
 from tests.faults.events import Heard, built_twice, heard, recovery_s

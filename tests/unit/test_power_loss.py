@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.execution.running import RunningFolder
+from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.plan.stages import Corpus, Train
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record

@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.errors import StoreError
-from sentdist.execution.one_worker import train_in_task
-from sentdist.execution.running import Found, OfNoUse, RunningFolder, forget_running, newest_step
-from sentdist.execution.submission import Submission
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder, forget_running, newest_step
+from sentdist.execution.training.one_worker import train_in_task
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here

@@ -11,8 +11,8 @@ from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.data.targets import read_counts
 from sentdist.errors import DataError
-from sentdist.execution.shards import ShardMaker
-from sentdist.execution.worker_pool import rows_per_part
+from sentdist.execution.parallel.pool import rows_per_part
+from sentdist.execution.parallel.shards import ShardMaker
 from sentdist.plan.corpora import Corpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Tag

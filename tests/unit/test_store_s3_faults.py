@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import StoreError
-from sentdist.execution.running import RunningFolder
+from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.plan.stages import Corpus, Train
 from sentdist.store import store as store_module
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from sentdist.execution.attempts import Attempts
-from sentdist.execution.progress import StageEvent
+from sentdist.execution.board.attempts import Attempts
+from sentdist.execution.board.diagnosis import ClusterState, Host, LastSign, Piece, notices
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.heartbeats import Pulse, Sign
+from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.resources import Demand, Node
-from sentdist.execution.signs import Pulse, Sign
-from sentdist.execution.watchdog import Watchdog
-from sentdist.execution.watching import ClusterState, Host, LastSign, Piece, notices
 from sentdist.plan.corpora import Corpus
 from tests.waiting import wait_for
 

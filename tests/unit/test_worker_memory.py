@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.execution.resources import Node, capacity
-from sentdist.execution.worker_memory import BERT_BASE, encoder_size, worker_bytes
+from sentdist.execution.training.memory import BERT_BASE, encoder_size, worker_bytes
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training

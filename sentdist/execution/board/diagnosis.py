@@ -1,4 +1,4 @@
-"""What a board says of work that does not move: who waits for what, with numbers. Decisions only; `watchdog.py` carries them out."""
+"""What a board says of work that does not move: who waits for what, with numbers. Decisions only; `watchdog.py` applies them."""
 
 from __future__ import annotations
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from sentdist.errors import ArtifactLost
-from sentdist.execution.progress import StageEvent
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.heartbeats import Pulse
+from sentdist.execution.board.stage_task import Teller
+from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import Way, stage_demand
-from sentdist.execution.signs import Pulse
-from sentdist.execution.stage_tasks import Teller
-from sentdist.execution.submission import Submission
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
@@ -50,7 +50,7 @@ def _foreword(stage: Stage, submission: Submission) -> str | None:
     """What people should know before a stage is built; a bank that will find no room is refused here, before anything is embedded."""
     if not (isinstance(stage, Embed) and submission.context.runtime.bank_in_object_store):
         return None
-    from sentdist.execution.embedding_bank import room_of
+    from sentdist.execution.banks.reader import room_of
 
     return room_of(stage, submission.context).line
 
@@ -63,7 +63,7 @@ def _build(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
         case Train():
             return _train(stage, submission, teller, way)
         case Embed() | Tag() if way == "pool":
-            from sentdist.execution.shards import build_over_workers
+            from sentdist.execution.parallel.shards import build_over_workers
 
             return build_over_workers(stage, context, listener=teller)
     with Pulse(stage, teller):
@@ -77,13 +77,13 @@ def _build_here(stage: Stage, context: Context) -> Artifact:
 
             return build_corpus(stage, context)
         case Embed() | Tag():
-            from sentdist.execution.trainer import use_threads
+            from sentdist.execution.training.worker_group import use_threads
             from sentdist.stages.sharded import build_in_shards
 
             use_threads(context.runtime)
             return build_in_shards(stage, context)
         case Evaluate():
-            from sentdist.execution.trainer import use_threads
+            from sentdist.execution.training.worker_group import use_threads
             from sentdist.stages.build import build_scores
 
             use_threads(context.runtime)
@@ -94,9 +94,9 @@ def _build_here(stage: Stage, context: Context) -> Artifact:
 def _train(stage: Train, submission: Submission, teller: Teller, way: Way) -> Artifact:
     run = submission.tracker.begin(stage.key)
     if way == "group":
-        from sentdist.execution.trainer import train_on_workers
+        from sentdist.execution.training.worker_group import train_on_workers
 
         return train_on_workers(stage, submission, teller, run)
-    from sentdist.execution.one_worker import train_in_task
+    from sentdist.execution.training.one_worker import train_in_task
 
     return train_in_task(stage, submission, teller, run)

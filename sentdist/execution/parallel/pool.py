@@ -12,8 +12,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import ResourceError
-from sentdist.execution.attempts import reason
-from sentdist.execution.board import cause_of
+from sentdist.execution.board.attempts import reason
+from sentdist.execution.board.client import cause_of
 from sentdist.execution.resources import Demand
 from sentdist.plan.runtime import Runtime
 

@@ -15,9 +15,9 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError
 from torch import Tensor
 
 from sentdist.errors import ArtifactLost, DataError, StoreError
-from sentdist.execution.bank_owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
-from sentdist.execution.bank_room import Room
-from sentdist.execution.board import cause_of
+from sentdist.execution.banks.capacity import Room
+from sentdist.execution.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
+from sentdist.execution.board.client import cause_of
 from sentdist.learning.bank import Bank, check_ids, check_rows, look_up
 from sentdist.learning.bank_shape import bank_bytes, bank_shape
 from sentdist.plan.stages import Embed

@@ -16,7 +16,6 @@ from pathlib import Path
 import ray
 import ray.train
 import ray.train.torch
-import torch
 import torch.distributed as dist
 from ray.exceptions import RayActorError
 from ray.train.torch import TorchConfig
@@ -28,22 +27,23 @@ from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from sentdist.errors import SentdistError
-from sentdist.execution.attempts import Attempts, retry_of
-from sentdist.execution.banks import bank_of
-from sentdist.execution.checkpoints import CheckpointClock
-from sentdist.execution.narrator import Narrator
+from sentdist.execution.banks.lookup import bank_of
+from sentdist.execution.board.attempts import Attempts, retry_of
+from sentdist.execution.board.heartbeats import Pulse
+from sentdist.execution.board.stage_task import Teller
+from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import controller_environment, nodes_of
-from sentdist.execution.resuming import begin_or_resume, save_checkpoint
-from sentdist.execution.running import RunningFolder, forget_running, newest_step
-from sentdist.execution.signs import Pulse
-from sentdist.execution.stage_tasks import Teller
-from sentdist.execution.submission import Submission
+from sentdist.execution.threads import use_threads
+from sentdist.execution.training.checkpoint_clock import CheckpointClock
+from sentdist.execution.training.checkpoints import RunningFolder, forget_running, newest_step
+from sentdist.execution.training.engines import engine_of
+from sentdist.execution.training.reporter import Narrator
+from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
 from sentdist.learning.checkpoint import DevScore
-from sentdist.learning.engine import TorchEngine
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.train import MakeEngine, TrainSession, commit_training
+from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
@@ -65,7 +65,7 @@ class TrainingOrder:
 def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: RunHandle) -> Artifact:
     """Train on a Ray Train worker group, going on from the last checkpoint if an earlier attempt left one.
 
-    Checkpoints lie in the store (see running.py), so that a new driver finds what a killed one left; what Ray Train itself writes lies on
+    Checkpoints lie in the store (see checkpoints.py), so that a new driver finds what a killed one left; what Ray Train itself writes lies on
     local scratch and is never needed again. A worker or node that is lost restarts the group from its last checkpoint, `max_failures` times.
 
     Raises:
@@ -125,20 +125,6 @@ def _same_interrupt() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
-
-
-def engine_of(runtime: Runtime, device: str) -> MakeEngine:
-    """The engine that a runtime asks for, still lacking encoder and optimization."""
-    if runtime.engine == "torch":
-        return partial(TorchEngine, device=device)
-    from sentdist.execution.deepspeed_engine import DeepSpeedEngine  # looks for a compiler as it is imported: only where it is used
-
-    return partial(DeepSpeedEngine, zero_stage=runtime.zero_stage, device=device)
-
-
-def use_threads(runtime: Runtime) -> None:
-    """Give torch the CPUs that this worker has reserved; on its own it would take all of the node's."""
-    torch.set_num_threads(max(1, int(runtime.cpus_per_worker)))
 
 
 def _train_rank(order: TrainingOrder) -> Artifact | SentdistError | None:

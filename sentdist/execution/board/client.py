@@ -15,12 +15,12 @@ from ray.exceptions import ActorUnavailableError, OwnerDiedError, RayActorError,
 
 import sentdist
 from sentdist.errors import ArtifactLost
-from sentdist.execution.bank_owner import HEAD
-from sentdist.execution.progress import StageEvent
-from sentdist.execution.stage_board import StageBoard, cause_of
-from sentdist.execution.stage_tasks import Body
-from sentdist.execution.submission import Submission
-from sentdist.execution.watching import PATIENCE_S as SILENCE_S
+from sentdist.execution.banks.owner import HEAD
+from sentdist.execution.board.actor import StageBoard, cause_of
+from sentdist.execution.board.diagnosis import PATIENCE_S as SILENCE_S
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.stage_task import Body
+from sentdist.execution.board.submission import Submission
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact, ArtifactStore
 

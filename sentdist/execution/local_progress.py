@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sentdist.execution.disk_room import disk_room
-from sentdist.execution.progress import SPEAK_EVERY, StageEvent
+from sentdist.execution.board.events import SPEAK_EVERY, StageEvent
+from sentdist.execution.disk_estimate import disk_room
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ray
 from ray._private.state import state  # what an autoscaler may add is said nowhere else; Ray Train reads it here too
 
+from sentdist.execution.board.diagnosis import ClusterState, Host
 from sentdist.execution.resources import nodes_of
-from sentdist.execution.watching import ClusterState, Host
 
 
 def read_cluster() -> ClusterState:

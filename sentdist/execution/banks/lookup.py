@@ -12,6 +12,6 @@ def bank_of(stage: Train, context: Context) -> Bank | None:
     """The bank of a training; None if its objective uses none."""
     if not stage.banks or not context.runtime.bank_in_object_store:
         return file_bank(stage, context)
-    from sentdist.execution.embedding_bank import open_bank
+    from sentdist.execution.banks.reader import open_bank
 
     return open_bank(stage.banks, context)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sentdist.execution.progress import SPEAK_EVERY, StageEvent
-from sentdist.execution.signs import Pulse
-from sentdist.execution.stage_tasks import Teller
+from sentdist.execution.board.events import SPEAK_EVERY, StageEvent
+from sentdist.execution.board.heartbeats import Pulse
+from sentdist.execution.board.stage_task import Teller
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stages import Train

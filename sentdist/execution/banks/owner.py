@@ -20,7 +20,7 @@ import ray.experimental
 from ray.exceptions import ActorUnavailableError, RayActorError
 
 from sentdist.errors import DataError, StoreError
-from sentdist.execution.bank_room import Room, disk_to_spill_to, room_for, smallest_object_store
+from sentdist.execution.banks.capacity import Room, disk_to_spill_to, room_for, smallest_object_store
 from sentdist.learning.bank_shape import REMEDY, BankShape
 from sentdist.store.store import ArtifactStore
 

@@ -8,9 +8,9 @@ from pickle import UnpicklingError
 import torch
 
 from sentdist.errors import StoreError
-from sentdist.execution.progress import StageEvent
-from sentdist.execution.running import Found, OfNoUse, RunningFolder
-from sentdist.execution.stage_tasks import Teller
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.stage_task import Teller
+from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder
 from sentdist.plan.stages import Train
 from sentdist.stages.train import TrainSession
 

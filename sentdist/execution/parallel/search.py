@@ -7,12 +7,12 @@ from functools import cached_property
 
 import numpy as np
 import ray
-import torch
 
 from sentdist.evaluation.nearest import NearestDocuments
+from sentdist.execution.cluster.connection import check_auth_mode, connect
+from sentdist.execution.parallel.pool import over_workers
 from sentdist.execution.resources import capacity, nodes_of, pool_demand
-from sentdist.execution.run import check_auth_mode, connect
-from sentdist.execution.worker_pool import over_workers
+from sentdist.execution.threads import use_threads
 from sentdist.plan.runtime import Runtime
 from sentdist.stages.searching import Corpus, CorpusSearch, OpenTileReader, Tile, TileReader
 
@@ -26,7 +26,7 @@ class TileSearcher:
     @cached_property
     def _reader(self) -> OpenTileReader:
         # Not in the constructor: there an error would be told as the death of an actor.
-        torch.set_num_threads(max(1, int(self._runtime.cpus_per_worker)))
+        use_threads(self._runtime)
         return self._source.open()
 
     def work(self, tile: Tile) -> np.ndarray:

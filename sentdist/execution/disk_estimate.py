@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sentdist.execution.worker_memory import EncoderSize, encoder_size
+from sentdist.execution.training.memory import EncoderSize, encoder_size
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Train

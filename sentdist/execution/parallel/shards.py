@@ -9,10 +9,10 @@ from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
+from sentdist.execution.board.heartbeats import Listener, Pulse
+from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.resources import stage_demand
-from sentdist.execution.signs import Listener, Pulse
-from sentdist.execution.trainer import use_threads
-from sentdist.execution.worker_pool import over_workers, rows_per_part
+from sentdist.execution.threads import use_threads
 from sentdist.stages.context import Context
 from sentdist.stages.sharded import SHARDS, Sharded, ShardedBody, body_of, num_shards, publish, shard_name, shard_rows
 from sentdist.store.store import Artifact

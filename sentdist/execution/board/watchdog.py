@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sentdist.execution.progress import StageEvent
-from sentdist.execution.resources import Demand
-from sentdist.execution.signs import Sign
-from sentdist.execution.watching import (
+from sentdist.execution.board.diagnosis import (
     PATIENCE_S,
     SLOWEST_S,
     ClusterState,
@@ -20,6 +17,9 @@ from sentdist.execution.watching import (
     lost_with,
     notices,
 )
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.heartbeats import Sign
+from sentdist.execution.resources import Demand
 from sentdist.plan.stage import Stage
 
 

@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import SweepStopped
-from sentdist.execution.board import Board, cause_of
+from sentdist.execution.board.client import Board, cause_of
 
 LOOK_UP_S = 0.5  # how long after the end the listener may still wait for news
 

@@ -11,7 +11,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from sentdist.errors import ResourceError
-from sentdist.execution.board import BOARDS, NAMESPACE
+from sentdist.execution.board.client import BOARDS, NAMESPACE
 
 
 @dataclass(frozen=True, kw_only=True)

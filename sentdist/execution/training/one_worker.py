@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from contextlib import closing
 
-from sentdist.execution.banks import bank_of
-from sentdist.execution.checkpoints import CheckpointClock
-from sentdist.execution.narrator import Narrator
-from sentdist.execution.resuming import begin_or_resume, save_checkpoint
-from sentdist.execution.running import RunningFolder, forget_running
-from sentdist.execution.signs import Pulse
-from sentdist.execution.stage_tasks import Teller
-from sentdist.execution.submission import Submission
-from sentdist.execution.trainer import engine_of, use_threads
+from sentdist.execution.banks.lookup import bank_of
+from sentdist.execution.board.heartbeats import Pulse
+from sentdist.execution.board.stage_task import Teller
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.threads import use_threads
+from sentdist.execution.training.checkpoint_clock import CheckpointClock
+from sentdist.execution.training.checkpoints import RunningFolder, forget_running
+from sentdist.execution.training.engines import engine_of
+from sentdist.execution.training.reporter import Narrator
+from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
 from sentdist.learning.checkpoint import DevScore
 from sentdist.plan.stages import Train
 from sentdist.stages.train import TrainSession, commit_training

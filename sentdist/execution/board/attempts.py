@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, WorkerCrashedError
 
 from sentdist.errors import ResourceError
-from sentdist.execution.progress import StageEvent
-from sentdist.execution.running import newest_step
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.training.checkpoints import newest_step
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.store.store import ArtifactStore

@@ -9,11 +9,11 @@ from typing import Any
 
 import ray
 
-from sentdist.execution.progress import StageEvent
+from sentdist.execution.board.diagnosis import PATIENCE_S
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.heartbeats import Sign
+from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import Demand
-from sentdist.execution.signs import Sign
-from sentdist.execution.submission import Submission
-from sentdist.execution.watching import PATIENCE_S
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 

@@ -14,15 +14,15 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import ArtifactLost, SweepStopped
-from sentdist.execution.attempts import LOSSES, Attempts, checkpoint_step, retry_of
-from sentdist.execution.cluster_state import read_cluster
-from sentdist.execution.progress import StageEvent
+from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step, retry_of
+from sentdist.execution.board.diagnosis import PATIENCE_S
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.heartbeats import Sign
+from sentdist.execution.board.stage_task import SIGNS_IN_TIME, Body, Teller, abort, note_stopped, start
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.watchdog import Watchdog
+from sentdist.execution.cluster.snapshot import read_cluster
 from sentdist.execution.resources import Demand, Way, drivers_at_once, stage_demand
-from sentdist.execution.signs import Sign
-from sentdist.execution.stage_tasks import SIGNS_IN_TIME, Body, Teller, abort, note_stopped, start
-from sentdist.execution.submission import Submission
-from sentdist.execution.watchdog import Watchdog
-from sentdist.execution.watching import PATIENCE_S
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 

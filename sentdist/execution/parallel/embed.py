@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 import ray
 
+from sentdist.execution.cluster.connection import check_auth_mode, connect
+from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.resources import capacity, nodes_of, pool_demand
-from sentdist.execution.run import check_auth_mode, connect
-from sentdist.execution.trainer import use_threads
-from sentdist.execution.worker_pool import over_workers, rows_per_part
+from sentdist.execution.threads import use_threads
 from sentdist.plan.stages import Evaluate
 from sentdist.stages.context import Context
 from sentdist.stages.embedding import Embed, Told, embed_here

@@ -1,0 +1,1 @@
+"""The cluster itself: which one, whether it answers, what it is like at this moment."""
