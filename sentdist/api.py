@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sentdist.plan.stage import Json
     from sentdist.report.sweep_report import Report
     from sentdist.stages.context import Context
+    from sentdist.stages.embedding_loss import EmbeddingLoss
     from sentdist.stages.encoders import LoadedEncoder
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "StoreError",
     "TrainingDiverged",
     "evaluate",
+    "objective",
     "plan",
     "report",
     "run",
@@ -325,6 +327,24 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
 
     assert sweep is not None
     return report_sweep(opened, sweep.name if isinstance(sweep, Recipe) else sweep)
+
+
+def objective(name: str, *, width: int | None = None, relations: Sequence[str] = (), **values: Json) -> EmbeddingLoss:
+    """A loss by its name in a recipe, for embeddings of your own: `objective("info_nce", temperature=0.05)(anchors, positives)`.
+
+    It is a torch module, called with (B, D) tensors, column by column: anchors, positives and perhaps hard negatives; and with `labels`,
+    `relations` or `augmented` embeddings where the objective reads them (see `EmbeddingLoss.forward`). Under torch.distributed candidates
+    come from all ranks. `sentdist objectives` lists the names.
+    values: as in a recipe. width: D, for what learns something beside the encoder (a head, vectors of relations); its `parameters()` belong
+    into the optimizer. relations: their names, for objectives that have vectors of them.
+
+    Raises:
+        RecipeError: no such objective, values that it has not, or one that needs more than embeddings (masked words, tags).
+    """
+    from sentdist.plan.recipe import objective_from_values
+    from sentdist.stages.embedding_loss import EmbeddingLoss
+
+    return EmbeddingLoss(objective_from_values(name, values), width=width, relations=relations)
 
 
 def _build(recipe: Recipe, store: str | Path | None, data: str | Path | None, speak: Callable[[str], None]) -> list[Outcome]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sentdist.errors import RecipeError
 from sentdist.objectives.auxiliary import misfit_of_channels
-from sentdist.objectives.objective import Misfit, Start
+from sentdist.objectives.objective import Misfit, Rows, Start
 from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_field, names_where, terms_of, with_phi
 from sentdist.plan.readings import relations_of
@@ -13,7 +13,7 @@ from sentdist.plan.specs import Probes, View
 from sentdist.plan.stages import Train
 
 
-def check_fit(objective: Objective, corpus: AnyCorpus, *, where: str) -> None:
+def check_fit(objective: Objective, corpus: Rows, *, where: str) -> None:
     """Refuse an objective whose terms need something that the corpus lacks.
 
     Raises:
@@ -82,7 +82,7 @@ def check_channels(view: View, probes: Probes | None, *, width: int | None, wher
         )
 
 
-def settled(objective: Objective, corpus: AnyCorpus, *, phi: float | None) -> Objective:
+def settled(objective: Objective, corpus: Rows, *, phi: float | None) -> Objective:
     """One spelling per value: what a default stands for is written out, so that equal objectives have equal keys."""
     if phi is not None:
         objective = with_phi(objective, phi)
@@ -92,7 +92,7 @@ def settled(objective: Objective, corpus: AnyCorpus, *, phi: float | None) -> Ob
     return _settled_term(objective, corpus)
 
 
-def _settled_term(term: Single, corpus: AnyCorpus) -> Single:
+def _settled_term(term: Single, corpus: Rows) -> Single:
     has_negatives = corpus.num_columns > 1 + corpus.num_positives
     if not has_negatives and has_field(term, "hard_negatives"):
         term = term.model_validate(term.model_dump() | {"hard_negatives": False})
@@ -113,7 +113,7 @@ def _names(objective: Objective) -> tuple[str, ...]:
     return (objective.name, *(term.name for term in terms_of(objective)))
 
 
-def _misfit_of_needs(term: Single, corpus: AnyCorpus) -> Misfit | None:
+def _misfit_of_needs(term: Single, corpus: Rows) -> Misfit | None:
     needs = term.needs
     if needs.labels == "needed" and corpus.labels is None:
         return Misfit("rows without labels", "graded pairs", "Name a corpus of kind graded.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from sentdist.errors import RecipeError, brief
 from sentdist.frozen import Frozen
@@ -282,6 +282,22 @@ def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
             expected="a recipe as in rayjobs/recipes",
             remedy="Correct the fields named; nothing was started.",
         ) from None
+
+
+def objective_from_values(name: str, values: dict[str, Json]) -> Objective:
+    """Check the values of one objective, as a recipe spells them.
+
+    Raises:
+        RecipeError: no such objective, or values that it has not.
+    """
+    try:
+        checked: Objective = TypeAdapter(Objective).validate_python({"name": name, **values})
+    except ValidationError as error:
+        lines = [explained({**problem, "loc": ("objective", *problem["loc"])}, _fields_beside) for problem in error.errors()]
+        raise RecipeError(
+            where=f"objective {name}", found="; ".join(lines), expected="an objective as in a recipe", remedy="Correct the values named."
+        ) from None
+    return checked
 
 
 def recipe_text(values: dict[str, Json]) -> str:

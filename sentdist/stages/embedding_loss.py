@@ -1,0 +1,173 @@
+"""An objective of a recipe on embeddings that somebody else's encoder made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sentdist.errors import DataError, RecipeError
+from sentdist.learning.batch import Batch, collate
+from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.gather import gather_rows, rank_and_world_size
+from sentdist.objectives.objective import Given, Labels
+from sentdist.plan.fit import check_fit, settled
+from sentdist.plan.objectives import Objective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
+from sentdist.stages.objectives import make_objective
+
+BY_A_RECIPE = "Train it by a recipe, which has encoder and sentences, too."
+
+
+class EmbeddingLoss(nn.Module):
+    """A loss that is called with embeddings, column by column; what it learns, a head or relations, are its parameters.
+
+    Under torch.distributed each rank gives its own rows, as many as every other: candidates are those of all ranks, with their gradient,
+    and the mean over ranks of values and of gradients is that of one process with all rows.
+    """
+
+    def __init__(self, objective: Objective, *, width: int | None, relations: Sequence[str]) -> None:
+        super().__init__()
+        self._where = f"objective {objective.name}"
+        if uses_targets(objective):
+            raise _needs_more(self._where, "shares of tags and words")
+        self._labels, self._relations = _labels_of(objective, self._where), tuple(relations)
+        rows = GivenRows(num_columns=3, num_positives=1, labels=self._labels, relation_names=self._relations)
+        if any(term.needs.relations for term in terms_of(objective)) != bool(relations):
+            raise RecipeError(
+                where=f"{self._where}: relations", found=f"{len(self._relations)} names",
+                expected="names of relations, for an objective that has vectors of them, and for no other", remedy="Correct relations.",
+            )  # fmt: skip
+        self._bank = _GivenBank()
+        self._objective = settled(objective, rows, phi=None)
+        encoder = cast(SentenceEncoder, _Width(width, self._where))  # all that a loss asks of it, if it does not encode by itself
+        self.loss = make_objective(self._objective, Given(encoder=encoder, rows=rows, bank=self._bank))
+
+    def forward(
+        self,
+        *columns: Tensor,
+        num_positives: int = 1,
+        labels: Tensor | None = None,
+        relations: Tensor | None = None,
+        augmented: Sequence[Tensor] | None = None,
+    ) -> Tensor:
+        """The loss, a scalar: units and reduction are those of the objective (nats, or squared labels; mean over the B rows of this rank).
+
+        columns: (B, D) each: anchors, then the positives, then the hard negatives, where there are some.
+        labels: (B,), of graded pairs. relations: (B,) int64, the number of the relation between anchor and positive.
+        augmented: for objectives with regulators, (N, B, D) embeddings by N frozen encoders: of the anchors, then of each positive.
+
+        Raises:
+            DataError: tensors of other shapes. RecipeError: columns, labels or relations that the objective lacks or cannot use.
+        """
+        if not uses_hard_negatives(self._objective):
+            columns = columns[: 1 + num_positives]
+        shapes = {tuple(column.shape) for column in columns}
+        if len(shapes) != 1 or len(next(iter(shapes))) != 2 or not 1 <= num_positives < len(columns):
+            raise DataError(
+                where=self._where, found=f"{len(columns)} tensors of shapes {sorted(shapes)}, {num_positives} of them positives",
+                expected="anchors, positives and perhaps hard negatives, each (B, D)", remedy="Give one tensor a column.",
+            )  # fmt: skip
+        given = GivenRows(
+            num_columns=len(columns),
+            num_positives=num_positives,
+            labels=None if labels is None else self._labels or Labels(top=float(labels.max()), spacing=None),
+            relation_names=() if relations is None else self._relations,
+        )
+        check_fit(self._objective, given, where=self._where)
+        self._bank.fill(augmented, columns[: 1 + num_positives], wanted=uses_bank(self._objective), where=self._where)
+        rank, world_size = rank_and_world_size()
+        num_rows = len(columns[0])
+        batch = Batch(
+            tokens=collate([[0]] * (len(columns) * num_rows)),  # stands for the sentences, of which a loss asks only how many there are
+            num_columns=len(columns),
+            first_row=rank * num_rows,
+            sentence_ids=np.arange(len(columns) * world_size * num_rows).reshape(len(columns), -1),
+            num_positives=num_positives,
+            labels=labels,
+            relations=relations,
+        )
+        loss: Tensor = self.loss(torch.cat(columns), batch)
+        return loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenRows:
+    """What is known of the rows of embeddings, as a corpus says it of itself."""
+
+    num_columns: int
+    num_positives: int
+    labels: Labels | None
+    relation_names: tuple[str, ...]
+    label: str = "these embeddings"
+
+
+class _GivenBank:
+    """The augmented embeddings of one call, in the place of a bank: those of all ranks, column by column."""
+
+    def __init__(self) -> None:
+        self._rows_NKD: Tensor | None = None
+
+    def fill(self, augmented: Sequence[Tensor] | None, columns: Sequence[Tensor], *, wanted: bool, where: str) -> None:
+        if not wanted and augmented is None:
+            return
+        shapes = [tuple(side.shape) for side in augmented or ()]
+        fits = len(shapes) == len(columns) and all(
+            len(shape) == 3 and shape[0] == shapes[0][0] and shape[1:] == columns[0].shape for shape in shapes
+        )
+        if not wanted or not fits:
+            raise DataError(
+                where=f"{where}: augmented", found="nothing" if augmented is None else f"tensors of shapes {shapes}",
+                expected=f"{len(columns)} tensors of shape (N, {', '.join(map(str, columns[0].shape))})" if wanted else "nothing",
+                remedy="Give what N frozen encoders make of the anchors and of each positive." if wanted else "Leave it out.",
+            )  # fmt: skip
+        assert augmented is not None, "checked above"
+        sides = [gather_rows(side.detach().transpose(0, 1)).transpose(0, 1) for side in augmented]
+        self._rows_NKD = torch.cat(sides, dim=1)
+
+    def rows(self, sentence_ids: np.ndarray) -> Tensor:
+        """(N, K, D) for K ids, which number the rows of all columns."""
+        assert self._rows_NKD is not None, "filled before the loss is called"
+        return self._rows_NKD[:, torch.from_numpy(np.asarray(sentence_ids).ravel()).to(self._rows_NKD.device)]
+
+
+class _Width:
+    """In the place of an encoder: its width, if it is known, and nothing else."""
+
+    def __init__(self, width: int | None, where: str) -> None:
+        self._width, self._where = width, where
+
+    @property
+    def width(self) -> int:
+        if self._width is None:
+            raise RecipeError(
+                where=self._where, found="no width", expected="the numbers of an embedding, for what the loss learns",
+                remedy="Give width=D.",
+            )  # fmt: skip
+        return self._width
+
+    def __getattr__(self, name: str) -> object:
+        raise _needs_more(self._where, "the encoder itself")
+
+
+def _labels_of(objective: Objective, where: str) -> Labels | None:
+    """The labels that a term says it was made for; None where the terms take any, or none."""
+    for term in terms_of(objective):
+        if has_field(term, "label_range"):
+            found = value_of(term, "label_range")
+            if found is None or found[0] != 0:
+                raise RecipeError(
+                    where=f"{where}: label_range",
+                    found="nothing" if found is None else f"{found[0]:g} to {found[1]:g}",
+                    expected="[0, the highest label], for there is no corpus to take it from",
+                    remedy="Shift the labels so that they begin at 0.",
+                )
+            return Labels(top=found[1], spacing=value_of(term, "spacing"))
+    return None
+
+
+def _needs_more(where: str, needed: str) -> RecipeError:
+    return RecipeError(where=where, found="embeddings alone", expected=f"also {needed}", remedy=BY_A_RECIPE)

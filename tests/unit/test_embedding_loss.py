@@ -1,0 +1,148 @@
+"""Objectives by name on embeddings of one's own: the equations, and refusals of what embeddings alone cannot give."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import sentdist
+from sentdist import DataError, RecipeError
+from sentdist.learning.objectives.entropy import entropy_info_nce
+from sentdist.learning.objectives.info_nce import info_nce
+from sentdist.learning.objectives.rcl import rcl, regulators
+from sentdist.learning.objectives.relational import relational_info_nce
+from sentdist.learning.objectives.supmpn import supmpn
+from sentdist.plan.objectives import OBJECTIVES
+from sentdist.plan.stage import Json
+
+B, D, N = 6, 5, 2
+CLOSE = {"rtol": 1e-12, "atol": 1e-12}  # float64, sums of a few dozen terms of size 1
+
+
+def _columns(number: int, *shape: int, seed: int = 0) -> list[Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    return [torch.randn(*(shape or (B, D)), dtype=torch.float64, generator=draw) for _ in range(number)]
+
+
+def test_a_contrastive_loss_is_its_equation_with_hard_negatives_and_without() -> None:
+    anchors, positives, negatives = _columns(3)
+    anchors.requires_grad_()
+    loss = sentdist.objective("info_nce", temperature=0.1)(anchors, positives, negatives)
+    expected = info_nce(anchors, torch.cat([positives, negatives]), first_row=0, temperature=0.1)
+    torch.testing.assert_close(loss, expected, **CLOSE)
+    gradients = [torch.autograd.grad(one, anchors)[0] for one in (loss, expected)]
+    torch.testing.assert_close(*gradients, **CLOSE)
+    alone = info_nce(anchors, positives, first_row=0, temperature=0.1)
+    torch.testing.assert_close(sentdist.objective("info_nce", temperature=0.1)(anchors, positives), alone, **CLOSE)
+    without = sentdist.objective("info_nce", temperature=0.1, hard_negatives=False)
+    torch.testing.assert_close(without(anchors, positives, negatives), alone, **CLOSE)
+    torch.testing.assert_close(
+        sentdist.objective("entropy", phi=0.3)(anchors, positives),
+        entropy_info_nce(anchors, positives, first_row=0, temperature=1.0, phi=0.3),
+        **CLOSE,
+    )
+
+
+def test_rcl_takes_the_augmented_embeddings_of_each_call() -> None:
+    loss = sentdist.objective("rcl", temperature=0.2, regulator_temperature=0.3, regulator_weight=0.5)
+    for seed in (1, 2):
+        anchors, positives = _columns(2, seed=seed)
+        augmented = _columns(2, N, B, D, seed=seed + 10)
+        expected = rcl(
+            anchors, positives, positives, *augmented, first_row=0, temperature=0.2, regulator_temperature=0.3, regulator_weight=0.5
+        )
+        torch.testing.assert_close(loss(anchors, positives, augmented=augmented), expected, **CLOSE)
+
+
+def test_several_positives_and_a_sum() -> None:
+    anchors, first, second, negatives = _columns(4)
+    plain = supmpn(anchors, torch.stack([first, second], 1), negatives[:, None], first_row=0, temperature=0.05)
+    torch.testing.assert_close(sentdist.objective("supmpn")(anchors, first, second, negatives, num_positives=2), plain, **CLOSE)
+    augmented = _columns(3, N, B, D, seed=5)
+    terms: Json = [{"objective": {"name": "supmpn"}}, {"weight": 0.1, "objective": {"name": "regulators", "temperature": 0.3}}]
+    found = sentdist.objective("sum", terms=terms)(anchors, first, second, negatives, num_positives=2, augmented=augmented)
+    sides = [
+        regulators(column, side, first_row=0, temperature=0.3) for column, side in zip((anchors, first, second), augmented, strict=True)
+    ]
+    torch.testing.assert_close(found, plain + 0.1 * (sides[0] + (sides[1] + sides[2]) / 2), **CLOSE)
+
+
+def test_what_a_loss_learns_are_its_parameters() -> None:
+    anchors, positives = _columns(2)
+    which = torch.tensor([0, 1, 1, 0, 1, 0])
+    loss = sentdist.objective("rse", width=D, relations=["entailment", "duplicate"]).double()
+    (table,) = loss.parameters()
+    assert table.shape == (2, D)
+    expected = relational_info_nce(anchors, table[which], positives, first_row=0, temperature=0.05)
+    torch.testing.assert_close(loss(anchors, positives, relations=which), expected, **CLOSE)
+
+    head = sentdist.objective("regression", width=D, loss="mse", boundary="none", label_range=[0, 5])
+    labels, (u, v) = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), (column.float() for column in (anchors, positives))
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.1)
+    losses = []
+    for _ in range(50):
+        losses.append(head(u, v, labels=labels))
+        optimizer.zero_grad()
+        losses[-1].backward()
+        optimizer.step()
+    assert losses[-1] < losses[0] / 2
+
+
+TENSORS = _columns(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: sentdist.objective("info_nse"), 'Did you mean "info_nce"'),
+        (lambda: sentdist.objective("info_nce", temprature=1), 'did you mean "temperature"'),
+        (lambda: sentdist.objective("info_nce", temperature=0), "objective.temperature"),
+        (lambda: sentdist.objective("mlm"), "embeddings alone; expected also the encoder itself"),
+        (lambda: sentdist.objective("auxiliary", width=D), "expected also shares of tags and words"),
+        (lambda: sentdist.objective("regression", loss="mse", label_range=[0, 5]), "Give width=D"),
+        (lambda: sentdist.objective("regression", loss="mse", width=D), "label_range: found nothing"),
+        (lambda: sentdist.objective("rse", width=D), "0 names"),
+        (lambda: sentdist.objective("info_nce", relations=["a"]), "1 names"),
+        (lambda: sentdist.objective("info_nce")(*TENSORS[:2], labels=torch.ones(B)), "graded pairs"),
+        (lambda: sentdist.objective("info_nce")(*TENSORS, num_positives=2), "2 positives an anchor"),
+        (lambda: sentdist.objective("regression", loss="mse", label_range=[0, 5], width=D)(*TENSORS[:2]), "rows without labels"),
+    ],
+)  # fmt: skip
+def test_what_has_no_meaning_is_refused(make: object, sentence: str) -> None:
+    with pytest.raises(RecipeError, match=sentence):
+        make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "given", "sentence"),
+    [
+        (TENSORS[:1], {}, "1 tensors"),
+        ([TENSORS[0], TENSORS[1][:3]], {}, "anchors, positives and perhaps hard negatives"),
+        (TENSORS[:2], {}, "augmented: found nothing"),
+        (TENSORS[:2], {"augmented": _columns(1, N, B, D)}, r"expected 2 tensors of shape \(N, 6, 5\)"),
+        (TENSORS[:2], {"augmented": _columns(2, N, B, D + 1)}, r"expected 2 tensors of shape \(N, 6, 5\)"),
+    ],
+)
+def test_tensors_of_other_shapes_are_refused(tensors: list[Tensor], given: dict[str, list[Tensor]], sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        sentdist.objective("rcl")(*tensors, **given)
+    with pytest.raises(DataError, match=r"augmented: found tensors.*expected nothing"):
+        sentdist.objective("info_nce")(*TENSORS[:2], augmented=_columns(2, N, B, D))
+
+
+def test_every_objective_is_offered_or_refused_with_its_reason() -> None:
+    """One that comes later works by itself, or says here what it needs: nothing fails with another error."""
+    values: dict[str, dict[str, Json]] = {"entropy": {"phi": 0.1}, "regression": {"loss": "mse", "label_range": [0, 5]}}
+    relations = {name: ["a", "b"] if one.needs.relations else [] for name, one in OBJECTIVES.items()}
+    for name, one in OBJECTIVES.items():
+        try:
+            loss = sentdist.objective(name, width=D, relations=relations[name], **values.get(name, {})).double()
+        except RecipeError as error:
+            assert "embeddings alone" in str(error)
+            continue
+        labels = torch.arange(6.0) if one.needs.labels == "needed" else None
+        which = torch.arange(6) % 2 if one.needs.relations else None
+        augmented = _columns(2, N, B, D) if one.needs.bank else None
+        columns = TENSORS[: 2 + one.needs.negatives]
+        assert torch.isfinite(loss(*columns, labels=labels, relations=which, augmented=augmented))
