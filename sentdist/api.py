@@ -66,7 +66,7 @@ class Encoder:
         pooling: str | None = None,
         max_length: int | None = None,
         precision: str = "fp32",
-        store: str | Path | None = None,
+        store: Place = None,
     ) -> Encoder:
         """Load an encoder, ours or not, in float32, on a GPU where there is one.
 
@@ -105,26 +105,22 @@ class Encoder:
         return f"Encoder({self.loaded.use.checkpoint!r}, width={self.width}, pooling={encoder.pooling!r})"
 
 
+AnyEncoder = Encoder | str | Path
+AnyRecipe = Recipe | str | Path
+Place = str | Path | None
+Weights = Mapping[str, float] | None
+
+
 @overload
 def similarity(  # type: ignore[overload-overlap]  # a str is a Sequence[str], too; here it is one sentence
-    encoder: Encoder | str | Path, first: str, second: str, *, relations: Mapping[str, float] | None = None, directions: str = "max_both"
+    encoder: AnyEncoder, first: str, second: str, *, relations: Weights = None, directions: str = "max_both"
 ) -> float: ...
 @overload
 def similarity(
-    encoder: Encoder | str | Path,
-    first: Sequence[str],
-    second: Sequence[str],
-    *,
-    relations: Mapping[str, float] | None = None,
-    directions: str = "max_both",
+    encoder: AnyEncoder, first: Sequence[str], second: Sequence[str], *, relations: Weights = None, directions: str = "max_both"
 ) -> np.ndarray: ...
 def similarity(
-    encoder: Encoder | str | Path,
-    first: str | Sequence[str],
-    second: str | Sequence[str],
-    *,
-    relations: Mapping[str, float] | None = None,
-    directions: str = "max_both",
+    encoder: AnyEncoder, first: str | Sequence[str], second: str | Sequence[str], *, relations: Weights = None, directions: str = "max_both"
 ) -> float | np.ndarray:
     """How alike sentences are, in [−1, 1]: (S,) float64 of S pairs, row by row, or a float of two `str`.
 
@@ -158,32 +154,32 @@ class Hit:
 
 @overload
 def search(  # type: ignore[overload-overlap]
-    encoder: Encoder | str | Path,
+    encoder: AnyEncoder,
     queries: str,
     corpus: Sequence[str],
     *,
     top: int = 10,
     embeddings: np.ndarray | None = None,
-    relations: Mapping[str, float] | None = None,
+    relations: Weights = None,
 ) -> list[Hit]: ...
 @overload
 def search(
-    encoder: Encoder | str | Path,
+    encoder: AnyEncoder,
     queries: Sequence[str],
     corpus: Sequence[str],
     *,
     top: int = 10,
     embeddings: np.ndarray | None = None,
-    relations: Mapping[str, float] | None = None,
+    relations: Weights = None,
 ) -> list[list[Hit]]: ...
 def search(
-    encoder: Encoder | str | Path,
+    encoder: AnyEncoder,
     queries: str | Sequence[str],
     corpus: Sequence[str],
     *,
     top: int = 10,
     embeddings: np.ndarray | None = None,
-    relations: Mapping[str, float] | None = None,
+    relations: Weights = None,
 ) -> list[Hit] | list[list[Hit]]:
     """The `top` sentences of a corpus nearest to each query, exactly, best first; all, where it has fewer. Of one `str`, its hits alone.
 
@@ -215,9 +211,7 @@ def search(
     return hits[0] if isinstance(queries, str) else hits
 
 
-def plan(
-    recipe: Recipe | str | Path, *, overrides: Sequence[str] = (), store: str | Path | None = None, data: str | Path | None = None
-) -> Plan:
+def plan(recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None) -> Plan:
     """What a recipe comes to: its `trials`, each ending in scores, and all `stages`, each once, inputs before users. Nothing is started.
 
     recipe: a `Recipe`, or the path of one. overrides: fields to change, as `--set`: `["training.batch_size=32"]`.
@@ -246,12 +240,7 @@ class Outcome:
 
 
 def run(
-    recipe: Recipe | str | Path,
-    *,
-    overrides: Sequence[str] = (),
-    store: str | Path | None = None,
-    data: str | Path | None = None,
-    speak: Callable[[str], None] = print,
+    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, speak: Callable[[str], None] = print
 ) -> list[Outcome]:
     """Build what a recipe needs without its grid, in this process; as `sentdist run --local`. What the store has is not built again.
 
@@ -265,19 +254,14 @@ def run(
 
 
 def sweep(
-    recipe: Recipe | str | Path,
-    *,
-    overrides: Sequence[str] = (),
-    store: str | Path | None = None,
-    data: str | Path | None = None,
-    speak: Callable[[str], None] = print,
+    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, speak: Callable[[str], None] = print
 ) -> list[Outcome]:
     """Build all trials of a recipe, its grid included, in this process; as `sentdist sweep --local`. Arguments and errors as in `run`."""
     return _build(_recipe(recipe, overrides), store, data, speak)
 
 
 def evaluate(
-    encoder: Encoder | str | Path, tasks: str | Sequence[str] = "sts", *, store: str | Path | None = None, data: str | Path | None = None
+    encoder: AnyEncoder, tasks: str | Sequence[str] = "sts", *, store: Place = None, data: Place = None
 ) -> dict[str, float | None]:
     """Score an encoder on tasks: the main score × 100 of each by its name, and each measure by `task.measure`; None where it is undefined.
 
@@ -306,7 +290,7 @@ def evaluate(
     return _numbers((opened.get(stage) or build_scores(stage, context)).record.results)
 
 
-def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: str | Path | None = None) -> Report:
+def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:
     """The tables and figures of a sweep, or with `paper` all tables of a paper with ours beneath: a function of the store's records.
 
     sweep: its recipe, or that recipe's name. The report has `markdown`, `html` and `files`; `write(folder)` writes them all.
@@ -347,7 +331,7 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
     return EmbeddingLoss(objective_from_values(name, values), width=width, relations=relations)
 
 
-def _build(recipe: Recipe, store: str | Path | None, data: str | Path | None, speak: Callable[[str], None]) -> list[Outcome]:
+def _build(recipe: Recipe, store: Place, data: Place, speak: Callable[[str], None]) -> list[Outcome]:
     plan, context = _planned(recipe, (), store, data)  # before torch is loaded: a mistake is told at once
 
     from sentdist.execution.local_progress import build_locally
@@ -369,15 +353,13 @@ def _build(recipe: Recipe, store: str | Path | None, data: str | Path | None, sp
     ]
 
 
-def _planned(
-    recipe: Recipe | str | Path, overrides: Sequence[str], store: str | Path | None, data: str | Path | None
-) -> tuple[Plan, Context]:
+def _planned(recipe: AnyRecipe, overrides: Sequence[str], store: Place, data: Place) -> tuple[Plan, Context]:
     from sentdist.stages.planned import planned_recipe
 
     return planned_recipe(_recipe(recipe, overrides), store=store_root(_store(store)), data=_data(data))
 
 
-def _recipe(recipe: Recipe | str | Path, overrides: Sequence[str]) -> Recipe:
+def _recipe(recipe: AnyRecipe, overrides: Sequence[str]) -> Recipe:
     if not isinstance(recipe, Recipe):
         return Recipe.load(recipe, overrides)
     if overrides:
@@ -387,15 +369,15 @@ def _recipe(recipe: Recipe | str | Path, overrides: Sequence[str]) -> Recipe:
     return recipe
 
 
-def _loaded(encoder: Encoder | str | Path, store: str | Path | None = None) -> LoadedEncoder:
+def _loaded(encoder: AnyEncoder, store: Place = None) -> LoadedEncoder:
     return encoder.loaded if isinstance(encoder, Encoder) else Encoder.load(encoder, store=store).loaded
 
 
-def _store(store: str | Path | None) -> str | None:
+def _store(store: Place) -> str | None:
     return str(store) if store is not None else os.environ.get("SENTDIST_STORE")
 
 
-def _data(data: str | Path | None) -> Path | None:
+def _data(data: Place) -> Path | None:
     named = data if data is not None else os.environ.get("SENTDIST_DATA")
     return Path(named) if named else None
 
