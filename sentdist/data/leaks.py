@@ -12,24 +12,11 @@ import numpy as np
 from datasketch import MinHash, MinHashLSH
 
 from sentdist.data.overlap import fold_text
+from sentdist.data.task_texts import TaskTexts
 
 Level = Literal["exact", "normalised", "near", "sentence"]
 SHINGLE = 4  # characters
 NUM_BANDS, ROWS_PER_BAND = 16, 5  # two texts at similarity 0.8 meet in some band with probability 0.998, at 0.5 with 0.4
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskTexts:
-    """What a task tests. sentences: of each item its own texts (two of a pair, a query's, a text's). pairs: (item, one, other) of the texts
-    whose relation is the answer: both of a pair, a query with each relevant document; none where the answer is a label."""
-
-    name: str
-    sentences: tuple[tuple[str, ...], ...]
-    pairs: tuple[tuple[int, str, str], ...]
-
-    @property
-    def num_items(self) -> int:
-        return len(self.sentences)
 
 
 @dataclass(frozen=True, kw_only=True)

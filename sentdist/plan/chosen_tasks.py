@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 from sentdist.errors import RecipeError
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import ChosenTask, ClassificationTask, ClusteringTask, GeometryTask, ParaphraseTask, RerankingTask, ScoredTask
-from sentdist.plan.tasks import LEXICAL_KINDS, TASK_GROUPS, TASKS, Kind, TaskCard
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, Found, ScoredTask
+from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 
-OWN_KINDS = tuple(kind for kind in get_args(Kind) if kind != "geometry")
-MAIN_MEASURE: dict[Kind, str] = {
-    "sts": "spearman", "retrieval": "map", "classification": "accuracy", "pairs": "ap", "reranking": "map", "clustering": "v_measure",
-    "geometry": "uniformity",
-}  # fmt: skip
-COLUMNS: dict[Kind, tuple[str, ...]] = {
-    "sts": ("sentence1", "sentence2", "score"), "classification": ("text",), "clustering": ("text",), "pairs": ("sentence1", "sentence2"),
-    "reranking": ("query",),
-}  # fmt: skip
+OWN_KINDS = tuple(kind.name for kind in TASK_KINDS.values() if kind.is_own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +54,9 @@ def named_task(given: str) -> NamedTask:
             remedy="Correct it.",
         )
     name = "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{source.removeprefix('hub:')}-{split}".lower()).strip("-")
-    card = TaskCard(kind=known, source=source, split=split or None, metric=MAIN_MEASURE[known], licence="the user's", citation="sentdist")
+    card = TaskCard(
+        kind=known, source=source, split=split or None, metric=TASK_KINDS[known].main[0], licence="the user's", citation="sentdist"
+    )
     return NamedTask(name=name, card=card, revision=commit or None)
 
 
@@ -71,33 +64,27 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
     """The task of that name with its data pinned. Raises DataError for data that are not there or not of that shape."""
     named = named_task(given)
     card = named.card
-    columns = card.columns or COLUMNS.get(card.kind, ())
+    kind = TASK_KINDS[card.kind]
+    assert kind.make is not None, "a kind that no card and no file has"
+    columns = card.columns or kind.columns
+    # A shipped task of graded pairs is known to have its columns; a user's own file is not.
+    wanted = () if card.kind == "sts" and not named.is_own else (*columns, *kind.further(card))
     splits: tuple[str | None, ...] = (card.split,)
-    if card.kind in ("sts", "retrieval", "geometry"):
-        wanted = COLUMNS["sts"] if card.kind == "geometry" or (named.is_own and card.kind == "sts") else ()
-    else:
-        documents = card.documents or ("document",)
-        wanted = (*columns, *(("query_id", "relevance", *documents) if card.kind == "reranking" else (card.label,)))
     if card.kind == "classification" and card.split is not None:
         splits = ("train", card.split, *([card.dev] if card.dev else []))
     pins = [resolver.source(card.source, split=one, revision=named.revision, columns=wanted, where=f"task {given}") for one in splits]
-    known = {"name": named.name, "source": pins[0].name, "revision": pins[0].revision, "split": card.split}
-    match card.kind:
-        case "classification":
-            has_dev = card.dev is None and named.is_own and card.split is not None and "dev" in pins[0].splits
-            dev = "dev" if has_dev else card.dev
-            return ClassificationTask.model_validate(
-                known | {"columns": columns, "label": card.label, "dev": dev, "num_folds": card.num_folds, "classifier": card.classifier}
-            )
-        case "pairs":
-            return ParaphraseTask.model_validate(known | {"columns": columns, "label": card.label})
-        case "reranking":
-            return RerankingTask.model_validate(known | {"query": columns, "document": documents})
-        case "clustering":
-            return ClusteringTask.model_validate(known | {"text": columns[0], "label": card.label})
-        case "geometry":
-            return GeometryTask.model_validate(known)
-    return Task.model_validate(known | {"kind": card.kind})
+    return kind.make(
+        Found(
+            name=named.name,
+            source=pins[0].name,
+            revision=pins[0].revision,
+            card=card,
+            columns=columns,
+            documents=card.documents or ("document",),
+            splits=pins[0].splits,
+            is_own=named.is_own,
+        )
+    )
 
 
 def selectable_task(
@@ -121,9 +108,10 @@ def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: st
     """Raise RecipeError where words alone cannot score a task."""
     if lexical is None:
         return
-    unfit = next((task for task in tasks if task.kind != "links" and task.kind not in LEXICAL_KINDS[lexical]), None)
+    unfit = next((task for task in tasks if lexical not in TASK_KINDS[task.kind].floors), None)
     if unfit is not None:
         found = "bm25 for pairs of sentences" if lexical == "bm25" and unfit.kind == "sts" else f"{lexical} for {unfit.name} ({unfit.kind})"
-        expected = f"{' and '.join(LEXICAL_KINDS[lexical])} tasks only"
-        remedy = "Use word_overlap." if unfit.kind in LEXICAL_KINDS["word_overlap"] else "Score this task in a recipe of its own."
+        expected = f"{' and '.join(kind.name for kind in TASK_KINDS.values() if lexical in kind.floors)} tasks only"
+        others = [floor for floor in TASK_KINDS[unfit.kind].floors if floor != lexical]
+        remedy = f"Use {others[0]}." if others else "Score this task in a recipe of its own."
         raise RecipeError(where=f"{where}.lexical", found=found, expected=expected, remedy=remedy)

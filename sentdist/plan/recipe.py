@@ -23,6 +23,7 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.plan.wording import explained, near, not_one_of
 from sentdist.reading import reading, unreadable
@@ -217,7 +218,7 @@ def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> No
 
 def _check_dev_tasks(names: tuple[str, ...]) -> None:
     for name in names:
-        _known("selection.task", name, tuple(name for name, card in TASKS.items() if card.kind in ("sts", "retrieval")))
+        _known("selection.task", name, tuple(name for name, card in TASKS.items() if TASK_KINDS[card.kind].chooses))
     kinds = sorted({TASKS[name].kind for name in names})
     if len(kinds) > 1:
         raise ValueError(f"selection.task: found tasks of {' and of '.join(kinds)}; expected tasks of one kind, whose scores have a mean")

@@ -1,7 +1,9 @@
-"""The kinds of evaluation task beside graded pairs and retrieval: labels, paraphrases, candidates, clusters, the shape of the embeddings."""
+"""The kinds of evaluation task: the values of a task of each, and what is known of the kind."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -9,6 +11,7 @@ from pydantic import Field
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task
+from sentdist.plan.tasks import TaskCard
 
 
 class ClassificationTask(Frozen):
@@ -78,3 +81,130 @@ class GeometryTask(Frozen):
 LabelTask = ClassificationTask | ParaphraseTask | RerankingTask | ClusteringTask | GeometryTask
 ChosenTask = Task | LabelTask  # those that have a name in the table, or are a user's own
 ScoredTask = ChosenTask | LinkTask
+
+Floor = Literal["word_overlap", "bm25"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What planning knows of a named task once its sources were looked at. columns, documents: of its texts. splits: those of the source."""
+
+    name: str
+    source: str
+    revision: str
+    card: TaskCard
+    columns: tuple[str, ...]
+    documents: tuple[str, ...]
+    splits: tuple[str, ...]
+    is_own: bool
+
+    @property
+    def values(self) -> dict[str, object]:
+        """What all tasks have."""
+        return {"name": self.name, "source": self.source, "revision": self.revision, "split": self.card.split}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskKind:
+    """What is known of a kind of task; `TASK_KINDS` names them all, and every other list is derived from it.
+
+    main: the measure that stands for a task, and its title. columns: of the texts, as a user's own file has them; further: a card's other columns.
+    floors: what scores it from words alone. table: title and unit of its table in a report, a column a task; None: not of that shape.
+    works: keys of citations. is_own: KIND=SOURCE names a user's own file. chooses: such a task can choose checkpoints.
+    make: the pinned task. encodes: sentences that a task of so many items encodes. loader: "module:function" of (task, data root) that reads the
+    data and gives a `LoadedTask`.
+    """
+
+    name: str
+    main: tuple[str, str]
+    columns: tuple[str, ...] = ()
+    further: Callable[[TaskCard], tuple[str, ...]] = lambda card: ()
+    floors: tuple[Floor, ...] = ()
+    table: tuple[str, str] | None
+    works: tuple[str, ...] = ()
+    is_own: bool
+    chooses: bool = False
+    make: Callable[[Found], ChosenTask] | None
+    encodes: Callable[[ScoredTask, int], int]
+    loader: str
+
+
+def _pinned(found: Found) -> Task:
+    return Task.model_validate(found.values | {"kind": found.card.kind})
+
+
+def _classification(found: Found) -> ClassificationTask:
+    card = found.card
+    has_dev = card.dev is None and found.is_own and card.split is not None and "dev" in found.splits
+    own = {"dev": "dev" if has_dev else card.dev, "num_folds": card.num_folds, "classifier": card.classifier}
+    return ClassificationTask.model_validate(found.values | own | {"columns": found.columns, "label": card.label})
+
+
+def _paraphrases(found: Found) -> ParaphraseTask:
+    return ParaphraseTask.model_validate(found.values | {"columns": found.columns, "label": found.card.label})
+
+
+def _reranking(found: Found) -> RerankingTask:
+    return RerankingTask.model_validate(found.values | {"query": found.columns, "document": found.documents})
+
+
+def _clustering(found: Found) -> ClusteringTask:
+    return ClusteringTask.model_validate(found.values | {"text": found.columns[0], "label": found.card.label})
+
+
+def _of_columns(task: ScoredTask, items: int) -> int:
+    return items * len(task.columns) if isinstance(task, ClassificationTask) else items
+
+
+def _of_links(task: ScoredTask, items: int) -> int:
+    assert isinstance(task, LinkTask)
+    return 2 * task.held_out * len(task.relations)
+
+
+def _two_each(task: ScoredTask, items: int) -> int:
+    return 2 * items
+
+
+TASK_KINDS: dict[str, TaskKind] = {
+    kind.name: kind
+    for kind in (
+        TaskKind(
+            name="sts", main=("spearman", "Spearman"), columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table=None,
+            is_own=True, chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.scoring:load_pairs",
+        ),
+        TaskKind(
+            name="retrieval", main=("map", "MAP"), floors=("word_overlap", "bm25"), table=None, works=("ir_measures",),
+            is_own=True, chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.scoring:load_retrieval",
+        ),
+        TaskKind(
+            name="classification", main=("accuracy", "accuracy"), columns=("text",), further=lambda card: (card.label,),
+            table=("Labels from frozen embeddings", "accuracy × 100"), works=("senteval",),
+            is_own=True, make=_classification, encodes=_of_columns, loader="sentdist.stages.label_tasks:load_classification",
+        ),
+        TaskKind(
+            name="pairs", main=("ap", "average precision"), columns=("sentence1", "sentence2"), further=lambda card: (card.label,),
+            floors=("word_overlap",), table=("Paraphrases", "average precision × 100"),
+            is_own=True, make=_paraphrases, encodes=_two_each, loader="sentdist.stages.candidate_tasks:load_paraphrases",
+        ),
+        TaskKind(
+            name="reranking", main=("map", "MAP"), columns=("query",),
+            further=lambda card: ("query_id", "relevance", *(card.documents or ("document",))),
+            floors=("word_overlap", "bm25"), table=("Re-ranking", "mean average precision × 100"),
+            is_own=True, make=_reranking, encodes=_two_each, loader="sentdist.stages.candidate_tasks:load_candidates",
+        ),
+        TaskKind(
+            name="clustering", main=("v_measure", "V-measure"), columns=("text",), further=lambda card: (card.label,),
+            table=("Clusters", "V-measure × 100"), works=("v_measure",),
+            is_own=True, make=_clustering, encodes=_of_columns, loader="sentdist.stages.label_tasks:load_clustering",
+        ),
+        TaskKind(
+            name="geometry", main=("uniformity", "uniformity"), columns=("sentence1", "sentence2", "score"), table=None, works=("geometry",),
+            is_own=False, make=lambda found: GeometryTask.model_validate(found.values), encodes=_two_each,
+            loader="sentdist.stages.geometry_task:load_geometry",
+        ),
+        TaskKind(
+            name="links", main=("mrr", "MRR"), floors=("word_overlap", "bm25"), table=None,
+            is_own=False, make=None, encodes=_of_links, loader="sentdist.stages.scoring:load_link_ranks",
+        ),
+    )
+}  # fmt: skip

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["sts", "retrieval", "classification", "pairs", "reranking", "clustering", "geometry"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCard:
     """What is known of a task before its data is seen. `citation` is a key of `sentdist.report.citations`."""
 
-    kind: Kind
+    kind: str  # of `TASK_KINDS`
     source: str
     split: str | None  # that is scored; None: all rows
     metric: str
@@ -243,10 +241,4 @@ TASK_GROUPS: dict[str, tuple[str, ...]] = {
     "intent": ("banking77", "banking77-clusters"),
     "geometry": ("geometry-stsb",),
     "scenes": ("scenes-sts", "scenes-faq"),
-}
-
-# What words alone can score, without an encoder (`lexical` of a method).
-LEXICAL_KINDS: dict[str, tuple[Kind, ...]] = {
-    "word_overlap": ("sts", "retrieval", "pairs", "reranking"),
-    "bm25": ("retrieval", "reranking"),
 }

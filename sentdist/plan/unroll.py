@@ -23,7 +23,7 @@ from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Corpus, Embed, Evaluate, Tag, Train
-from sentdist.plan.task_kinds import ChosenTask
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
 
@@ -354,7 +354,7 @@ class _Builder:
         return Selection(task=task, further_tasks=tuple(further), view=view, every_fraction=section.every_fraction)
 
     def _task(self, name: str, *, fold: int | None, role: str) -> ChosenTask:
-        is_selectable = name in TASKS and TASKS[name].kind in ("sts", "retrieval")
+        is_selectable = name in TASKS and TASK_KINDS[TASKS[name].kind].chooses
         return self._selectable(name, fold=fold, role=role) if is_selectable else pinned_task(name, self.resolver)
 
     def _selectable(self, name: str, *, fold: int | None, role: str) -> Task:

@@ -9,6 +9,7 @@ from pathlib import Path
 from sentdist.errors import StoreError
 from sentdist.evaluation.bootstrap import NUM_RESAMPLES
 from sentdist.plan.recipe import recipe_text
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.report import citations
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
@@ -144,14 +145,13 @@ def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]
 def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:
     used = {"simcse", "geometry", "infonce", "ray", *citations.TESTS}
     used |= {TASKS[task].citation for task in found.tasks if task in TASKS}
-    used |= {"senteval"} if "classification" in found.other else set()
-    used |= {"v_measure"} if "clustering" in found.other else set()
+    kinds = {*found.other, *(["retrieval"] if found.retrieval else [])}
+    used |= {work for kind in kinds for work in TASK_KINDS[kind].works}
     for facts in found.facts.values():
         used |= set(facts.works)
         used |= {"drophead"} if facts.drophead else set()
         used |= {"dropattention"} if facts.attention_dropout else set()
         used |= {"snli", "mnli"} if (facts.corpus or "").startswith("nli/") else set()
-    used |= {"ir_measures"} if found.retrieval else set()
     encoder = sweep.recipe.get("encoder") or {}
     checkpoint = str(encoder.get("checkpoint", "minilm-l6")) if isinstance(encoder, dict) else ""
     used |= {"minilm", "sbert"} if "minilm" in checkpoint.lower() else set()

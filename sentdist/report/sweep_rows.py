@@ -13,6 +13,7 @@ import numpy as np
 
 from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.stage import Json
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.reading import drop_remedy, read_json_lines
 from sentdist.report.figures import LearningCurve
 from sentdist.report.paper_auxiliary import AuxiliaryFacts
@@ -32,12 +33,7 @@ TASK_TITLES = {
 RETRIEVAL_TITLES = {"acc@1": "Acc@1", "acc@3": "Acc@3", "acc@5": "Acc@5", "map": "MAP", "mrr": "MRR", "ndcg@10": "nDCG@10"}
 
 # Kinds of task that have one table, a column a task: its title, its unit.
-KIND_TABLES = {
-    "classification": ("Labels from frozen embeddings", "accuracy × 100"),
-    "pairs": ("Paraphrases", "average precision × 100"),
-    "reranking": ("Re-ranking", "mean average precision × 100"),
-    "clustering": ("Clusters", "V-measure × 100"),
-}
+KIND_TABLES = {kind.name: kind.table for kind in TASK_KINDS.values() if kind.table is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +84,7 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
     for (label, seed), trials in groups.items():
         found.facts.setdefault(label, _facts(trials[0], records))
         kinds = _tasks_by_kind(records[trials[0].key])
-        for task in itertools.chain.from_iterable(kinds.values()):
+        for task in (*kinds["sts"], *kinds["retrieval"], *itertools.chain.from_iterable(kinds[kind] for kind in KIND_TABLES)):
             found.tasks.append(task) if task not in found.tasks else None
         if kinds["sts"]:
             found.sts.append(_row(trials, seed, store, records, {TASK_TITLES.get(task, task): (task, task) for task in kinds["sts"]}))
@@ -148,11 +144,10 @@ def _mean(values: list[Json]) -> float | None:
 
 
 def _tasks_by_kind(record: Record) -> dict[str, list[str]]:
-    kinds: dict[str, list[str]] = {kind: [] for kind in ("sts", "retrieval", *KIND_TABLES)}
+    kinds: dict[str, list[str]] = {kind: [] for kind in TASK_KINDS}
     for task in _list(_fields(record)["tasks"]):
         assert isinstance(task, dict)
-        if task["kind"] in kinds:  # held-out links and geometry have tables of their own
-            kinds[str(task["kind"])].append(str(task["name"]))
+        kinds[str(task["kind"])].append(str(task["name"]))
     return kinds
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sentdist.data.candidates import Candidates, read_candidates
 from sentdist.data.labels import Labelled, read_labelled
+from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.paraphrases import score_paraphrases
@@ -42,6 +43,10 @@ class ParaphrasePairs:
         """Word overlap; the plan refuses BM25 here."""
         return self._told(jaccard_scores(*self.rows.texts))
 
+    def texts(self) -> TaskTexts:
+        first, second = self.rows.texts
+        return TaskTexts.of_pairs(self.task.name, zip(first, second, strict=True))
+
     def _told(self, similarities_P: np.ndarray) -> TaskScore:
         found = score_paraphrases(similarities_P, self.rows.labels, where=self.task.name)
         items = pa.table({"label": found.labels, "similarity": found.similarities})
@@ -72,6 +77,15 @@ class RankedCandidates:
         column = {text: number for number, text in enumerate(documents)}
         pairs = zip(self.rows.queries, self.rows.documents, strict=True)
         return self._told(np.asarray([scores_QR[row[query], column[document]] for query, document in pairs]))
+
+    def texts(self) -> TaskTexts:
+        """An item a query, its pairs those with relevant candidates."""
+        rows = self.rows
+        queries = dict(zip(rows.query_ids, rows.queries, strict=True))
+        item = {query_id: number for number, query_id in enumerate(queries)}
+        judged = zip(rows.query_ids, rows.documents, rows.relevance, strict=True)
+        pairs = tuple((item[query_id], queries[query_id], document) for query_id, document, relevance in judged if relevance > 0)
+        return TaskTexts(name=self.task.name, sentences=tuple((query,) for query in queries.values()), pairs=pairs)
 
     def _told(self, scores_R: np.ndarray) -> TaskScore:
         rows = self.rows

@@ -6,6 +6,7 @@ from sentdist.learning.card import EncoderCard
 from sentdist.plan.objectives import Sum, terms_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
+from sentdist.plan.task_kinds import TASK_KINDS
 
 
 def training_card(stage: Train, results: dict[str, Json]) -> EncoderCard:
@@ -28,8 +29,8 @@ def training_card(stage: Train, results: dict[str, Json]) -> EncoderCard:
     scores: dict[str, float] = {}
     best = results["best_dev_score"]
     if stage.selection is not None and isinstance(best, float):
-        measure = "Spearman × 100" if stage.selection.task.kind == "sts" else "MAP × 100"
-        scores[f"{stage.selection.name} ({measure}, chose the checkpoint)"] = round(best, 2)
+        measure = TASK_KINDS[stage.selection.task.kind].main[1]
+        scores[f"{stage.selection.name} ({measure} × 100, chose the checkpoint)"] = round(best, 2)
     return EncoderCard(
         base_model=stage.encoder.checkpoint if stage.start is None else stage.start.label,
         base_revision=stage.encoder.revision if "/" in stage.encoder.checkpoint else None,

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.data.labels import Labelled, read_labelled
+from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.classification import cross_validated, pair_features, split_classified
 from sentdist.evaluation.clustering import score_clusters
 from sentdist.evaluation.lexical import Lexical
@@ -53,6 +54,12 @@ class LabelledTask:
     def score_words(self, kind: Lexical) -> TaskScore:
         raise no_word_score(self.task.name, kind)
 
+    def texts(self) -> TaskTexts:
+        tested = range(self.rows.num_rows) if self.task.split is None else self.rows.rows_of(self.task.split)
+        items = tuple(tuple(column[row] for column in self.rows.texts) for row in tested)
+        pairs = tuple((item, *both) for item, both in enumerate(items) if len(both) == 2)
+        return TaskTexts(name=self.task.name, sentences=items, pairs=pairs)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClusteredTexts:
@@ -72,6 +79,9 @@ class ClusteredTexts:
 
     def score_words(self, kind: Lexical) -> TaskScore:
         raise no_word_score(self.task.name, kind)
+
+    def texts(self) -> TaskTexts:
+        return TaskTexts(name=self.task.name, sentences=tuple((text,) for text in dict.fromkeys(self.sentences)), pairs=())
 
 
 def load_clustering(task: ClusteringTask, root: Path | None) -> ClusteredTexts:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentdist.data.corpus import Corpus as OpenedCorpus
-from sentdist.data.leaks import LeakFinder, Leaks, TaskTexts
+from sentdist.data.leaks import LeakFinder, Leaks
+from sentdist.data.task_texts import TaskTexts
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
@@ -20,8 +21,7 @@ from sentdist.plan.unroll import Plan
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.label_tasks import LabelledTask
-from sentdist.stages.scoring import RankedLinks, RetrievalTask, StsTask, load_task
+from sentdist.stages.scoring import load_task
 from sentdist.store.store import Artifact
 
 ITEMS = "items.parquet"
@@ -57,33 +57,7 @@ def _build(stage: Overlap, context: Context, finders: dict[tuple[tuple[ScoredTas
 
 def task_texts(task: ScoredTask, data_root: str | None) -> TaskTexts:
     """The texts of a task whose relation or label is the answer."""
-    loaded = load_task(task, data_root)
-    if isinstance(loaded, StsTask):
-        both = tuple(zip(loaded.pairs.sentence1, loaded.pairs.sentence2, strict=True))
-        return _of_pairs(task.name, both)
-    if isinstance(loaded, RankedLinks):
-        triples = loaded.links.triples
-        return _of_pairs(task.name, tuple(zip(triples.heads, (triples.tails[place] for place in triples.tail), strict=True)))
-    if isinstance(loaded, RetrievalTask):
-        bank = loaded.bank
-        document = dict(zip(bank.document_ids, bank.documents, strict=True))
-        pairs = tuple(
-            (item, bank.queries[row], document[name])
-            for item, row in enumerate(loaded.rows)
-            for name, relevance in bank.qrels[bank.query_ids[row]].items()
-            if relevance > 0 and name in document
-        )
-        return TaskTexts(name=task.name, sentences=tuple((bank.queries[row],) for row in loaded.rows), pairs=pairs)
-    if isinstance(loaded, LabelledTask):
-        rows = loaded.rows
-        tested = range(rows.num_rows) if loaded.task.split is None else rows.rows_of(loaded.task.split)
-        texts = tuple(tuple(column[row] for column in rows.texts) for row in tested)
-        return TaskTexts(name=task.name, sentences=texts, pairs=tuple((item, *both) for item, both in enumerate(texts) if len(both) == 2))
-    return TaskTexts(name=task.name, sentences=tuple((text,) for text in dict.fromkeys(loaded.sentences)), pairs=())
-
-
-def _of_pairs(name: str, both: Sequence[tuple[str, str]]) -> TaskTexts:
-    return TaskTexts(name=name, sentences=tuple(both), pairs=tuple((item, one, other) for item, (one, other) in enumerate(both)))
+    return load_task(task, data_root).texts()
 
 
 def _training_text(stage: Overlap, context: Context) -> tuple[Iterable[Sequence[str]], np.ndarray]:

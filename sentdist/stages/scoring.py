@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.data.folds import queries_for
-from sentdist.data.pairs import Pairs, read_pairs
+from sentdist.data.pairs import Pairs
 from sentdist.data.retrieval import Retrieval, read_retrieval
+from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import RecipeError
 from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.link_prediction import LinkPrediction
@@ -23,36 +24,34 @@ from sentdist.evaluation.retrieval import DEPTH, judgements_of, rank_by, score_r
 from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities, score_sts
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task, View
-from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, GeometryTask, ParaphraseTask, RerankingTask, ScoredTask
-from sentdist.plan.tasks import TASKS
-from sentdist.stages.candidate_tasks import load_candidates, load_paraphrases
-from sentdist.stages.geometry_task import MeasuredCloud
-from sentdist.stages.label_tasks import load_classification, load_clustering
+from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
+from sentdist.stages.geometry_task import read_task_pairs
 from sentdist.stages.relations import LinksTask, Reading, link_measures, load_links
 from sentdist.stages.task_scores import LoadedTask, TaskScore
 
 
 def load_task(task: ScoredTask, data_root: str | None) -> LoadedTask:
     """Read a task's data; DataError as its reader says."""
-    root = None if data_root is None else Path(data_root)
-    match task:
-        case LinkTask():
-            return RankedLinks(links=load_links(task, root))
-        case ClassificationTask():
-            return load_classification(task, root)
-        case ClusteringTask():
-            return load_clustering(task, root)
-        case ParaphraseTask():
-            return load_paraphrases(task, root)
-        case RerankingTask():
-            return load_candidates(task, root)
-        case GeometryTask():
-            return MeasuredCloud(task=task, pairs=_read_pairs(task, root))
-    if task.kind == "sts":
-        pairs = _read_pairs(task, root)
-        return StsTask(task=task, pairs=pairs, sentences=(*pairs.sentence1, *pairs.sentence2))
+    module, _, function = TASK_KINDS[task.kind].loader.partition(":")
+    loaded: LoadedTask = getattr(importlib.import_module(module), function)(task, None if data_root is None else Path(data_root))
+    return loaded
+
+
+def load_pairs(task: Task, root: Path | None) -> StsTask:
+    """Read the graded pairs of a task."""
+    pairs = read_task_pairs(task, root)
+    return StsTask(task=task, pairs=pairs, sentences=(*pairs.sentence1, *pairs.sentence2))
+
+
+def load_retrieval(task: Task, root: Path | None) -> RetrievalTask:
+    """Read queries, documents and judgements of a task."""
     bank = read_retrieval(task.source, split=task.split, data_root=root, document_field=task.document_field)
     return RetrievalTask(task=task, bank=bank, rows=_rows_of_fold(task, bank))
+
+
+def load_link_ranks(task: LinkTask, root: Path | None) -> RankedLinks:
+    """Read the held-out triples of a task."""
+    return RankedLinks(links=load_links(task, root))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +75,9 @@ class StsTask:
         """Word overlap; BM25 ranks documents and says nothing of pairs (the plan refuses it)."""
         overlaps = jaccard_scores(self.pairs.sentence1, self.pairs.sentence2)
         return self._told(score_similarities(overlaps, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
+
+    def texts(self) -> TaskTexts:
+        return TaskTexts.of_pairs(self.task.name, zip(self.pairs.sentence1, self.pairs.sentence2, strict=True))
 
     def curve(self, embeddings_SD: np.ndarray, reading: Reading) -> list[float | None]:
         """The main score at each weight of the reading's curve."""
@@ -118,6 +120,18 @@ class RetrievalTask:
         scores_QR = word_scores(kind, self.sentences[: len(self.rows)], self.bank.documents)
         return self._told(rank_by(scores_QR, depth=DEPTH))
 
+    def texts(self) -> TaskTexts:
+        """An item a query, its pairs those with relevant documents."""
+        bank = self.bank
+        document = dict(zip(bank.document_ids, bank.documents, strict=True))
+        pairs = tuple(
+            (item, bank.queries[row], document[name])
+            for item, row in enumerate(self.rows)
+            for name, relevance in bank.qrels[bank.query_ids[row]].items()
+            if relevance > 0 and name in document
+        )
+        return TaskTexts(name=self.task.name, sentences=tuple((bank.queries[row],) for row in self.rows), pairs=pairs)
+
     @property
     def _query_ids(self) -> list[str]:
         return [self.bank.query_ids[row] for row in self.rows]
@@ -152,6 +166,10 @@ class RankedLinks:
     def score_words(self, kind: Lexical) -> TaskScore:
         return self._told(self.links.score_words(kind))
 
+    def texts(self) -> TaskTexts:
+        triples = self.links.triples
+        return TaskTexts.of_pairs(self.links.task.name, zip(triples.heads, (triples.tails[place] for place in triples.tail), strict=True))
+
     def _told(self, found: LinkPrediction) -> TaskScore:
         return TaskScore(task=self.links.task.name, main=found.overall.mrr, measures=link_measures(found), items=self.links.items(found))
 
@@ -173,13 +191,6 @@ def viewed(embeddings_SD: np.ndarray, view: View, *, where: str) -> np.ndarray:
             )
         embeddings_SD = embeddings_SD[:, first:last]
     return postprocess(embeddings_SD, view.postprocess)
-
-
-def _read_pairs(task: Task | GeometryTask, root: Path | None) -> Pairs:
-    """Graded pairs; those of a user's own may be on any scale, for ranks do not ask."""
-    scale = (0.0, 5.0) if task.name in TASKS else (-math.inf, math.inf)
-    hub_revision = task.revision if task.source.startswith("hub:") else None
-    return read_pairs(task.source, split=task.split, data_root=root, hub_revision=hub_revision, score_range=scale)
 
 
 def _rows_of_fold(task: Task, bank: Retrieval) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import RecipeError
 from sentdist.evaluation.lexical import Lexical
 from sentdist.stages.relations import Reading
@@ -42,6 +43,10 @@ class LoadedTask(Protocol):
 
     def score_words(self, kind: Lexical) -> TaskScore:
         """Scores from words alone, without an encoder."""
+        ...
+
+    def texts(self) -> TaskTexts:
+        """What is tested: what training must not have seen."""
         ...
 
 

@@ -7,11 +7,10 @@ import statistics
 from dataclasses import dataclass
 
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.counting import counted
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Embed, Evaluate, Tag, Train
-from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, ScoredTask
+from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
@@ -122,13 +121,9 @@ def _sentences(stage: Stage, plan: Plan) -> int:
 
 def _encoded(task: ScoredTask) -> int:
     """Sentences that a task encodes, repetitions included: two of a pair, query or triple, all of a labelled row."""
-    if isinstance(task, LinkTask):
-        return 2 * task.held_out * len(task.relations)
     known = TASKS.get(task.name)
     items = UNKNOWN_PAIRS if known is None or known.num_items is None else known.num_items
-    if isinstance(task, ClassificationTask):
-        return items * len(task.columns)
-    return items if isinstance(task, ClusteringTask) else 2 * items
+    return TASK_KINDS[task.kind].encodes(task, items)
 
 
 def _speed(store: ArtifactStore, kind: type[Stage]) -> float | None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.data.leaks import LeakFinder
 from sentdist.errors import DataError, RecipeError
-from sentdist.plan.chosen_tasks import named_task, task_names
-from sentdist.plan.task_kinds import ClassificationTask
-from sentdist.plan.tasks import LEXICAL_KINDS, TASK_GROUPS, TASKS
+from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
+from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.stages.overlaps import task_texts
 from sentdist.stages.scoring import load_task
 from tests.tasks_world import evaluated, stage_of, write_table
 
@@ -181,9 +184,25 @@ def test_the_command_line_takes_commas_and_averages_groups(planted_encoder_dir: 
     assert lines["clustering-my-labels"][1] == "v_measure" and lines["sts-my-pairs"][1] == "spearman"
 
 
+def test_a_task_of_every_kind_is_found_in_what_was_trained_on(tiny_encoder_dir: Path, data: Path) -> None:
+    """Trained on all pairs that a task asks for: each is seen as a pair, of paraphrases and candidates too."""
+    tasks = {task.kind: task for task in stage_of(tiny_encoder_dir, OWN, data)[0].tasks}
+    assert set(tasks) == set(OWN_KINDS)
+    for kind, task in tasks.items():
+        texts = task_texts(task, str(data))
+        assert texts.num_items, kind
+        if kind in ("classification", "clustering"):
+            assert not texts.pairs, "their answers are labels"
+            continue
+        sentences = list(dict.fromkeys(text for pair in texts.pairs for text in pair[1:]))
+        ids_2R = np.array([[sentences.index(one), sentences.index(other)] for _, one, other in texts.pairs]).T
+        (leaks,) = LeakFinder([texts], near=0.8).find([sentences], ids_2R)
+        assert leaks.count("exact") == texts.num_items, kind
+
+
 def test_groups_hold_tasks_of_the_table_each_once() -> None:
     for group, tasks in TASK_GROUPS.items():
         assert set(tasks) <= TASKS.keys() and len(set(tasks)) == len(tasks)
         assert group not in TASKS
     assert task_names(("sts", "stsb", "pairs")) == (*TASK_GROUPS["sts"], *TASK_GROUPS["pairs"])
-    assert {kind for kinds in LEXICAL_KINDS.values() for kind in kinds} <= {card.kind for card in TASKS.values()}
+    assert {card.kind for card in TASKS.values()} == {name for name, kind in TASK_KINDS.items() if kind.make is not None}

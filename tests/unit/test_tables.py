@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -19,8 +21,11 @@ from sentdist.plan.recipe import SECTIONS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Train
+from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
+from sentdist.plan.tasks import TASKS
 from sentdist.plan.wording import TAGS
 from sentdist.report.citations import CITATIONS, cite
+from sentdist.report.sweep_rows import KIND_TABLES
 from sentdist.stages.cards import training_card
 from sentdist.store.forecast import _sentences
 from tests.planning import RECIPES, shipped_plan
@@ -114,6 +119,24 @@ def test_a_kind_of_corpus_is_in_every_table(corpus: type[CorpusStage]) -> None:
     assert len(sections) == 1
     stage = stages()[corpus.kind]
     assert isinstance(stage, CorpusStage) and stage.described and stage.num_columns >= 1 and stage.num_positives >= 0
+
+
+def test_every_kind_of_task_is_in_the_table() -> None:
+    classes = {one for union in get_args(ScoredTask) for one in (get_args(union) or (union,))}
+    assert {kind for one in classes for kind in get_args(one.model_fields["kind"].annotation)} == set(TASK_KINDS)
+    assert {card.kind for card in TASKS.values()} <= set(TASK_KINDS)
+    assert {TASK_KINDS[card.kind].main[0] for card in TASKS.values()} == {card.metric for card in TASKS.values()}
+
+
+@pytest.mark.parametrize("name", TASK_KINDS)
+def test_a_kind_of_task_says_all_that_is_asked_of_it(name: str) -> None:
+    kind = TASK_KINDS[name]
+    assert set(kind.works) <= set(CITATIONS)
+    module, _, function = kind.loader.partition(":")
+    (task, root) = inspect.signature(getattr(importlib.import_module(module), function)).parameters
+    assert (task, root) == ("task", "root")
+    assert (name in KIND_TABLES) == (kind.table is not None)
+    assert not kind.is_own or f"`{name}`" in (ROOT / "rayjobs/recipes/README.md").read_text() + (ROOT / "README.md").read_text()
 
 
 def test_no_objective_stands_in_two_files() -> None:
