@@ -240,24 +240,24 @@ class Outcome:
 
 
 def run(
-    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, speak: Callable[[str], None] = print
+    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: Callable[[str], None] = print
 ) -> list[Outcome]:
     """Build what a recipe needs without its grid, in this process; as `sentdist run --local`. What the store has is not built again.
 
-    recipe, overrides: as in `plan`. speak: takes each line of progress.
+    recipe, overrides: as in `plan`. print_line: takes each line of progress.
 
     Raises:
         RecipeError, DataError, EncoderError: mistakes, before anything is built.
         StoreError: no room on the disk. TrainingDiverged: a loss or gradient that is not finite.
     """
-    return _build(_recipe(recipe, overrides).model_copy(update={"sweep": {}}), store, data, speak)
+    return _build(_recipe(recipe, overrides).model_copy(update={"sweep": {}}), store, data, print_line)
 
 
 def sweep(
-    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, speak: Callable[[str], None] = print
+    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: Callable[[str], None] = print
 ) -> list[Outcome]:
     """Build all trials of a recipe, its grid included, in this process; as `sentdist sweep --local`. Arguments and errors as in `run`."""
-    return _build(_recipe(recipe, overrides), store, data, speak)
+    return _build(_recipe(recipe, overrides), store, data, print_line)
 
 
 def evaluate(
@@ -331,13 +331,13 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
     return EmbeddingLoss(objective_from_values(name, values), width=width, relations=relations)
 
 
-def _build(recipe: Recipe, store: Place, data: Place, speak: Callable[[str], None]) -> list[Outcome]:
+def _build(recipe: Recipe, store: Place, data: Place, print_line: Callable[[str], None]) -> list[Outcome]:
     plan, context = _planned(recipe, (), store, data)  # before torch is loaded: a mistake is told at once
 
     from sentdist.execution.local_progress import build_locally
     from sentdist.store.sweep import sweep_record
 
-    build_locally(plan, context, speak=speak)
+    build_locally(plan, context, print_line=print_line)
     trials, places = sweep_record(plan).trials, {stage.key: stage.place for stage in plan.stages}
     records = {key: artifact.record for key in (trial.key for trial in trials) if (artifact := context.store.at(places[key]))}
     return [

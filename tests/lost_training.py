@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Sign
-from sentdist.execution.board.stage_task import Teller
+from sentdist.execution.board.heartbeats import Heartbeat
+from sentdist.execution.board.stage_task import EventSink
 
 
 class HostLost(BaseException):
     """Stands for what no `except Exception` catches: the process goes away."""
 
 
-class KeepingTeller(Teller):
+class RecordingSink(EventSink):
     """Keeps the events; takes the process away when it is told of step `lost_at`."""
 
     told: list[StageEvent]
@@ -22,10 +22,10 @@ class KeepingTeller(Teller):
         object.__setattr__(self, "told", [])
         object.__setattr__(self, "lost_at", lost_at)
 
-    def tell(self, event: StageEvent) -> None:
+    def post(self, event: StageEvent) -> None:
         self.told.append(event)
         if event.what == "step" and event.step == self.lost_at:
             raise HostLost
 
-    def sign(self, sign: Sign) -> None:
-        assert sign.key, "whoever watches must know whose it is"
+    def beat(self, heartbeat: Heartbeat) -> None:
+        assert heartbeat.key, "whoever watches must know whose it is"

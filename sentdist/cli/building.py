@@ -141,7 +141,7 @@ def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data
 
     from sentdist.execution.local_progress import build_locally
 
-    build_locally(plan, context, speak=typer.echo)
+    build_locally(plan, context, print_line=typer.echo)
     _print_scores(plan.recipe.name, context.store)
 
 
@@ -155,7 +155,7 @@ def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | N
         options = "".join(f" --set '{override}'" for override in overrides if override != "sweep={}")
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
-    summary = run_recipe(recipe, overrides=overrides, store=store_root(store), data=data, tracking=tracking, speak=typer.echo)
+    summary = run_recipe(recipe, overrides=overrides, store=store_root(store), data=data, tracking=tracking, print_line=typer.echo)
     _print_scores(plan.recipe.name, context.store)
     if command == "sweep" and len(summary.failures) < summary.num_trials and not summary.was_stopped:
         _publish_report(plan.recipe.name, context.store, tracking)

@@ -6,8 +6,8 @@ import time
 
 from sentdist.errors import ArtifactLost
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Pulse
-from sentdist.execution.board.stage_task import Teller
+from sentdist.execution.board.heartbeats import Heartbeats
+from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import Way, stage_demand
 from sentdist.plan.corpora.kind import CorpusStage
@@ -17,7 +17,7 @@ from sentdist.stages.context import Context
 from sentdist.store.store import Artifact
 
 
-def build_stage(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
+def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     """The artifact of a stage whose inputs exist; runs where the board put it.
 
     Raises:
@@ -29,20 +29,18 @@ def build_stage(stage: Stage, submission: Submission, teller: Teller) -> Artifac
         return found
     started = time.perf_counter()
     try:
-        teller.tell(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", message=_foreword(stage, submission)))
-        artifact = _build(stage, submission, teller)
-    except ArtifactLost as loss:  # an input: whoever asked for this stage asks again, see `Board.follow`
-        teller.tell(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(loss)))
+        sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", message=_foreword(stage, submission)))
+        artifact = _build(stage, submission, sink)
+    except ArtifactLost as loss:  # an input: whoever asked for this stage asks again, see `BoardClient.follow`
+        sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(loss)))
         raise
     except Exception as error:
         submission.tracker.fail(stage.key, f"{type(error).__name__}: {error}")
-        teller.tell(
-            StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=f"{type(error).__name__}: {error}")
-        )
+        sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=f"{type(error).__name__}: {error}"))
         raise
     submission.tracker.finish(artifact.record)
     seconds = time.perf_counter() - started
-    teller.tell(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=seconds))
+    sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=seconds))
     return artifact
 
 
@@ -55,18 +53,18 @@ def _foreword(stage: Stage, submission: Submission) -> str | None:
     return room_of(stage, submission.context).line
 
 
-def _build(stage: Stage, submission: Submission, teller: Teller) -> Artifact:
+def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     # torch and transformers take seconds to import, so each kind of stage imports its own body.
     context = submission.context
     way = stage_demand(stage, context.runtime).way
     match stage:
         case Train():
-            return _train(stage, submission, teller, way)
+            return _train(stage, submission, sink, way)
         case Embed() | Tag() if way == "pool":
             from sentdist.execution.parallel.shards import build_over_workers
 
-            return build_over_workers(stage, context, listener=teller)
-    with Pulse(stage, teller):
+            return build_over_workers(stage, context, sink=sink)
+    with Heartbeats(stage, sink):
         return _build_here(stage, context)
 
 
@@ -91,12 +89,12 @@ def _build_here(stage: Stage, context: Context) -> Artifact:
     raise TypeError(f"no body for the stage {stage.kind}")
 
 
-def _train(stage: Train, submission: Submission, teller: Teller, way: Way) -> Artifact:
+def _train(stage: Train, submission: Submission, sink: EventSink, way: Way) -> Artifact:
     run = submission.tracker.begin(stage.key)
     if way == "group":
         from sentdist.execution.training.worker_group import train_on_workers
 
-        return train_on_workers(stage, submission, teller, run)
+        return train_on_workers(stage, submission, sink, run)
     from sentdist.execution.training.one_worker import train_in_task
 
-    return train_in_task(stage, submission, teller, run)
+    return train_in_task(stage, submission, sink, run)

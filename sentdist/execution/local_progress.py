@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sentdist.execution.board.events import SPEAK_EVERY, StageEvent
+from sentdist.execution.board.events import PRINT_EVERY, StageEvent
 from sentdist.execution.disk_estimate import disk_room
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
@@ -19,8 +19,8 @@ from sentdist.store.store import Artifact
 from sentdist.store.sweep import save_sweep, sweep_record
 
 
-def build_locally(plan: Plan, context: Context, *, speak: Callable[[str], None]) -> None:
-    """Build all trials of a plan in this process and note them as a sweep; speak takes each line of progress.
+def build_locally(plan: Plan, context: Context, *, print_line: Callable[[str], None]) -> None:
+    """Build all trials of a plan in this process and note them as a sweep; print_line takes each line of progress.
 
     Raises:
         SentdistError: no room on the disk, data that cannot be read, a training that diverged, …
@@ -29,19 +29,19 @@ def build_locally(plan: Plan, context: Context, *, speak: Callable[[str], None])
     room = disk_room(plan, context, missing)
     context.store.check_writable(needed_bytes=room.least)
     if warning := room.warning(context.store.free_bytes()):
-        speak(warning)
+        print_line(warning)
     save_sweep(context.store, sweep_record(plan))
-    run_local(plan, context, listen=local_listener(speak))
+    run_local(plan, context, listen=local_listener(print_line))
     build_overlaps(plan, context)
 
 
-def local_listener(speak: Callable[[str], None]) -> Listener:
+def local_listener(print_line: Callable[[str], None]) -> Listener:
     """A listener for `run_local` that says every tenth of a training, every dev score and every finished stage."""
 
     def listen(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
         told = _told(stage, session, event)
         if told is not None:
-            speak(told.line)
+            print_line(told.line)
 
     return listen
 
@@ -57,7 +57,7 @@ def _told(stage: Stage, session: TrainSession | None, event: StepReport | DevSco
             key=stage.key, kind=stage.kind, label=stage.label, what="dev", step=event.step, num_steps=num_steps,
             task=stage.selection.name, score=event.score, is_best=session.progress.best_step == event.step,
         )  # fmt: skip
-    every = max(1, round(num_steps * SPEAK_EVERY))
+    every = max(1, round(num_steps * PRINT_EVERY))
     if (event.step + 1) % every:
         return None
     return StageEvent(

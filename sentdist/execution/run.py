@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sentdist.execution.cluster.connection import check_auth_mode, connect, end_on_sigterm
-from sentdist.execution.sweep import Speak, SweepSummary, run_sweep
+from sentdist.execution.sweep import PrintLine, SweepSummary, run_sweep
 from sentdist.stages.planned import planned
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullTracker, Tracker
 
 
 def run_recipe(
-    path: Path, *, overrides: Sequence[str] = (), store: str, data: Path | None = None, tracking: str | None = None, speak: Speak = print
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    store: str,
+    data: Path | None = None,
+    tracking: str | None = None,
+    print_line: PrintLine = print,
 ) -> SweepSummary:
     """Build what a recipe needs on the cluster that RAY_ADDRESS names; a recipe without a sweep is a sweep of its methods and seeds.
 
@@ -26,7 +32,7 @@ def run_recipe(
     plan, context = planned(path, overrides=overrides, store=store, data=data)
     connect()
     end_on_sigterm()
-    return run_sweep(plan, context, tracker=_tracker(tracking, context.store), speak=speak)
+    return run_sweep(plan, context, tracker=_tracker(tracking, context.store), print_line=print_line)
 
 
 def _tracker(uri: str | None, store: ArtifactStore) -> Tracker:

@@ -23,7 +23,7 @@ class Stopped:
 
 
 def stop_sweeps(name: str | None) -> list[Stopped]:
-    """Stop a sweep (None: all) on every board of the connected cluster, see `StageBoard.stop`; returns when its work has ended.
+    """Stop a sweep (None: all) on every board of the connected cluster, see `BoardActor.stop`; returns when its work has ended.
 
     Raises:
         ResourceError: nothing of that name is being built; says what is.

@@ -14,8 +14,8 @@ from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import SentdistError, SweepStopped
 from sentdist.execution.board.actor import cause_of
-from sentdist.execution.board.client import Board
-from sentdist.execution.board.printer import telling
+from sentdist.execution.board.client import BoardClient
+from sentdist.execution.board.printer import printed_events
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.disk_estimate import disk_room
@@ -34,7 +34,7 @@ from sentdist.tracking.tracker import NullTracker, Tracker
 if TYPE_CHECKING:
     from sentdist.execution.trials import Outcome
 
-Speak = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class SweepSummary:
         return any(isinstance(failure.error, SweepStopped) for failure in self.failures)
 
 
-def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, speak: Speak = print) -> SweepSummary:
+def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, print_line: PrintLine = print) -> SweepSummary:
     """Build whatever the store lacks of a plan, on the cluster that this process is connected to.
 
     Trials that fail do not stop the others; they stand in the summary.
@@ -106,28 +106,30 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, s
     outcomes: dict[str, Outcome] = {}
     with _tracked(tracker, outcomes):
         if offered is not None:
-            speak(_opening(plan, missing, offered, context.store.shown))
+            print_line(_opening(plan, missing, offered, context.store.shown))
             if warning := room.warning(context.store.free_bytes()):
-                speak(warning)
-            outcomes |= _carry_out(plan.recipe.name, missing, context, tracker, offered, speak)
+                print_line(warning)
+            outcomes |= _carry_out(plan.recipe.name, missing, context, tracker, offered, print_line)
     try:
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be told
-        speak(f"Test items in training data could not be counted: {error}")
+        print_line(f"Test items in training data could not be counted: {error}")
     summary = _summary(plan, context, is_there, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
-        speak(line)
+        print_line(line)
     return summary
 
 
-def _carry_out(name: str, missing: list[Trial], context: Context, tracker: Tracker, offered: Capacity, speak: Speak) -> dict[str, Outcome]:
+def _carry_out(
+    name: str, missing: list[Trial], context: Context, tracker: Tracker, offered: Capacity, print_line: PrintLine
+) -> dict[str, Outcome]:
     from sentdist.execution.trials import run_trials  # Tune takes seconds to import, and often nothing is missing
 
     submission = Submission(context=context, tracker=tracker, trainings_at_once=offered.trainings_at_once, sweep=name)
-    board = Board(submission, build_stage)
+    board = BoardClient(submission, build_stage)
     try:
-        with telling(board, speak):
-            outcomes = run_trials(missing, submission, build_stage, at_once=offered.max_concurrent_trials, speak=speak)
+        with printed_events(board, print_line):
+            outcomes = run_trials(missing, submission, build_stage, at_once=offered.max_concurrent_trials, print_line=print_line)
     finally:
         board.leave()
     for outcome in outcomes.values():

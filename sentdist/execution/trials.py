@@ -16,7 +16,7 @@ from ray import tune
 
 from sentdist.errors import ResourceError, SweepStopped
 from sentdist.execution.board.actor import stopped
-from sentdist.execution.board.client import Board, cause_of
+from sentdist.execution.board.client import BoardClient, cause_of
 from sentdist.execution.board.stage_task import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.plan.stages import Train
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def run_trials(
-    trials: Sequence[Trial], submission: Submission, body: Body, *, at_once: int, speak: Callable[[str], None]
+    trials: Sequence[Trial], submission: Submission, body: Body, *, at_once: int, print_line: Callable[[str], None]
 ) -> dict[str, Outcome]:
     """Run trials in Tune, first come first served, `at_once` at a time; how each ended, by key.
 
@@ -56,7 +56,7 @@ def run_trials(
     """
     _quieten()
     by_key = {trial.key: trial for trial in trials}
-    told = _TrialLines(by_key, speak)
+    told = _TrialLines(by_key, print_line)
     trouble = _fit(by_key, submission, body, at_once=at_once, told=told)
     unfinished = stopped(submission.sweep) if told.was_stopped else trouble or RuntimeError("Tune ended without having run this trial")
     outcomes = {}
@@ -102,7 +102,7 @@ def _tuner(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_o
 def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Submission, body: Body) -> None:
     """One trial, in an actor that only waits: its stages are built where the board puts them; its dev scores reach Tune as they come."""
     trial = trials[config["trial"]]
-    board = Board(submission, body)
+    board = BoardClient(submission, body)
     train = trial.scores.encoder
     try:
         for event in board.follow(trial.scores):
@@ -115,7 +115,7 @@ def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Sub
         tune.report({FAILURE: _packed(cause_of(error))})
         return
     finally:
-        board.part()
+        board.unregister()
     found = submission.context.store.get(trial.scores)
     assert found is not None, "a trial that was followed to its end has scores"
     tune.report({name: value for name, value in found.record.results.items() if isinstance(value, int | float)})
@@ -141,9 +141,9 @@ class _TrialLines(tune.Callback):
     errors: by key, as they were raised where it happened; of trials whose actor was lost again and again, what Tune says of it.
     """
 
-    def __init__(self, trials: dict[str, Trial], speak: Callable[[str], None]) -> None:
+    def __init__(self, trials: dict[str, Trial], print_line: Callable[[str], None]) -> None:
         self._trials = trials
-        self._speak = speak
+        self._speak = print_line
         self._num_done = 0
         self.errors: dict[str, BaseException] = {}
         self.was_stopped = False

@@ -51,7 +51,7 @@ def begins_a_bank(root: str) -> None:
 
 def loses_a_host(root: str) -> None:
     """A training with a worker on each host, until it goes on from a checkpoint; writes down every line that people would read."""
-    from sentdist.execution.board.client import Board
+    from sentdist.execution.board.client import BoardClient
     from sentdist.execution.board.submission import Submission
     from sentdist.execution.build_stage import build_stage
     from tests.tiny_world import tiny_plan, tiny_values
@@ -62,7 +62,7 @@ def loses_a_host(root: str) -> None:
     values = tiny_values(place / "encoder", methods={"long": long}, baseline=None)
     values["runtime"] = {"engine": "torch", "workers": 2, "checkpoint_every_s": 3600, "max_failures": 1}
     plan, context = tiny_plan(values, data=place / "data", store=root)
-    board = Board(Submission(context=context, sweep="long"), build_stage, silence_s=6.0)
+    board = BoardClient(Submission(context=context, sweep="long"), build_stage, silence_s=6.0)
     with (place / "lines").open("w") as lines:
         for event in board.follow(plan.trials[0].scores.encoder):
             print(event.line, file=lines, flush=True)

@@ -57,14 +57,14 @@ def _changed(stage: Stage, **fields: object) -> Stage:
 def test_every_kind_of_stage_ends_beside_every_other(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     import ray
 
-    from sentdist.execution.board.client import Board
+    from sentdist.execution.board.client import BoardClient
     from sentdist.execution.board.submission import Submission
     from sentdist.execution.build_stage import build_stage
 
     boards, asked = [], []
     for workers in (2, 1):  # in groups and pools, and each in a task
         context, stages = _context(tiny_encoder_dir, tmp_path / str(workers), {"workers": workers})
-        boards.append(Board(Submission(context=context, trainings_at_once=9), build_stage))  # no board keeps anything waiting
+        boards.append(BoardClient(Submission(context=context, trainings_at_once=9), build_stage))  # no board keeps anything waiting
         asked += [(boards[-1], stage) for of_kind in stages.values() for stage in of_kind[:workers]]
     assert len(asked) == 6 + 5
     started = time.monotonic()

@@ -45,7 +45,7 @@ def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Evaluate:
 def _toy_body(log: Path, broken: Path) -> Any:
     """A body that writes down what it built and fails for the stages whose label stands in the file `broken`."""
 
-    def body(stage: Any, submission: Any, teller: Any) -> Any:
+    def body(stage: Any, submission: Any, sink: Any) -> Any:
         import os
 
         from sentdist.errors import DataError
@@ -71,7 +71,7 @@ def _toy_body(log: Path, broken: Path) -> Any:
 
 @pytest.fixture
 def workplace(cluster: Any, tmp_path: Path) -> Any:
-    from sentdist.execution.board.client import Board
+    from sentdist.execution.board.client import BoardClient
     from sentdist.execution.board.submission import Submission
 
     class Workplace:
@@ -82,10 +82,10 @@ def workplace(cluster: Any, tmp_path: Path) -> Any:
         context = Context(store=ArtifactStore(tmp_path / "store"), runtime=RUNTIME)
 
         def __init__(self) -> None:
-            self.boards: list[Board] = []
+            self.boards: list[BoardClient] = []
 
-        def open(self, **options: float) -> Board:
-            self.boards.append(Board(Submission(context=self.context), _toy_body(self.log, self.broken), **options))
+        def open(self, **options: float) -> BoardClient:
+            self.boards.append(BoardClient(Submission(context=self.context), _toy_body(self.log, self.broken), **options))
             return self.boards[-1]
 
         @property
@@ -204,11 +204,11 @@ class Gated:
         return self.log.with_suffix(".signs")
 
     def open(self, sweep: str, tracker: Tracker | None = None, **options: float) -> Any:
-        from sentdist.execution.board.client import Board
+        from sentdist.execution.board.client import BoardClient
         from sentdist.execution.board.submission import Submission
 
         submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or NullTracker())
-        return Board(submission, _gated_body(self.log, self.gate), patience_s=0.5, **options)
+        return BoardClient(submission, _gated_body(self.log, self.gate), patience_s=0.5, **options)
 
     def processes_of(self, label: str) -> list[int]:
         """Those that began a training of that label, in order."""
@@ -233,15 +233,15 @@ class Gated:
 def _gated_body(log: Path, gate: Path) -> Any:
     """A body that writes down what it begins and in which process, and waits at entropy encoders for the file `gate`."""
 
-    def body(stage: Any, submission: Any, teller: Any) -> Any:
+    def body(stage: Any, submission: Any, sink: Any) -> Any:
         import os
         import time
 
-        from sentdist.execution.board.heartbeats import Pulse
+        from sentdist.execution.board.heartbeats import Heartbeats
 
         with log.open("a") as file:
             file.write(f"{stage.kind} {stage.label} {os.getpid()}\n")
-        with Pulse(stage, teller):
+        with Heartbeats(stage, sink):
             while stage.kind == "train" and "entropy" in stage.label and not gate.exists():
                 time.sleep(0.02)
                 log.with_suffix(".signs").touch()

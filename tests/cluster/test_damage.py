@@ -36,7 +36,7 @@ def test_a_sweep_builds_damaged_inputs_again(cluster: Any, tiny_encoder_dir: Pat
         assert found is not None
         context.store.drop(found)
     lines: list[str] = []
-    summary = run_sweep(plan, context, speak=lines.append)
+    summary = run_sweep(plan, context, print_line=lines.append)
     assert not summary.failures, summary.lines
     assert any("waits for an input that is built again" in line and "moved to" in line for line in lines), lines
     assert len(list((tmp_path / "store" / ASIDE).iterdir())) == 1

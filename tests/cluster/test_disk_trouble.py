@@ -66,7 +66,7 @@ def test_a_store_in_trouble_ends_the_sweep_in_one_sentence_and_submitting_again_
         plan, context = tiny_plan(tiny_values(tiny_encoder_dir, runtime=LIGHT), data=data, store=disk / "store")
         lines: list[str] = []
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(run_sweep, plan, context, speak=lines.append)
+            running = pool.submit(run_sweep, plan, context, print_line=lines.append)
             wait_for(lambda: running.done() or any("  train" in line and "done" in line for line in lines), what="the first training")
             finished = {artifact.key for artifact in context.store.artifacts()}
             filler = _fill(disk) if trouble == "full" else None
@@ -82,7 +82,7 @@ def test_a_store_in_trouble_ends_the_sweep_in_one_sentence_and_submitting_again_
         else:
             _remount(disk, "rw")
         assert finished <= {artifact.key for artifact in context.store.artifacts()}
-        again = run_sweep(plan, context, speak=lines.append)
+        again = run_sweep(plan, context, print_line=lines.append)
         assert not again.failures, again.lines
         assert all(context.store.damage(artifact) is None for artifact in context.store.artifacts())
 
@@ -100,11 +100,11 @@ def test_a_scratch_disk_without_room_for_tunes_own_files_loses_no_score(
         monkeypatch.setattr(tempfile, "tempdir", str(scratch))
         plan, context = tiny_plan(tiny_values(tiny_encoder_dir, runtime=LIGHT), data=data, store=tmp_path / "store")
         lines: list[str] = []
-        summary = run_sweep(plan, context, speak=lines.append)
+        summary = run_sweep(plan, context, print_line=lines.append)
         without_scores = [
             failure for failure in summary.failures if failure.key not in {one.key for one in context.store.artifacts("scores")}
         ]
         assert summary.failures == tuple(without_scores)
         assert all("TMPDIR" in failure.message for failure in summary.failures), summary.lines
     monkeypatch.setattr(tempfile, "tempdir", None)
-    assert not run_sweep(plan, context, speak=lines.append).failures
+    assert not run_sweep(plan, context, print_line=lines.append).failures

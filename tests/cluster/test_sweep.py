@@ -67,7 +67,7 @@ def grid(cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path_factory: pyt
 
     plan, context = tiny_plan(grid_values(tiny_encoder_dir), data=data, store=tmp_path_factory.mktemp("store"))
     lines: list[str] = []
-    return plan, context, run_sweep(plan, context, speak=lines.append), lines
+    return plan, context, run_sweep(plan, context, print_line=lines.append), lines
 
 
 def trained(plan: Plan, objective: str) -> list[Train]:
@@ -95,7 +95,7 @@ def test_submitting_again_builds_nothing(grid: Any) -> None:
     from sentdist.execution.sweep import run_sweep
 
     plan, context, first, _ = grid
-    again = run_sweep(plan, context, speak=lambda line: None)
+    again = run_sweep(plan, context, print_line=lambda line: None)
     assert again.found == first.built
     assert not +again.built
     assert again.seconds < 15  # no board, no Tune: only the store is read
@@ -107,7 +107,7 @@ def test_one_more_seed_builds_only_what_is_new(grid: Any, data: Path, tiny_encod
     _, context, _, _ = grid
     wanted = grid_values(tiny_encoder_dir, seeds=[0, 1], sweep={"training.batch_size": [8], "methods.rcl.phis": [PHIS[:1]]})
     plan, context = tiny_plan(wanted, data=data, store=context.store.root)
-    more = run_sweep(plan, context, speak=lambda line: None)
+    more = run_sweep(plan, context, print_line=lambda line: None)
     assert not more.failures, more.lines
     assert more.found == {"corpus": 1, "train": 2, "bank": 1, "scores": 1}
     assert more.built == {"train": 2, "bank": 1, "scores": 1}
@@ -122,7 +122,7 @@ from tiny_world import tiny_plan
 from sentdist.execution.sweep import run_sweep
 ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
 plan, context = tiny_plan(json.loads({values!r}), data=Path({data!r}), store={store!r})
-run_sweep(plan, context, speak=lambda line: print(line, flush=True))
+run_sweep(plan, context, print_line=lambda line: print(line, flush=True))
 """
 
 
@@ -146,7 +146,7 @@ def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_
         driver.kill()
     finished = {artifact.key: artifact.record.created_at for artifact in context.store.artifacts()}
     assert 0 < len(finished) < len(plan.stages)
-    summary = run_sweep(plan, context, speak=lambda line: None)
+    summary = run_sweep(plan, context, print_line=lambda line: None)
     assert not summary.failures, summary.lines
     records = {artifact.key: artifact.record.created_at for artifact in context.store.artifacts()}
     assert set(records) == {stage.key for stage in (*plan.stages, *overlaps_of(plan))}
@@ -164,7 +164,7 @@ def test_a_stopped_sweep_says_so_and_goes_on_when_it_is_submitted_again(
     lines: list[str] = []
     tracker = LastWord()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_sweep, plan, context, tracker=tracker, speak=lines.append)
+        running = pool.submit(run_sweep, plan, context, tracker=tracker, print_line=lines.append)
         wait_for(lambda: running.done() or any("bank" in line and "done" in line for line in lines), what="the first bank")
         (stopped,) = stop_sweeps("ended")
         summary = running.result(timeout=60)
@@ -175,7 +175,7 @@ def test_a_stopped_sweep_says_so_and_goes_on_when_it_is_submitted_again(
     assert not any("FAILED" in line for line in lines)
     assert f"STOPPED by `sentdist stop`, {len(summary.failures)} trial" in lines[-1]
     assert tracker.said == ["stopped"]
-    again = run_sweep(plan, context, speak=lambda line: None)
+    again = run_sweep(plan, context, print_line=lambda line: None)
     assert not again.failures, again.lines
     assert again.found["bank"] > 0
 
@@ -190,7 +190,7 @@ def test_a_diverging_cell_is_named_and_the_others_are_kept(cluster: Any, data: P
         runtime=LIGHT,
     )
     plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-    summary = run_sweep(plan, context, speak=lambda line: None)
+    summary = run_sweep(plan, context, print_line=lambda line: None)
     (failure,) = summary.failures
     assert failure.name.startswith("wild")
     assert type(failure.error) is TrainingDiverged

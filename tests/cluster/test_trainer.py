@@ -56,7 +56,7 @@ def test_rcl_on_two_workers_gives_the_parameters_of_one_process(cluster: Any, ti
     values["runtime"] = {"workers": 2, "zero_stage": 2}
     plan, on_ray = tiny_plan(values, data=data, store=tmp_path / "on-ray")
     _, here = tiny_plan(values, data=data, store=tmp_path / "here")
-    summary = run_sweep(plan, on_ray, speak=lambda line: None)
+    summary = run_sweep(plan, on_ray, print_line=lambda line: None)
     assert not summary.failures, summary.lines
     run_local(plan, here)
     for stage in plan.stages:
@@ -74,7 +74,7 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
 ) -> None:
     import ray
 
-    from sentdist.execution.board.client import Board
+    from sentdist.execution.board.client import BoardClient
     from sentdist.execution.board.submission import Submission
     from sentdist.execution.build_stage import build_stage
     from sentdist.execution.stop_sweeps import Stopped, stop_sweeps
@@ -90,7 +90,7 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
     _, here = tiny_plan(values, data=data, store=tmp_path / "here")
     stage = plan.trials[0].scores.encoder
     assert isinstance(stage, Train)
-    first = Board(Submission(context=on_ray, sweep="long"), build_stage)
+    first = BoardClient(Submission(context=on_ray, sweep="long"), build_stage)
     heard_after: list[int] = []
     killed_at = None
     with ThreadPoolExecutor(1) as pool, pytest.raises(SweepStopped):
@@ -114,7 +114,7 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 1
     damaged.write_bytes(content)
-    second = Board(Submission(context=on_ray, sweep="long"), build_stage)
+    second = BoardClient(Submission(context=on_ray, sweep="long"), build_stage)
     events = list(second.follow(stage))
     second.leave()
     told = [event for event in events if event.what == "resumed"]

@@ -75,7 +75,7 @@ def test_a_worker_that_stands_still_is_named_with_its_host(cluster: Any, gated: 
 
 def test_losses_count_only_while_a_training_does_not_get_on(cluster: Any, tmp_path: Path) -> None:
     """Three losses with max_failures: 1. Each attempt leaves a later checkpoint behind, as one on a spot machine does; then one that does not."""
-    from sentdist.execution.board.client import Board
+    from sentdist.execution.board.client import BoardClient
     from sentdist.execution.board.submission import Submission
 
     train = _rcl((0.01,)).encoder
@@ -84,7 +84,7 @@ def test_losses_count_only_while_a_training_does_not_get_on(cluster: Any, tmp_pa
     told: dict[int, list[str]] = {}
     for getting_on, num_lost in ((True, 3), (False, 2)):
         context = Context(store=ArtifactStore(tmp_path / str(num_lost)), runtime=RUNTIME.model_copy(update={"max_failures": 1}))
-        board = Board(Submission(context=context), _dying_body(tmp_path / f"log{num_lost}", num_lost, getting_on=getting_on))
+        board = BoardClient(Submission(context=context), _dying_body(tmp_path / f"log{num_lost}", num_lost, getting_on=getting_on))
         told[num_lost] = []
         try:
             for event in board.follow(bank.encoder):
@@ -101,7 +101,7 @@ def test_losses_count_only_while_a_training_does_not_get_on(cluster: Any, tmp_pa
 def _dying_body(log: Path, num_lost: int, *, getting_on: bool) -> Any:
     """A body whose process goes away `num_lost` times, each time with a later checkpoint behind it if it gets on."""
 
-    def body(stage: Any, submission: Any, teller: Any) -> Any:
+    def body(stage: Any, submission: Any, sink: Any) -> Any:
         import os
 
         from sentdist.execution.training.checkpoints import RunningFolder

@@ -175,7 +175,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(name="SIGTERM driver", begin=partial(_end_driver, gently=True), then="submit again"),
     Fault(name="sentdist stop", begin=_stop_sweep, then="submit again"),
     Fault(name="two drivers", begin=_submit_beside),
-    *_of("StageBoard", moments=ANY_TIME),
+    *_of("BoardActor", moments=ANY_TIME),
     *_of("trial", moments=ANY_TIME),
     *_of("stage", moments=BUSY),
     *_of("train worker", moments=IN_TRAINING, variants=GROUPS),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 # Ray names its processes: `ray::CLASS` or `ray::CLASS.method` for actors, `ray::NAME` for tasks, `ray::IDLE` for those that wait for one.
 TITLES = {
-    "StageBoard": r"ray::StageBoard\b",
+    "BoardActor": r"ray::BoardActor\b",
     "trial": r"ray::(ImplicitFunc|_run_trial)\b",
     "stage": r"ray::(corpus|train|bank|scores) ",
     "train worker": r"ray::RayTrainWorker\b",
@@ -22,7 +22,7 @@ TITLES = {
     "raylet": r"\S*/raylet/raylet ",
     "GCS": r"\S*/gcs/gcs_server ",
 }
-WORKING = ("StageBoard", "trial", "stage", "train worker", "train controller", "pool worker")  # none of them outlives a sweep
+WORKING = ("BoardActor", "trial", "stage", "train worker", "train controller", "pool worker")  # none of them outlives a sweep
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -254,7 +254,7 @@ def _left(world: World, *, with_boards: bool = True) -> list[str]:
 
 def _left_now(world: World, *, with_boards: bool) -> list[str]:
     seen = world.ask("census")
-    processes = [process for process in world.processes(*WORKING) if with_boards or process.what != "StageBoard"]
+    processes = [process for process in world.processes(*WORKING) if with_boards or process.what != "BoardActor"]
     found = [f"the process {process.title[:60].strip()} is left on host {process.host}" for process in processes]
     allowed = (PREFIX, *RAYS_OWN) if with_boards else (PREFIX, *RAYS_OWN, BOARDS)
     found += [f"the actor {name} is left" for name in seen["actors"] if not name.startswith(allowed)]

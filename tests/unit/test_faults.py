@@ -138,7 +138,7 @@ def test_moments(moment: str, events: list[Heard], checkpoints: dict[str, frozen
 @pytest.mark.parametrize(
     ("title", "what"),
     [
-        ("ray::StageBoard.events ", "StageBoard"),
+        ("ray::BoardActor.events ", "BoardActor"),
         ("ray::ImplicitFunc.train ", "trial"),
         ("ray::train rcl-n2-s0 ", "stage"),
         ("ray::RayTrainWorker.poll_status ", "train worker"),

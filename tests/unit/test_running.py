@@ -24,7 +24,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.store.store import ASIDE, STAGING, ArtifactStore
 from sentdist.tracking.tracker import NullRun
-from tests.lost_training import HostLost, KeepingTeller
+from tests.lost_training import HostLost, RecordingSink
 from tests.planning import plan_of, small_recipe
 
 
@@ -239,12 +239,12 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path
 
     stage, whole = place(tmp_path_factory.mktemp("whole"))
     build_here(stage.corpus, whole)
-    train_in_task(stage, Submission(context=whole), KeepingTeller(), NullRun())
+    train_in_task(stage, Submission(context=whole), RecordingSink(), NullRun())
     begun = tmp_path_factory.mktemp("begun")
     stage, context = place(begun)
     build_here(stage.corpus, context)
     with pytest.raises(HostLost):
-        train_in_task(stage, Submission(context=context), KeepingTeller(lost_at=4), NullRun())
+        train_in_task(stage, Submission(context=context), RecordingSink(lost_at=4), NullRun())
 
     def copy(target: Path) -> tuple[Train, Context, Path]:
         shutil.copytree(begun, target)
@@ -278,9 +278,9 @@ def test_every_damage_of_a_real_checkpoint_ends_in_the_parameters_of_an_undistur
     for folder in folders if both else folders[1:]:
         assert set(FILES) <= {path.name for path in folder.iterdir()}
         damage(folder / name)
-    teller = KeepingTeller()
-    train_in_task(stage, Submission(context=context), teller, NullRun())
-    told = [event.line for event in teller.told if event.what == "resumed"]
+    sink = RecordingSink()
+    train_in_task(stage, Submission(context=context), sink, NullRun())
+    told = [event.line for event in sink.told if event.what == "resumed"]
     assert ("begins anew" in told[-1]) == both and len(told) == (3 if both else 2)
     for weight, value in expected.items():
         torch.testing.assert_close(_weights(stage, context)[weight], value, rtol=0, atol=0)
@@ -302,9 +302,9 @@ def test_a_checkpoint_of_another_engine_is_told_and_the_training_begins_anew(int
             (target / "progress.json").write_text(changed)
 
         RunningFolder(context.store, stage).save(write, step=int(folder.name))
-    teller = KeepingTeller()
-    train_in_task(stage, Submission(context=context), teller, NullRun())
-    told = [event.line for event in teller.told if event.what == "resumed"]
+    sink = RecordingSink()
+    train_in_task(stage, Submission(context=context), sink, NullRun())
+    told = [event.line for event in sink.told if event.what == "resumed"]
     assert "the deepspeed engine" in told[0] and "moved to" in told[0] and "begins anew" in told[-1]
     for weight, value in expected.items():
         torch.testing.assert_close(_weights(stage, context)[weight], value, rtol=0, atol=0)

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from sentdist.execution.board.attempts import Attempts
-from sentdist.execution.board.diagnosis import ClusterState, Host, LastSign, Piece, notices
+from sentdist.execution.board.diagnosis import ClusterState, Host, LastHeartbeat, Piece, notices
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Pulse, Sign
+from sentdist.execution.board.heartbeats import Heartbeat, Heartbeats
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.resources import Demand, Node
 from sentdist.plan.corpora import Corpus
@@ -28,8 +28,8 @@ def _piece(**fields: object) -> Piece:
     return Piece(**({"key": "k", "kind": "train", "label": "rcl", "demand": GROUP, "since": 0.0} | fields))  # type: ignore[arg-type]
 
 
-def _signs(*times: float) -> dict[str, LastSign]:
-    return {f"rank {rank}": LastSign(at=at, node=host.node) for rank, (at, host) in enumerate(zip(times, (A, B), strict=False))}
+def _heartbeats(*times: float) -> dict[str, LastHeartbeat]:
+    return {f"rank {rank}": LastHeartbeat(at=at, node=host.node) for rank, (at, host) in enumerate(zip(times, (A, B), strict=False))}
 
 
 MOVING = {"step": 60, "num_steps": 240, "moved_at": 995.0, "longest_s": 1.0}
@@ -51,17 +51,17 @@ WAITS = "waits for 2 × 1 CPUs, the cluster has"
         (_piece(demand=POOL), ONE, "waits for 1 × 1 CPUs, the cluster has 1 of which 1 are free"),  # one worker is enough
         (_piece(demand=TASK), BOTH, "waits for 1 × 4 CPUs, the cluster has 2 of which 0 are free and for 1 × 1 GPUs, it has 0 of which 0 "
          "are free; it goes on when hosts join (`ray start --address …`), or stop it and submit it again with fewer workers"),
-        (_piece(signs=_signs(990.0, 990.0), **MOVING), BOTH, None),
-        (_piece(signs=_signs(990.0, 930.0), **MOVING), BOTH, "no sign of life of rank 1 for 70 s; last at step 60/240 on host 10.0.0.2"),
-        (_piece(signs={"": LastSign(at=900.0, node=A.node)}), BOTH, "no sign of life for 100 s on host 10.0.0.1"),
-        (_piece(signs=_signs(990.0, 990.0), **(MOVING | {"moved_at": 900.0})), BOTH, "no step for 100 s, though its processes live; last at "
+        (_piece(heartbeats=_heartbeats(990.0, 990.0), **MOVING), BOTH, None),
+        (_piece(heartbeats=_heartbeats(990.0, 930.0), **MOVING), BOTH, "no sign of life of rank 1 for 70 s; last at step 60/240 on host 10.0.0.2"),
+        (_piece(heartbeats={"": LastHeartbeat(at=900.0, node=A.node)}), BOTH, "no sign of life for 100 s on host 10.0.0.1"),
+        (_piece(heartbeats=_heartbeats(990.0, 990.0), **(MOVING | {"moved_at": 900.0})), BOTH, "no step for 100 s, though its processes live; last at "
          "step 60/240 on host 10.0.0.1, 10.0.0.2"),
-        (_piece(signs=_signs(990.0, 990.0), **(MOVING | {"moved_at": 900.0, "longest_s": 30.0})), BOTH, None),  # its steps are slow ones
-        (_piece(signs=_signs(990.0, 990.0)), BOTH, None),  # loads what it needs: there is no step yet
+        (_piece(heartbeats=_heartbeats(990.0, 990.0), **(MOVING | {"moved_at": 900.0, "longest_s": 30.0})), BOTH, None),  # its steps are slow ones
+        (_piece(heartbeats=_heartbeats(990.0, 990.0)), BOTH, None),  # loads what it needs: there is no step yet
         # host B went 100 s ago, and with it the group: rank 0 was ended too
-        (_piece(signs=_signs(900.0, 900.0), **MOVING), ONE, f"{WAITS} 1 of which 1 are free; it goes on when hosts join "
+        (_piece(heartbeats=_heartbeats(900.0, 900.0), **MOVING), ONE, f"{WAITS} 1 of which 1 are free; it goes on when hosts join "
          "(`ray start --address …`), or stop it and submit it again with fewer workers"),
-        (_piece(signs=_signs(980.0, 980.0), **MOVING), ONE, None),  # and 20 s ago
+        (_piece(heartbeats=_heartbeats(980.0, 980.0), **MOVING), ONE, None),  # and 20 s ago
     ],
 )  # fmt: skip
 def test_what_is_said_of_one_piece_of_work(piece: Piece, cluster: ClusterState, told: str | None) -> None:
@@ -69,7 +69,7 @@ def test_what_is_said_of_one_piece_of_work(piece: Piece, cluster: ClusterState, 
 
 
 def test_work_that_waits_its_turn_is_not_spoken_of_unless_nothing_moves_or_it_can_never_run() -> None:
-    alive = _piece(key="alive", signs=_signs(990.0, 990.0), **MOVING)
+    alive = _piece(key="alive", heartbeats=_heartbeats(990.0, 990.0), **MOVING)
     waiting = [_piece(key=key) for key in ("one", "two", "three")]
     assert notices([alive, *waiting], BOTH, 1000.0) == []
     (only,) = notices(waiting, BOTH, 1000.0)
@@ -94,7 +94,7 @@ def _followed(demand: Demand, cluster: ClusterState) -> Watchdog:
 
 def _hear(dog: Watchdog, now: float, *, step: int | None = None, nodes: tuple[str, ...] = (A.node, B.node)) -> None:
     for rank, node in enumerate(nodes):
-        dog.hear(Sign(key=STAGE.key, worker=f"rank {rank}", node=node, step=step, num_steps=240), now)
+        dog.on_heartbeat(Heartbeat(key=STAGE.key, worker=f"rank {rank}", node=node, step=step, num_steps=240), now)
 
 
 def test_a_line_comes_after_a_minute_and_then_more_and_more_rarely() -> None:
@@ -124,7 +124,7 @@ def test_a_host_that_goes_and_the_training_that_goes_on() -> None:
 def test_a_worker_that_stops_and_one_that_ends() -> None:
     dog = _followed(POOL, BOTH)
     _hear(dog, 0.0)
-    dog.hear(Sign(key=STAGE.key, worker="rank 0", node=A.node, is_last=True), 50.0)  # a shard that is done
+    dog.on_heartbeat(Heartbeat(key=STAGE.key, worker="rank 0", node=A.node, is_last=True), 50.0)  # a shard that is done
     assert dog.look(BOTH, 59.0) == []
     assert "no sign of life of rank 1 for 60 s on host 10.0.0.2" in _told(dog.look(BOTH, 60.0))[0]
     _hear(dog, 61.0)
@@ -150,33 +150,33 @@ def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_told_with_the
 
 
 def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
-    heard: list[Sign] = []
+    heard: list[Heartbeat] = []
 
     class Ear:
         every_s = 60.0
 
-        def sign(self, sign: Sign) -> None:
-            heard.append(sign)
+        def beat(self, heartbeat: Heartbeat) -> None:
+            heard.append(heartbeat)
 
-    with Pulse(STAGE, Ear(), worker="rank 3") as pulse:
+    with Heartbeats(STAGE, Ear(), worker="rank 3") as heartbeats:
         wait_for(lambda: bool(heard), what="the first sign")
-        pulse.reach(7, 9)
-    assert [(sign.worker, sign.step, sign.is_last) for sign in heard] == [("rank 3", None, False), ("rank 3", 7, True)]
+        heartbeats.report_step(7, 9)
+    assert [(one.worker, one.step, one.is_last) for one in heard] == [("rank 3", None, False), ("rank 3", 7, True)]
 
 
 def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
     class Ear:
         every_s = 0.01
 
-        def sign(self, sign: Sign) -> None: ...
+        def beat(self, heartbeat: Heartbeat) -> None: ...
 
     draining = False
-    with Pulse(STAGE, Ear(), is_draining=lambda node: draining) as pulse:
-        assert not pulse.is_leaving()
+    with Heartbeats(STAGE, Ear(), is_draining=lambda node: draining) as heartbeats:
+        assert not heartbeats.is_leaving()
         draining = True
-        wait_for(pulse.is_leaving, what="the notice")
+        wait_for(heartbeats.is_leaving, what="the notice")
         draining = False
-        assert pulse.is_leaving(), "a host that is told to go does not come back"
+        assert heartbeats.is_leaving(), "a host that is told to go does not come back"
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from sentdist.errors import ArtifactLost, SweepStopped
 from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step, retry_of
 from sentdist.execution.board.diagnosis import PATIENCE_S
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Sign
-from sentdist.execution.board.stage_task import SIGNS_IN_TIME, Body, Teller, abort, note_stopped, start
+from sentdist.execution.board.heartbeats import Heartbeat
+from sentdist.execution.board.stage_task import BEATS_IN_TIME, Body, EventSink, abort, note_stopped, start
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.cluster.snapshot import read_cluster
@@ -50,8 +50,8 @@ class _Events:
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
 
-class StageBoard:
-    """The actor itself; use it through `Board`. It reserves nothing and keeps nothing that the store does not have: it may die any time.
+class BoardActor:
+    """The actor itself; use it through `BoardClient`. It reserves nothing and keeps nothing that the store does not have: it may die any time.
 
     A stage is looked for in the store first, then among the work in flight; only then it is started, with the ObjectRefs of its inputs as
     arguments, so that Ray starts it when they exist and never if one of them failed. A key that failed is forgotten: the next submission
@@ -69,7 +69,7 @@ class StageBoard:
         self._work: dict[str, _Work] = {}
         self._failed: dict[str, _Work] = {}
         self._submissions: dict[str, Submission] = {}
-        self._seats: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it parts
+        self._clients: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it unregisters
         self._stopped: set[str] = set()  # submissions
         self._num_stopping = 0
         self._rooms: dict[Way, AbstractAsyncContextManager[object]] = {}
@@ -79,20 +79,20 @@ class StageBoard:
         self._tasks: set[asyncio.Task[None]] = set()
         self._events = _Events()
 
-    async def attend(self, submission: Submission, seat: str) -> None:
-        """A process of a submission comes; answered when it parts. The reference to the answer is lost with the process, see `watch`."""
+    async def register(self, submission: Submission, client: str) -> None:
+        """A process of a submission starts to use the board; answered when it unregisters. The reference to the answer dies with the process, see `watch`."""
         self._submissions.setdefault(submission.id, submission)
-        self._seats[seat] = asyncio.Event()
-        await self._seats[seat].wait()
+        self._clients[client] = asyncio.Event()
+        await self._clients[client].wait()
 
-    async def watch(self, seat: str, answer: list[ray.ObjectRef]) -> None:
-        """Take notice when the process that holds `answer`, which `attend` gives, parts or dies."""
-        self._in_background(self._watch_seat(seat, answer[0]))
+    async def watch(self, client: str, answer: list[ray.ObjectRef]) -> None:
+        """Take notice when the process that holds `answer`, which `register` gives, unregisters or dies."""
+        self._in_background(self._watch_client(client, answer[0]))
 
-    async def part(self, seat: str) -> None:
+    async def unregister(self, client: str) -> None:
         """The process needs nothing any more."""
-        if seat in self._seats:
-            self._seats[seat].set()
+        if client in self._clients:
+            self._clients[client].set()
 
     async def request(self, stage: Stage, submission: Submission) -> list[ray.ObjectRef]:
         """The reference to a stage's artifact, in a list because Ray would otherwise wait for it.
@@ -104,7 +104,7 @@ class StageBoard:
         self._submissions.setdefault(submission.id, submission)
         return [self._ref(stage, submission)]
 
-    async def tell(self, event: StageEvent) -> None:
+    async def post(self, event: StageEvent) -> None:
         """Keep an event and wake those who listen."""
         if event.what == "retry":
             self._watchdog.lost(event.key, time.monotonic())
@@ -113,11 +113,11 @@ class StageBoard:
             self._events.num_told += 1
             self._events.news.notify_all()
 
-    async def sign(self, sign: Sign) -> None:
+    async def beat(self, heartbeat: Heartbeat) -> None:
         """A worker lives."""
-        if not self._watchdog.follows(sign.key):
+        if not self._watchdog.follows(heartbeat.key):
             self._follow(time.monotonic())
-        self._watchdog.hear(sign, time.monotonic())
+        self._watchdog.on_heartbeat(heartbeat, time.monotonic())
 
     async def events(self, since: int | None, submission_id: str) -> tuple[list[StageEvent], int]:
         """The events after number `since` (None: from now on) and the number of the last one; waits until there is one.
@@ -194,11 +194,11 @@ class StageBoard:
                     attempts = attempts.after_loss(await asyncio.to_thread(checkpoint_step, store, stage))
                     if attempts.are_over:
                         raise attempts.error(f"{stage.kind} {stage.label}", loss) from None
-                    await self.tell(retry_of(stage, attempts, loss))
+                    await self.post(retry_of(stage, attempts, loss))
 
     async def _attempt(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
-        teller = Teller(board=_this_board(), every_s=self._silence_s / SIGNS_IN_TIME)
-        task = start(self._body, stage, submission, demand, teller)
+        sink = EventSink(board=_this_board(), every_s=self._silence_s / BEATS_IN_TIME)
+        task = start(self._body, stage, submission, demand, sink)
         try:
             artifact: Artifact = await task
         except asyncio.CancelledError:
@@ -262,8 +262,8 @@ class StageBoard:
             with suppress(RayError):  # the head does not answer just now
                 cluster = await asyncio.to_thread(read_cluster)
                 for event in self._watchdog.look(cluster, now):
-                    await self.tell(event)
-            await asyncio.sleep(min(LOOK_S, self._silence_s / SIGNS_IN_TIME))
+                    await self.post(event)
+            await asyncio.sleep(min(LOOK_S, self._silence_s / BEATS_IN_TIME))
         self._is_watching = False
 
     def _follow(self, now: float) -> None:
@@ -280,13 +280,13 @@ class StageBoard:
         if self._work.get(key) is work:
             del self._work[key]
 
-    async def _watch_seat(self, seat: str, answer: ray.ObjectRef) -> None:
+    async def _watch_client(self, client: str, answer: ray.ObjectRef) -> None:
         with suppress(RayError):  # its process died
             await answer
-        self._seats.pop(seat, None)
-        submission_id = _submission_of(seat)
+        self._clients.pop(client, None)
+        submission_id = _submission_of(client)
         await asyncio.sleep(self._patience_s)
-        if submission_id in self._submissions and not any(_submission_of(taken) == submission_id for taken in self._seats):
+        if submission_id in self._submissions and not any(_submission_of(taken) == submission_id for taken in self._clients):
             await self._clear_up(self._submissions.pop(submission_id))
 
     async def _clear_up(self, submission: Submission) -> None:
@@ -343,5 +343,5 @@ def _this_board() -> Any:
     return ray.get_runtime_context().current_actor
 
 
-def _submission_of(seat: str) -> str:
-    return seat.partition("/")[0]
+def _submission_of(client: str) -> str:
+    return client.partition("/")[0]

@@ -16,7 +16,7 @@ from ray.exceptions import ActorUnavailableError, OwnerDiedError, RayActorError,
 import sentdist
 from sentdist.errors import ArtifactLost
 from sentdist.execution.banks.owner import HEAD
-from sentdist.execution.board.actor import StageBoard, cause_of
+from sentdist.execution.board.actor import BoardActor, cause_of
 from sentdist.execution.board.diagnosis import PATIENCE_S as SILENCE_S
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.stage_task import Body
@@ -32,7 +32,7 @@ MOST_LOSSES = 20  # damaged inputs that one stage may meet, one after another; t
 PATIENCE_S = 60.0  # how long work outlives the processes that asked for it: whoever submits again meanwhile finds it going on
 
 
-class Board:
+class BoardClient:
     """The board of a store as a driver, a trial or a test uses it. A board that died is replaced: what is finished lies in the store.
 
     patience_s: how long work goes on when no process of a submission lives any more. silence_s: after which time without progress the board
@@ -43,7 +43,7 @@ class Board:
         self.submission = submission
         self._body = body
         self._patience_s, self._silence_s = patience_s, silence_s
-        self._seat = f"{submission.id}/{uuid.uuid4().hex[:8]}"
+        self._client_id = f"{submission.id}/{uuid.uuid4().hex[:8]}"
         self.name = board_name(submission.context.store)
         self.actor = self._open()
 
@@ -85,7 +85,7 @@ class Board:
         self.actor = self._open()
 
     def events(self, since: int | None) -> ray.ObjectRef:
-        """See `StageBoard.events`."""
+        """See `BoardActor.events`."""
         return self.actor.events.remote(since, self.submission.id)
 
     def leave(self) -> None:
@@ -93,9 +93,9 @@ class Board:
         with suppress(RayActorError):  # it ends with this call, or with that of another submission
             ray.get(self.actor.leave.remote(self.submission.id))
 
-    def part(self) -> None:
+    def unregister(self) -> None:
         """Say that this process needs the board no longer, while others of the submission may."""
-        self.actor.part.remote(self._seat)
+        self.actor.unregister.remote(self._client_id)
 
     def _follow(self, stage: Stage) -> Iterator[StageEvent]:
         since: int = ray.get(self.actor.num_told.remote())
@@ -127,10 +127,10 @@ class Board:
             "num_cpus": 0,
             "resources": HEAD,
         }
-        board = ray.remote(StageBoard).options(**options, scheduling_strategy="DEFAULT", max_concurrency=CALLS_AT_ONCE)
+        board = ray.remote(BoardActor).options(**options, scheduling_strategy="DEFAULT", max_concurrency=CALLS_AT_ONCE)
         actor: Any = board.remote(self._body, self._patience_s, self._silence_s)
         # The answer comes when this process parts, and is lost when it dies: Ray then tells the board that its owner is dead.
-        actor.watch.remote(self._seat, [actor.attend.remote(self.submission, self._seat)])
+        actor.watch.remote(self._client_id, [actor.register.remote(self.submission, self._client_id)])
         return actor
 
 

@@ -9,7 +9,7 @@ from sentdist.execution.resources import Demand, Node, workers_on
 
 PATIENCE_S = 60.0  # how long nothing is said of work that does not move
 SLOWEST_S = 600.0  # between two lines about the same piece of work, which come more and more rarely
-STEPS_LATE = 5  # times the longest time between two signs of progress: only then a step is late
+STEPS_LATE = 5  # times the longest time between two heartbeats of progress: only then a step is late
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class ClusterState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LastSign:
+class LastHeartbeat:
     """When a worker was last heard of, and where it runs."""
 
     at: float
@@ -55,7 +55,7 @@ class LastSign:
 class Piece:
     """A stage that has nothing to wait for but the cluster.
 
-    since: when that began, or when its last attempt was lost. signs: of its workers, by name; those that ended in order are not there.
+    since: when that began, or when its last attempt was lost. heartbeats: of its workers, by name; those that ended in order are not there.
     moved_at: when its step last changed; longest_s: the longest time between two such changes. All times on the watcher's clock.
     """
 
@@ -64,7 +64,7 @@ class Piece:
     label: str
     demand: Demand
     since: float
-    signs: Mapping[str, LastSign] = field(default_factory=dict)
+    heartbeats: Mapping[str, LastHeartbeat] = field(default_factory=dict)
     step: int | None = None
     num_steps: int | None = None
     moved_at: float | None = None
@@ -91,9 +91,9 @@ def notices(pieces: Iterable[Piece], cluster: ClusterState, now: float, *, patie
     """
     pieces = [_without_lost_hosts(piece, cluster) for piece in pieces]
     found = [Notice(piece=piece, sentence=sentence) for piece in pieces if (sentence := _stands(piece, cluster, now, patience_s))]
-    waiting = [piece for piece in pieces if not piece.signs and now - piece.since >= patience_s]
+    waiting = [piece for piece in pieces if not piece.heartbeats and now - piece.since >= patience_s]
     misfits = [piece for piece in waiting if not _fits(piece.demand, cluster)]
-    if not misfits and not any(piece.signs for piece in pieces):
+    if not misfits and not any(piece.heartbeats for piece in pieces):
         misfits = waiting
     if misfits:
         others = f"; so do {len(misfits) - 1} others" if len(misfits) > 1 else ""
@@ -130,33 +130,33 @@ def lost_with(host: Host, pieces: Iterable[Piece]) -> str:
 
 def hosts_of(piece: Piece, cluster: ClusterState) -> str:
     """Where its workers run."""
-    return ", ".join(sorted({cluster.address(sign.node) for sign in piece.signs.values()}))
+    return ", ".join(sorted({cluster.address(heartbeat.node) for heartbeat in piece.heartbeats.values()}))
 
 
 def _is_on(piece: Piece, host: Host) -> bool:
-    return any(sign.node == host.node for sign in piece.signs.values())
+    return any(heartbeat.node == host.node for heartbeat in piece.heartbeats.values())
 
 
 def _without_lost_hosts(piece: Piece, cluster: ClusterState) -> Piece:
     """A worker group that lost a host has no worker any more: Ray Train ends the others, too."""
     living = {host.node for host in cluster.hosts}
-    signs = {name: sign for name, sign in piece.signs.items() if not sign.node or sign.node in living}
-    if len(signs) < len(piece.signs) and piece.demand.way == "group":
-        signs = {}
-    if len(signs) == len(piece.signs):
+    heartbeats = {name: heartbeat for name, heartbeat in piece.heartbeats.items() if not heartbeat.node or heartbeat.node in living}
+    if len(heartbeats) < len(piece.heartbeats) and piece.demand.way == "group":
+        heartbeats = {}
+    if len(heartbeats) == len(piece.heartbeats):
         return piece
-    return replace(piece, signs=signs, since=max([piece.since, *(sign.at for sign in piece.signs.values())]))
+    return replace(piece, heartbeats=heartbeats, since=max([piece.since, *(heartbeat.at for heartbeat in piece.heartbeats.values())]))
 
 
 def _stands(piece: Piece, cluster: ClusterState, now: float, patience_s: float) -> str | None:
     """Why a piece that has workers does not move, if it does not."""
     last = f"; last at {piece.place}" if piece.place else ""
-    silent = {name: sign for name, sign in piece.signs.items() if now - sign.at >= patience_s}
+    silent = {name: heartbeat for name, heartbeat in piece.heartbeats.items() if now - heartbeat.at >= patience_s}
     if silent:
-        name, sign = max(silent.items(), key=lambda item: now - item[1].at)
+        name, heartbeat = max(silent.items(), key=lambda item: now - item[1].at)
         who = f" of {name}" if name else ""
-        return f"no sign of life{who} for {now - sign.at:.0f} s{last} on host {cluster.address(sign.node)}"
-    if piece.moved_at is None or not piece.signs:
+        return f"no sign of life{who} for {now - heartbeat.at:.0f} s{last} on host {cluster.address(heartbeat.node)}"
+    if piece.moved_at is None or not piece.heartbeats:
         return None
     stands_s = now - piece.moved_at
     if stands_s >= max(patience_s, STEPS_LATE * piece.longest_s):

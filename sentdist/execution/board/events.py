@@ -8,7 +8,7 @@ from typing import Literal
 
 What = Literal["started", "resumed", "checkpoint", "notice", "retry", "step", "dev", "finished", "lost", "failed"]
 
-SPEAK_EVERY = 0.1  # of a training: the fraction of steps between two lines
+PRINT_EVERY = 0.1  # of a training: the fraction of steps between two lines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The driver's ear: it hears the board and speaks while the trials run."""
+"""Prints the board's events on the driver while the trials run."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import SweepStopped
-from sentdist.execution.board.client import Board, cause_of
+from sentdist.execution.board.client import BoardClient, cause_of
 
-LOOK_UP_S = 0.5  # how long after the end the listener may still wait for news
+LOOK_UP_S = 0.5  # how long after the end it may still wait for events
 
 
 @contextmanager
-def telling(board: Board, speak: Callable[[str], None]) -> Iterator[None]:
-    """Speak a line for every event of the board while the context is open."""
+def printed_events(board: BoardClient, print_line: Callable[[str], None]) -> Iterator[None]:
+    """PrintLine a line for every event of the board while the context is open."""
     is_over = threading.Event()
-    listener = threading.Thread(target=_listen, args=(board, speak, is_over), name="sentdist-listener", daemon=True)
-    listener.start()
+    printer = threading.Thread(target=_print_events, args=(board, print_line, is_over), name="sentdist-printer", daemon=True)
+    printer.start()
     try:
         yield
     finally:
         is_over.set()
-        listener.join()
+        printer.join()
 
 
-def _listen(board: Board, speak: Callable[[str], None], is_over: threading.Event) -> None:
+def _print_events(board: BoardClient, print_line: Callable[[str], None], is_over: threading.Event) -> None:
     since: int | None = None
     while True:
         news = board.events(since)
@@ -39,14 +39,14 @@ def _listen(board: Board, speak: Callable[[str], None], is_over: threading.Event
             events, since = ray.get(news)
         except RayTaskError as error:
             if isinstance(cause_of(error), SweepStopped):
-                speak(f"{board.submission.sweep}: being stopped by `sentdist stop`")
+                print_line(f"{board.submission.sweep}: being stopped by `sentdist stop`")
                 return
             raise
-        except RayError:  # the board died; a trial will open a fresh one, whose events are numbered from nought
+        except RayError:  # the board died; a trial will open a fresh one, whose events are numbered from zero
             if is_over.wait(LOOK_UP_S):
                 return
             board.reopen()
             since = 0
             continue
         for event in events:
-            speak(event.line)
+            print_line(event.line)

@@ -11,35 +11,35 @@ import ray
 
 from sentdist.execution.board.diagnosis import PATIENCE_S
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Sign
+from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import Demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 
 ABORT_S = 60.0  # how long Ray Train may take to let a worker group go
-SIGNS_IN_TIME = 6  # signs of life that a worker gives in the time after which it is spoken of
+BEATS_IN_TIME = 6  # heartbeats that a worker sends in the time after which its silence is reported
 
-Body = Callable[[Stage, Submission, "Teller"], Artifact]
+Body = Callable[[Stage, Submission, "EventSink"], Artifact]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Teller:
-    """Says what happens to stages; travels to whoever builds one. every_s: seconds between two signs of life."""
+class EventSink:
+    """Posts to the board what happens to stages; travels to whoever builds one. every_s: seconds between two heartbeats."""
 
     board: Any  # the actor's handle
-    every_s: float = PATIENCE_S / SIGNS_IN_TIME
+    every_s: float = PATIENCE_S / BEATS_IN_TIME
 
-    def tell(self, event: StageEvent) -> None:
-        """Post an event and go on; a board that is gone hears nothing."""
-        self.board.tell.remote(event)
+    def post(self, event: StageEvent) -> None:
+        """Post an event and go on; events to a dead board are dropped."""
+        self.board.post.remote(event)
 
-    def sign(self, sign: Sign) -> None:
-        """Post a sign of life, as `tell` posts an event."""
-        self.board.sign.remote(sign)
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """Post a heartbeat, as `post` posts an event."""
+        self.board.beat.remote(heartbeat)
 
 
-def start(body: Body, stage: Stage, submission: Submission, demand: Demand, teller: Teller) -> ray.ObjectRef:
+def start(body: Body, stage: Stage, submission: Submission, demand: Demand, sink: EventSink) -> ray.ObjectRef:
     """Start building a stage on the cluster, with what it demands; the reference to its artifact."""
     task, environment = _build, None
     if demand.way == "group":
@@ -53,7 +53,7 @@ def start(body: Body, stage: Stage, submission: Submission, demand: Demand, tell
         max_retries=0,
         runtime_env=environment,
     )
-    return options.remote(body, stage, submission, teller)
+    return options.remote(body, stage, submission, sink)
 
 
 async def abort(task: ray.ObjectRef, demand: Demand) -> None:
@@ -66,14 +66,14 @@ async def abort(task: ray.ObjectRef, demand: Demand) -> None:
 
 
 @ray.remote
-def _build(body: Body, stage: Stage, submission: Submission, teller: Teller) -> Artifact:
-    return body(stage, submission, teller)
+def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
+    return body(stage, submission, sink)
 
 
 @ray.remote
-def _drive(body: Body, stage: Stage, submission: Submission, teller: Teller) -> Artifact:
+def _drive(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     try:
-        return body(stage, submission, teller)
+        return body(stage, submission, sink)
     except KeyboardInterrupt:  # cancelled before Ray Train handled this signal; see `abort` on why the process ends
         raise SystemExit("cancelled") from None
 

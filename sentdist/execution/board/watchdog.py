@@ -1,4 +1,4 @@
-"""A board's memory of who gave which sign when, and of what was said about it; it asks nobody and has no clock of its own."""
+"""A board's memory of who gave which heartbeat when, and of what was said about it; it asks nobody and has no clock of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sentdist.execution.board.diagnosis import (
     SLOWEST_S,
     ClusterState,
     Host,
-    LastSign,
+    LastHeartbeat,
     Piece,
     hosts_of,
     lost_hosts,
@@ -18,7 +18,7 @@ from sentdist.execution.board.diagnosis import (
     notices,
 )
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Sign
+from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.resources import Demand
 from sentdist.plan.stage import Stage
 
@@ -27,7 +27,7 @@ from sentdist.plan.stage import Stage
 class _Watched:
     """What is known of a piece of work.
 
-    every_s, told_at: how rarely and when it was last spoken of. before: the signs of the last attempt, if that was lost; the loss of its host
+    every_s, told_at: how rarely and when it was last spoken of. before: the heartbeats of the last attempt, if that was lost; the loss of its host
     is often noticed later. lost: the host that it lost.
     """
 
@@ -35,16 +35,16 @@ class _Watched:
     every_s: float
     told_at: float | None = None
     lost: str | None = None
-    before: Mapping[str, LastSign] = field(default_factory=dict)
+    before: Mapping[str, LastHeartbeat] = field(default_factory=dict)
 
     @property
     def was(self) -> Piece:
-        """The piece with the signs of its last workers."""
-        return self.piece if self.piece.signs else replace(self.piece, signs=self.before)
+        """The piece with the heartbeats of its last workers."""
+        return self.piece if self.piece.heartbeats else replace(self.piece, heartbeats=self.before)
 
 
 class Watchdog:
-    """Told of work and of signs, it says in lines for people what does not move. Times are those of one clock, in seconds."""
+    """Told of work and of heartbeats, it says in lines for people what does not move. Times are those of one clock, in seconds."""
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
@@ -64,23 +64,23 @@ class Watchdog:
         """Whether it was told of this stage."""
         return key in self._watched
 
-    def hear(self, sign: Sign, now: float) -> None:
+    def on_heartbeat(self, heartbeat: Heartbeat, now: float) -> None:
         """A worker lives, or has ended in order. Of work that is not followed nothing is kept."""
-        watched = self._watched.get(sign.key)
+        watched = self._watched.get(heartbeat.key)
         if watched is None:
             return
         piece = watched.piece
-        signs = {name: last for name, last in piece.signs.items() if name != sign.worker}
-        if not sign.is_last:
-            signs[sign.worker] = LastSign(at=now, node=sign.node)
-        watched.piece = _moved(replace(piece, signs=signs, since=now), sign, now)
+        heartbeats = {name: last for name, last in piece.heartbeats.items() if name != heartbeat.worker}
+        if not heartbeat.is_last:
+            heartbeats[heartbeat.worker] = LastHeartbeat(at=now, node=heartbeat.node)
+        watched.piece = _moved(replace(piece, heartbeats=heartbeats, since=now), heartbeat, now)
 
     def lost(self, key: str, now: float) -> None:
         """An attempt at a stage was lost, and its workers with it."""
         watched = self._watched.get(key)
         if watched is not None:
-            watched.before = watched.piece.signs or watched.before
-            watched.piece = replace(watched.piece, signs={}, since=now, moved_at=None, longest_s=0.0)
+            watched.before = watched.piece.heartbeats or watched.before
+            watched.piece = replace(watched.piece, heartbeats={}, since=now, moved_at=None, longest_s=0.0)
 
     def look(self, cluster: ClusterState, now: float) -> list[StageEvent]:
         """The lines that are due now: hosts that came and went, and what does not move."""
@@ -114,18 +114,18 @@ class Watchdog:
         events = [_of_host(host, lost_with(host, [watched.was for watched in self._watched.values()])) for host in gone]
         for watched in self._watched.values():
             for host in gone:
-                if any(sign.node == host.node for sign in watched.was.signs.values()):
+                if any(heartbeat.node == host.node for heartbeat in watched.was.heartbeats.values()):
                     watched.lost = host.address
         known = {host.node for host in before}
         joined = [_of_host(host, "joined") for host in cluster.hosts if host.node not in known]
         return [*events, *joined]
 
 
-def _moved(piece: Piece, sign: Sign, now: float) -> Piece:
-    if sign.step is None or sign.step == piece.step:
+def _moved(piece: Piece, heartbeat: Heartbeat, now: float) -> Piece:
+    if heartbeat.step is None or heartbeat.step == piece.step:
         return piece
     gap_s = 0.0 if piece.moved_at is None else now - piece.moved_at
-    return replace(piece, step=sign.step, num_steps=sign.num_steps, moved_at=now, longest_s=max(piece.longest_s, gap_s))
+    return replace(piece, step=heartbeat.step, num_steps=heartbeat.num_steps, moved_at=now, longest_s=max(piece.longest_s, gap_s))
 
 
 def _about(piece: Piece, sentence: str) -> StageEvent:

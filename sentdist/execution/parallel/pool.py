@@ -87,7 +87,7 @@ class _Pool(Generic[Part, Answer]):
         self._arguments, self._where = arguments, where
         self._left = iter(parts)
         self._tasks = deque(_Task(part=part) for part in islice(self._left, demand.workers))  # drawn or given back, and not being done
-        self._coming: dict[ray.ObjectRef, Any] = {}  # the sign that a worker lives -> the worker
+        self._coming: dict[ray.ObjectRef, Any] = {}  # the answer that a worker is up -> the worker
         self._working: dict[ray.ObjectRef, tuple[Any, _Task[Part]]] = {}
         self._num_stillborn = 0  # workers in a row that died before their first part
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
-from sentdist.execution.board.heartbeats import Listener, Pulse
+from sentdist.execution.board.heartbeats import Heartbeats, HeartbeatSink
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.resources import stage_demand
 from sentdist.execution.threads import use_threads
@@ -21,9 +21,9 @@ from sentdist.store.store import Artifact
 class ShardMaker:
     """A worker: loads what the stage needs once, then makes one shard after the other."""
 
-    def __init__(self, stage: Sharded, context: Context, rows_per_shard: int, folder: Path | None, listener: Listener | None) -> None:
-        """folder: where all workers can write shards to; None where they cannot, then they hand them back. listener: hears that they live."""
-        self._stage, self._context, self._listener = stage, context, listener
+    def __init__(self, stage: Sharded, context: Context, rows_per_shard: int, folder: Path | None, sink: HeartbeatSink | None) -> None:
+        """folder: where all workers can write shards to; None where they cannot, then they hand them back. sink: hears that they live."""
+        self._stage, self._context, self._sink = stage, context, sink
         self._rows_per_shard, self._folder = rows_per_shard, folder
 
     @cached_property
@@ -34,7 +34,7 @@ class ShardMaker:
 
     def work(self, shard: int) -> bytes:
         """Make a shard; its content, or nothing if it was written."""
-        with nullcontext() if self._listener is None else Pulse(self._stage, self._listener, worker=f"shard {shard}"):
+        with nullcontext() if self._sink is None else Heartbeats(self._stage, self._sink, worker=f"shard {shard}"):
             return self._make(shard)
 
     def _make(self, shard: int) -> bytes:
@@ -52,7 +52,7 @@ class ShardMaker:
         return b""
 
 
-def build_over_workers(stage: Sharded, context: Context, *, listener: Listener | None = None) -> Artifact:
+def build_over_workers(stage: Sharded, context: Context, *, sink: HeartbeatSink | None = None) -> Artifact:
     """Make every shard of a stage, on up to `runtime.workers` workers, and commit the artifact. The caller reserves nothing.
 
     Raises:
@@ -65,7 +65,7 @@ def build_over_workers(stage: Sharded, context: Context, *, listener: Listener |
     shards = range(num_shards(body.num_rows, per_shard))
     with context.store.staged() as folder:
         (folder / SHARDS).mkdir()
-        maker = (stage, context, per_shard, folder if context.store.is_local else None, listener)
+        maker = (stage, context, per_shard, folder if context.store.is_local else None, sink)
         # Only numbers of shards travel to the workers: they map the corpus from the store.
         for shard, content in over_workers(ShardMaker, maker, shards, demand=stage_demand(stage, context.runtime), where=stage.label):
             if content:

@@ -6,14 +6,14 @@ import time
 from contextlib import closing
 
 from sentdist.execution.banks.lookup import bank_of
-from sentdist.execution.board.heartbeats import Pulse
-from sentdist.execution.board.stage_task import Teller
+from sentdist.execution.board.heartbeats import Heartbeats
+from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.threads import use_threads
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.checkpoints import RunningFolder, forget_running
 from sentdist.execution.training.engines import engine_of
-from sentdist.execution.training.reporter import Narrator
+from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
 from sentdist.learning.checkpoint import DevScore
 from sentdist.plan.stages import Train
@@ -22,13 +22,13 @@ from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
 
 
-def train_in_task(stage: Train, submission: Submission, teller: Teller, run: RunHandle) -> Artifact:
+def train_in_task(stage: Train, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
     """Train here, going on from the last checkpoint if an earlier attempt left one. The board repeats the task when its process is lost."""
-    with Pulse(stage, teller) as pulse:
-        return _train(stage, submission, teller, run, pulse)
+    with Heartbeats(stage, sink) as heartbeats:
+        return _train(stage, submission, sink, run, heartbeats)
 
 
-def _train(stage: Train, submission: Submission, teller: Teller, run: RunHandle, pulse: Pulse) -> Artifact:
+def _train(stage: Train, submission: Submission, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> Artifact:
     started = time.perf_counter()
     use_threads(submission.context.runtime)
     context = submission.context
@@ -36,15 +36,15 @@ def _train(stage: Train, submission: Submission, teller: Teller, run: RunHandle,
     device = "cuda" if context.runtime.gpus_per_worker else "cpu"
     bank = bank_of(stage, context)
     session = begin_or_resume(
-        lambda: TrainSession(stage, context, make_engine=engine_of(context.runtime, device), bank=bank), running, stage, teller
+        lambda: TrainSession(stage, context, make_engine=engine_of(context.runtime, device), bank=bank), running, stage, sink
     )
-    narrator = Narrator(stage, session, teller, run, pulse)
-    clock = CheckpointClock(context.runtime, is_leaving=pulse.is_leaving)
-    with closing(narrator):
+    reporter = ProgressReporter(stage, session, sink, run, heartbeats)
+    clock = CheckpointClock(context.runtime, is_leaving=heartbeats.is_leaving)
+    with closing(reporter):
         for event in session.events():
-            narrator.hear(event)
+            reporter.on_event(event)
             if clock.is_due(session, at_score=isinstance(event, DevScore)):
-                save_checkpoint(session, running, stage, teller)
+                save_checkpoint(session, running, stage, sink)
                 clock.restart()
     with context.store.staged() as folder:
         results = session.finish(folder)

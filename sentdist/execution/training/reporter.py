@@ -1,10 +1,10 @@
-"""What rank 0 of a training says while it goes: lines for people through the board, points of the curve to the tracker."""
+"""Progress of a training, reported by rank 0: lines through the board, points of the curve to the tracker."""
 
 from __future__ import annotations
 
-from sentdist.execution.board.events import SPEAK_EVERY, StageEvent
-from sentdist.execution.board.heartbeats import Pulse
-from sentdist.execution.board.stage_task import Teller
+from sentdist.execution.board.events import PRINT_EVERY, StageEvent
+from sentdist.execution.board.heartbeats import Heartbeats
+from sentdist.execution.board.stage_task import EventSink
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stages import Train
@@ -12,41 +12,41 @@ from sentdist.stages.train import TrainSession
 from sentdist.tracking.tracker import RunHandle
 
 
-class Narrator:
-    """Hears every event of a session; speaks every tenth of the steps and at every dev score.
+class ProgressReporter:
+    """Follows every event of a session; posts every tenth of the steps and every dev score.
 
-    pulse: learns how far the training is.
+    heartbeats: are told how far the training is.
     """
 
-    def __init__(self, stage: Train, session: TrainSession, teller: Teller, run: RunHandle, pulse: Pulse) -> None:
+    def __init__(self, stage: Train, session: TrainSession, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> None:
         self._stage = stage
         self._session = session
-        self._teller = teller
+        self._sink = sink
         self._run = run
-        self._pulse = pulse
+        self._heartbeats = heartbeats
         self._num_steps = session.schedule.num_steps
         self._num_tracked = len(session.history)
-        self._next_spoken = session.progress.step + self._speak_every
+        self._next_posted = session.progress.step + self._post_every
         run.watch_system()
-        pulse.reach(session.progress.step, self._num_steps)
+        heartbeats.report_step(session.progress.step, self._num_steps)
 
     @property
-    def _speak_every(self) -> int:
-        return max(1, round(self._num_steps * SPEAK_EVERY))
+    def _post_every(self) -> int:
+        return max(1, round(self._num_steps * PRINT_EVERY))
 
     def close(self) -> None:
         """The training is over, well or not."""
         self._run.close()
 
-    def hear(self, event: StepReport | DevScore) -> None:
+    def on_event(self, event: StepReport | DevScore) -> None:
         """Pass one event on; never raises and never waits for anybody."""
         self._track()
-        self._pulse.reach(self._session.progress.step, self._num_steps)
+        self._heartbeats.report_step(self._session.progress.step, self._num_steps)
         if isinstance(event, DevScore):
-            self._tell_score(event)
-        elif event.step + 1 >= self._next_spoken:
-            self._next_spoken = event.step + 1 + self._speak_every
-            self._tell_step(event)
+            self._post_score(event)
+        elif event.step + 1 >= self._next_posted:
+            self._next_posted = event.step + 1 + self._post_every
+            self._post_step(event)
 
     def _track(self) -> None:
         for point in self._session.history[self._num_tracked :]:
@@ -54,18 +54,18 @@ class Narrator:
             self._run.metrics(values, step=int(str(point["step"])))
         self._num_tracked = len(self._session.history)
 
-    def _tell_step(self, report: StepReport) -> None:
+    def _post_step(self, report: StepReport) -> None:
         speed = report.num_sentences / report.seconds.total if report.seconds.total else None
-        self._teller.tell(
+        self._sink.post(
             StageEvent(
                 key=self._stage.key, kind=self._stage.kind, label=self._stage.label, what="step",
                 step=report.step + 1, num_steps=self._num_steps, loss=report.loss, sentences_per_s=speed,
             )
         )  # fmt: skip
 
-    def _tell_score(self, score: DevScore) -> None:
+    def _post_score(self, score: DevScore) -> None:
         assert self._stage.selection is not None
-        self._teller.tell(
+        self._sink.post(
             StageEvent(
                 key=self._stage.key, kind=self._stage.kind, label=self._stage.label, what="dev",
                 step=score.step, num_steps=self._num_steps, task=self._stage.selection.name, score=score.score,

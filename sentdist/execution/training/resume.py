@@ -9,14 +9,14 @@ import torch
 
 from sentdist.errors import StoreError
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.stage_task import Teller
+from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder
 from sentdist.plan.stages import Train
 from sentdist.stages.train import TrainSession
 
 
-def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, stage: Train, teller: Teller | None) -> TrainSession:
-    """A session that goes on from the newest checkpoint of use, or begins; on every rank alike. teller: of the rank that speaks.
+def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, stage: Train, sink: EventSink | None) -> TrainSession:
+    """A session that goes on from the newest checkpoint of use, or begins; on every rank alike. sink: of the rank that speaks.
 
     Says which checkpoint it goes on from, and of those that are of no use why, and where they lie now.
     """
@@ -41,22 +41,22 @@ def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, st
     if step is None and not fresh:
         sessions[:] = [make()]
     (session,) = sessions
-    if teller is not None:
+    if sink is not None:
         for note in notes:
-            teller.tell(_event(stage, session, what="resumed", message=note))
+            sink.post(_event(stage, session, what="resumed", message=note))
         if step is not None:
-            teller.tell(_event(stage, session, what="resumed"))
+            sink.post(_event(stage, session, what="resumed"))
         elif notes:
-            teller.tell(_event(stage, session, what="resumed", message="begins anew: no checkpoint is of use"))
+            sink.post(_event(stage, session, what="resumed", message="begins anew: no checkpoint is of use"))
     return session
 
 
-def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train, teller: Teller | None) -> None:
+def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train, sink: EventSink | None) -> None:
     """Write a checkpoint. One that cannot be written is told of, and the training goes on: what it had written before is still there."""
     problem = running.save(session.save, step=session.progress.step)
-    if problem is not None and teller is not None:
+    if problem is not None and sink is not None:
         message = f"its checkpoint could not be written ({problem}); the training goes on, the checkpoint before it stays"
-        teller.tell(_event(stage, session, what="checkpoint", message=message))
+        sink.post(_event(stage, session, what="checkpoint", message=message))
 
 
 def _event(stage: Train, session: TrainSession, *, what: str, message: str | None = None) -> StageEvent:

@@ -29,15 +29,15 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 from sentdist.errors import SentdistError
 from sentdist.execution.banks.lookup import bank_of
 from sentdist.execution.board.attempts import Attempts, retry_of
-from sentdist.execution.board.heartbeats import Pulse
-from sentdist.execution.board.stage_task import Teller
+from sentdist.execution.board.heartbeats import Heartbeats
+from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import controller_environment, nodes_of
 from sentdist.execution.threads import use_threads
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.checkpoints import RunningFolder, forget_running, newest_step
 from sentdist.execution.training.engines import engine_of
-from sentdist.execution.training.reporter import Narrator
+from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
 from sentdist.learning.checkpoint import DevScore
 from sentdist.plan.runtime import Runtime
@@ -58,11 +58,11 @@ class TrainingOrder:
 
     stage: Train
     context: Context
-    teller: Teller
+    sink: EventSink
     run: RunHandle
 
 
-def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: RunHandle) -> Artifact:
+def train_on_workers(stage: Train, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
     """Train on a Ray Train worker group, going on from the last checkpoint if an earlier attempt left one.
 
     Checkpoints lie in the store (see checkpoints.py), so that a new driver finds what a killed one left; what Ray Train itself writes lies on
@@ -75,7 +75,7 @@ def train_on_workers(stage: Train, submission: Submission, teller: Teller, run: 
     context = submission.context
     runtime = context.runtime
     os.environ.update(controller_environment(len(nodes_of(ray.nodes()))))
-    order = TrainingOrder(stage=stage, context=context, teller=teller, run=run)
+    order = TrainingOrder(stage=stage, context=context, sink=sink, run=run)
     resources = {"CPU": runtime.cpus_per_worker} | ({"GPU": runtime.gpus_per_worker} if runtime.gpus_per_worker else {})
     with scratch_folder(Path(tempfile.gettempdir()), "train") as scratch:
         trainer = TorchTrainer(
@@ -113,7 +113,7 @@ def _fit(trainer: TorchTrainer, order: TrainingOrder) -> object:
             attempts = attempts.after_loss(newest_step(store, stage))
             if attempts.are_over:
                 raise (attempts.error(f"{stage.kind} {stage.label}", cause) if isinstance(cause, LOST) else cause) from error
-            order.teller.tell(retry_of(stage, attempts, cause))
+            order.sink.post(retry_of(stage, attempts, cause))
 
 
 @contextmanager
@@ -128,12 +128,12 @@ def _same_interrupt() -> Iterator[None]:
 
 
 def _train_rank(order: TrainingOrder) -> Artifact | SentdistError | None:
-    """One rank; it gives signs of life."""
-    with Pulse(order.stage, order.teller, worker=f"rank {dist.get_rank()}") as pulse:
-        return _train_to_the_end(order, pulse)
+    """One rank; it sends heartbeats."""
+    with Heartbeats(order.stage, order.sink, worker=f"rank {dist.get_rank()}") as heartbeats:
+        return _train_to_the_end(order, heartbeats)
 
 
-def _train_to_the_end(order: TrainingOrder, pulse: Pulse) -> Artifact | SentdistError | None:
+def _train_to_the_end(order: TrainingOrder, heartbeats: Heartbeats) -> Artifact | SentdistError | None:
     """From start or checkpoint to the committed artifact (on rank 0). An error for a person is returned, so that it is not retried."""
     started = time.perf_counter()
     found = order.context.store.get(order.stage)
@@ -142,8 +142,8 @@ def _train_to_the_end(order: TrainingOrder, pulse: Pulse) -> Artifact | Sentdist
     use_threads(order.context.runtime)
     running = _running_folder(order)
     try:
-        session = begin_or_resume(partial(_start_session, order), running, order.stage, order.teller if running.is_first else None)
-        _train(session, running, order, pulse)
+        session = begin_or_resume(partial(_start_session, order), running, order.stage, order.sink if running.is_first else None)
+        _train(session, running, order, heartbeats)
     except SentdistError as error:  # raised on all ranks at the same step
         return error
     with ExitStack() as stack:
@@ -185,17 +185,17 @@ def _running_folder(order: TrainingOrder) -> RunningFolder:
     return RunningFolder(order.context.store, order.stage, rank=rank, world_size=world_size, exchange=exchange)
 
 
-def _train(session: TrainSession, running: RunningFolder, order: TrainingOrder, pulse: Pulse) -> None:
-    clock = CheckpointClock(order.context.runtime, is_leaving=pulse.is_leaving)
+def _train(session: TrainSession, running: RunningFolder, order: TrainingOrder, heartbeats: Heartbeats) -> None:
+    clock = CheckpointClock(order.context.runtime, is_leaving=heartbeats.is_leaving)
     with ExitStack() as stack:
-        narrator = None
+        reporter = None
         if session.engine.rank == 0:
-            narrator = stack.enter_context(closing(Narrator(order.stage, session, order.teller, order.run, pulse)))
+            reporter = stack.enter_context(closing(ProgressReporter(order.stage, session, order.sink, order.run, heartbeats)))
         for event in session.events():
-            if narrator is not None:
-                narrator.hear(event)
+            if reporter is not None:
+                reporter.on_event(event)
             if clock.is_due(session, at_score=isinstance(event, DevScore)):
-                save_checkpoint(session, running, order.stage, order.teller if running.is_first else None)
+                save_checkpoint(session, running, order.stage, order.sink if running.is_first else None)
                 clock.restart()
 
 
