@@ -155,10 +155,10 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     plan = sentdist.plan(recipe, store=store, data=data)
     assert len(plan.trials) == 4 and not store.exists()
     said: list[str] = []
-    outcomes = sentdist.run(recipe, store=store, data=data, speak=said.append)
+    outcomes = sentdist.run(recipe, store=store, data=data, print_line=said.append)
     assert [(outcome.method, outcome.seed) for outcome in outcomes] == [("base", None), ("fine_tuned", 3), ("rcl", 3)]
     assert any("done in" in line for line in said)
-    swept = sentdist.sweep(recipe, store=store, data=data, speak=said.append)
+    swept = sentdist.sweep(recipe, store=store, data=data, print_line=said.append)
     assert [outcome.params for outcome in swept if outcome.method == "fine_tuned"] == [
         {"methods.fine_tuned.objective.temperature": 0.05},
         {"methods.fine_tuned.objective.temperature": 0.2},
