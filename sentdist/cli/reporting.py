@@ -10,13 +10,15 @@ import typer
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.plan.counting import counted
+from sentdist.plan.papers import PAPERS
 from sentdist.stages.opening import open_store, store_root
 
 
 def report(
     sweep: Annotated[str | None, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False)] = None,
     paper: Annotated[
-        str | None, typer.Option("--paper", help="All tables of a paper, ours under theirs: rcl, regression, rse, supmpn or auxiliary.")
+        str | None,
+        typer.Option("--paper", help=f"All tables of a paper, ours under theirs: {', '.join(paper.command for paper in PAPERS.values())}."),
     ] = None,
     store: StoreRoot = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,

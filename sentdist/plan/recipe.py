@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
@@ -19,6 +19,7 @@ from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.dotted import with_path
 from sentdist.plan.objectives import OBJECTIVES, Objective, Sum, names_where, terms_of, uses_bank, uses_targets
+from sentdist.plan.papers import PAPERS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Json
@@ -30,6 +31,10 @@ from sentdist.reading import reading, unreadable
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Title = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]  # one line, no control characters: tables and figures show it
+if TYPE_CHECKING:
+    PaperName = str
+else:
+    PaperName = Literal[tuple(PAPERS)]
 Override = None | bool | int | float | str
 
 MOST_PROBLEMS = 8  # told of one recipe: whoever has more has one mistake in many places
@@ -123,9 +128,7 @@ class Recipe(Frozen):
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
     sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)
     runtime: Runtime = Runtime()
-    paper: Literal["rcl", "sts_regression", "rse", "supmpn", "auxiliary"] | None = (
-        None  # whose printed tables stand beside ours in the report
-    )
+    paper: PaperName | None = None  # whose printed tables stand beside ours in the report
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Recipe:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import html
+import importlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from sentdist.errors import DataError
+from sentdist.plan.papers import PAPERS
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.tables import ResultTable
 from sentdist.table_text import markdown_table, markdown_text
+
+Facts = TypeVar("Facts")
 
 STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg")
 TRANSFER_COLUMNS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC", "Avg")
@@ -60,6 +66,34 @@ class PaperTable:
             expected=f"one of {[row.label for row in self.rows]}",
             remedy="Match our rows to the paper's own labels.",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTables(Generic[Facts]):
+    """A paper's tables and how our cells find their rows.
+
+    facts: what is told of a cell, in the paper's terms; None: nothing. twins: number of a table -> our label -> printed row, from the facts of labels.
+    besides: the tables that have rows of ours, from the facts of a table's labels.
+    """
+
+    tables: Mapping[str, PaperTable]
+    facts: Callable[[CellFacts], Facts]
+    twins: Callable[[Mapping[str, Facts]], Mapping[str, Mapping[str, str]]]
+    besides: Callable[[ResultTable, Mapping[str, Facts]], Iterator[Beside]]
+
+    def our_rows(self, cells: Mapping[str, CellFacts]) -> Mapping[str, Mapping[str, str]]:
+        """Number of a table -> our label -> printed row."""
+        return self.twins({label: self.facts(cell) for label, cell in cells.items()})
+
+    def beside(self, table: ResultTable, cells: Mapping[str, CellFacts]) -> Iterator[Beside]:
+        """The paper's tables with our rows under theirs."""
+        return self.besides(table, {label: self.facts(cell) for label, cell in cells.items()})
+
+
+def tables_of(name: str) -> PaperTables[Any]:
+    """The tables of a paper of `plan/papers.py`."""
+    found: PaperTables[Any] = importlib.import_module(PAPERS[name].tables).TABLES
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sentdist.report.paper import STS_COLUMNS, Beside, PaperRow, PaperTable, beside_paper
+from sentdist.report.cell_facts import CellFacts, items, terms_of
+from sentdist.report.paper import STS_COLUMNS, Beside, PaperRow, PaperTable, PaperTables, beside_paper
 from sentdist.report.tables import ResultTable
 
 _PAPER = "poster on auxiliary tasks"
@@ -84,3 +85,20 @@ def auxiliary_besides(table: ResultTable, facts: Mapping[str, AuxiliaryFacts | N
         if is_told_apart and set(table.columns) & set(paper.columns):
             base = next((label for label, twin in known.items() if twin == _SIMCSE), None)
             yield beside_paper(table, paper, matches=known, base=base)
+
+
+def auxiliary_facts(cell: CellFacts) -> AuxiliaryFacts | None:
+    """What a cell is in the poster's terms; None for what is neither SimCSE nor has tasks."""
+    if cell.trained is None:
+        return None
+    channels = cell.trained.view.get("channels")
+    part: Literal["whole", "pos", "bow"] = "whole" if channels is None else "pos" if items(channels)[0] == 0 else "bow"
+    terms = {str(term["name"]): term for term in terms_of(cell.trained.objective)}
+    if set(terms) == {"info_nce"}:
+        return AuxiliaryFacts(has_tasks=False, part=part)
+    if set(terms) != {"info_nce", "auxiliary"}:
+        return None
+    return AuxiliaryFacts(has_tasks=True, adversary=str(terms["auxiliary"]["adversary"]), part=part)
+
+
+TABLES = PaperTables(tables=AUXILIARY_TABLES, facts=auxiliary_facts, twins=auxiliary_twins, besides=auxiliary_besides)

@@ -3,75 +3,28 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sentdist.errors import DataError
+from sentdist.plan.papers import PAPERS
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.html import Section, page, paragraphs
 from sentdist.report.leaks import sweep_leaks
-from sentdist.report.paper import STS_COLUMNS, PaperRow, PaperTable
-from sentdist.report.paper_auxiliary import AUXILIARY_TABLES, auxiliary_twins
-from sentdist.report.paper_rcl import PAPER_TABLES, rcl_twins
-from sentdist.report.paper_regression import REGRESSION_TABLES, regression_twins
-from sentdist.report.paper_rse import LINK_ROWS, RSE_TABLES, rse_twins
-from sentdist.report.paper_supmpn import SUPMPN_TABLES, supmpn_twins
+from sentdist.report.paper import STS_COLUMNS, PaperRow, PaperTable, PaperTables, tables_of
+from sentdist.report.paper_rse import LINK_ROWS, relational_facts
 from sentdist.report.relations import LINK_COLUMNS
 from sentdist.report.render import seen_text
 from sentdist.report.rows import ResultRow
 from sentdist.report.sweep_report import Report, result_tables
-from sentdist.report.sweep_rows import CellFacts, sweep_rows
+from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import Cell, Line, ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
 from sentdist.table_text import markdown_table, markdown_text
-
-Twins = Callable[[Mapping[str, CellFacts]], Mapping[str, Mapping[str, str]]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Paper:
-    """A paper's tables, and which of our cells stand for which of their rows. of_recipes: what recipes write under `paper`."""
-
-    title: str
-    of_recipes: str
-    tables: Mapping[str, PaperTable]
-    twins: Twins
-
-
-PAPERS: dict[str, Paper] = {
-    "rcl": Paper(
-        title="Regularized Contrastive Learning of Semantic Search (arXiv 2209.13241)",
-        of_recipes="rcl",
-        tables=PAPER_TABLES,
-        twins=rcl_twins,
-    ),
-    "regression": Paper(
-        title="Advancing Semantic Textual Similarity Modeling: a Regression Framework (arXiv 2406.05326)",
-        of_recipes="sts_regression",
-        tables=REGRESSION_TABLES,
-        twins=lambda facts: regression_twins({label: found.regression for label, found in facts.items()}),
-    ),
-    "rse": Paper(
-        title="Relational Sentence Embedding for Flexible Semantic Matching (arXiv 2212.08802)",
-        of_recipes="rse",
-        tables=RSE_TABLES,
-        twins=lambda facts: rse_twins({label: found.relational for label, found in facts.items()}),
-    ),
-    "supmpn": Paper(
-        title="SupMPN: Supervised Multiple Positives and Negatives (Applied Sciences 12(19) 9659)",
-        of_recipes="supmpn",
-        tables=SUPMPN_TABLES,
-        twins=lambda facts: supmpn_twins({label: found.premises for label, found in facts.items()}),
-    ),
-    "auxiliary": Paper(
-        title="SimCSE with auxiliary tasks (poster, Florida State University)",
-        of_recipes="auxiliary",
-        tables=AUXILIARY_TABLES,
-        twins=lambda facts: auxiliary_twins({label: found.auxiliary for label, found in facts.items()}),
-    ),
-}
 
 NUM_RESAMPLES = 1000  # for intervals only: no test rests on them here
 LINKS = {"rse": "7"}  # `paper` of a recipe -> its table of link prediction
@@ -98,12 +51,14 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     Raises:
         DataError: no such paper.
     """
-    if name not in PAPERS:
-        raise DataError(where="paper", found=repr(name), expected=f"one of {', '.join(PAPERS)}", remedy="Correct the name.")
-    paper = PAPERS[name]
-    ours = _our_rows(store, paper)
+    paper = next((paper for paper in PAPERS.values() if paper.command == name), None)
+    if paper is None:
+        known = ", ".join(paper.command for paper in PAPERS.values())
+        raise DataError(where="paper", found=repr(name), expected=f"one of {known}", remedy="Correct the name.")
+    printed = tables_of(paper.name)
+    ours = _our_rows(store, paper.name, printed)
     sections, markdown = [], [f"# {paper.title}", NOTE]
-    for number, table in paper.tables.items():
+    for number, table in printed.tables.items():
         rows = list(_rows(table, ours.get(number, {})))
         header = ["", *table.columns, "gain"]
         markdown += [
@@ -113,33 +68,33 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
         ]
         sections.append(Section(title=f"Table {table.number}", body=_figure(table, header, rows)))
     num_ours = sum(len(found) for by_row in ours.values() for found in by_row.values())
-    lead = f"{num_ours} rows of ours under {sum(len(table.rows) for table in paper.tables.values())} printed ones. {NOTE}"
+    lead = f"{num_ours} rows of ours under {sum(len(table.rows) for table in printed.tables.values())} printed ones. {NOTE}"
     text = page(title=paper.title, lead=lead, sections=sections, facts={"store": store.shown})
     return Report(name=f"paper-{name}", markdown="\n\n".join(markdown) + "\n", html=text, files={})
 
 
-def _our_rows(store: ArtifactStore, paper: Paper) -> dict[str, dict[str, list[OurRow]]]:
+def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> dict[str, dict[str, list[OurRow]]]:
     """Number of a table -> printed row -> ours, from every sweep whose recipe names the paper."""
     found: dict[str, dict[str, list[OurRow]]] = {}
     for name in sweep_names(store):
         sweep = load_sweep(store, name)
-        if sweep.paper != paper.of_recipes:
+        if sweep.paper != paper:
             continue
         records = sweep.records(store)
         rows = sweep_rows(sweep, store, records)
         leaks = sweep_leaks(sweep, store, records)
         tables = list(result_tables(sweep, rows, None, leaks, num_resamples=NUM_RESAMPLES))
-        if name_of_links := LINKS.get(paper.of_recipes):
+        if name_of_links := LINKS.get(paper):
             for table, row_of in _link_tables(sweep, records, rows.facts):
                 for line in table.lines:
                     own = OurRow(sweep=name, line=line, base=None)
                     found.setdefault(name_of_links, {}).setdefault(row_of[line.label], []).append(own)
-        for number, matches in paper.twins(rows.facts).items():
-            printed = paper.tables[number]
+        for number, matches in printed.our_rows(rows.facts).items():
+            of_paper = printed.tables[number]
             for table in tables:
-                if not _shared(table, printed):
+                if not _shared(table, of_paper):
                     continue
-                base = next((line for line in table.lines if matches.get(line.label) == printed.base), None)
+                base = next((line for line in table.lines if matches.get(line.label) == of_paper.base), None)
                 for line in table.lines:
                     if line.label in matches:
                         own = OurRow(sweep=name, line=line, base=None if line is base else base)
@@ -156,7 +111,7 @@ def _link_tables(
             ResultRow(method=trial.method, label=trial.cell, params={}, seed=trial.seed or 0, scores=scores)
             for trial in sweep.trials
             if trial.key in records
-            and (relational := facts[trial.cell].relational) is not None
+            and (relational := relational_facts(facts[trial.cell])) is not None
             and relational.is_modelled
             and (scores := _link_scores(records[trial.key], relation))
         ]

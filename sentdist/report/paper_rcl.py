@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from sentdist.report.paper import FAQ_COLUMNS, STS_COLUMNS, Beside, PaperRow, PaperTable, beside_paper
+from sentdist.report.paper import FAQ_COLUMNS, STS_COLUMNS, Beside, PaperRow, PaperTable, PaperTables, beside_paper
 from sentdist.report.tables import ResultTable
 
 _PAPER = "RCL paper"
@@ -197,3 +197,6 @@ def _twin(number: str, facts: RclFacts) -> str | None:
         consecutive = facts.phis == tuple(round(0.01 * place, 2) for place in range(1, len(facts.phis) + 1))
         return str(facts.num_regulators) if consecutive and 2 <= facts.num_regulators <= 10 else None
     return "RCL" if best and number in ("3", "5") else None
+
+
+TABLES = PaperTables(tables=PAPER_TABLES, facts=lambda cell: cell, twins=rcl_twins, besides=rcl_besides)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sentdist.report.paper import STS_COLUMNS, Beside, PaperRow, PaperTable, beside_paper
+from sentdist.report.cell_facts import CellFacts, numbers
+from sentdist.report.paper import STS_COLUMNS, Beside, PaperRow, PaperTable, PaperTables, beside_paper
 from sentdist.report.tables import ResultTable
 from sentdist.report.thresholds import TITLES, LossShape, ThresholdCell
 
@@ -203,3 +204,23 @@ def regression_besides(table: ResultTable, facts: Mapping[str, RegressionFacts |
         if is_told_apart and set(table.columns) & set(paper.columns):
             base = next((label for label, row in matches.items() if row == paper.base), None)
             yield beside_paper(table, paper, matches=matches, base=base)
+
+
+def regression_facts(cell: CellFacts) -> RegressionFacts | None:
+    """What a cell's regression was; None for what is none."""
+    trained = cell.trained
+    if trained is None or trained.objective["name"] != "regression":
+        return None
+    objective = trained.objective
+    return RegressionFacts(
+        loss=str(objective["loss"]),
+        boundary=str(objective["boundary"]),
+        features=str(objective["features"]),
+        slope=next(iter(numbers(objective["slope"])), None),
+        threshold=next(iter(numbers(objective["threshold"])), None),
+        goes_on=trained.goes_on,
+        is_filtered=bool(trained.corpus.get("without")),
+    )
+
+
+TABLES = PaperTables(tables=REGRESSION_TABLES, facts=regression_facts, twins=regression_twins, besides=regression_besides)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sentdist.report.paper import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, Beside, PaperRow, PaperTable, beside_paper
+from sentdist.report.cell_facts import CellFacts, items, mapping
+from sentdist.report.paper import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, Beside, PaperRow, PaperTable, PaperTables, beside_paper
 from sentdist.report.relations import LINK_COLUMNS, PAPER_LINKS
 from sentdist.report.tables import ResultTable
 
@@ -230,3 +231,21 @@ def _first_of_each(rows: Mapping[str, str]) -> dict[str, str]:
         if row not in first.values():
             first[label] = row
     return first
+
+
+def relational_facts(cell: CellFacts) -> RelationalFacts | None:
+    """What a cell learned from triples; None for what knows no relation."""
+    trained = cell.trained
+    if trained is None or trained.corpus_kind != "relations" or trained.objective["name"] not in ("rse", "info_nce"):
+        return None
+    objective = trained.objective
+    return RelationalFacts(
+        relations=tuple(str(mapping(relation)["name"]) for relation in items(trained.corpus["relations"])),
+        is_modelled=objective["name"] == "rse",
+        is_scored=trained.view.get("relations") is not None,
+        hard_negatives=bool(objective["hard_negatives"]),
+        temperature=float(str(objective["temperature"])),
+    )
+
+
+TABLES = PaperTables(tables=RSE_TABLES, facts=relational_facts, twins=rse_twins, besides=rse_besides)

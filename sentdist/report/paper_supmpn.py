@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sentdist.report.paper import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, Beside, PaperRow, PaperTable, beside_paper
+from sentdist.report.cell_facts import CellFacts, mapping
+from sentdist.report.paper import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, Beside, PaperRow, PaperTable, PaperTables, beside_paper
 from sentdist.report.tables import ResultTable
 
 _PAPER = "SupMPN paper"
@@ -131,3 +132,22 @@ def supmpn_besides(table: ResultTable, facts: Mapping[str, PremiseFacts | None])
         has_columns = bool((set(table.columns) & set(paper.columns)) - {"Avg"})
         if is_told_apart and has_columns:
             yield beside_paper(table, paper, matches=matches, base=next(label for label in matches if matches[label] == paper.base))
+
+
+def premise_facts(cell: CellFacts) -> PremiseFacts | None:
+    """What a cell learned from premises; None for what knows none."""
+    trained = cell.trained
+    if trained is None or trained.corpus_kind != "groups" or trained.objective["name"] not in ("supmpn", "info_nce"):
+        return None
+    objective, corpus = trained.objective, trained.corpus
+    is_supmpn = objective["name"] == "supmpn"
+    options = objective["masked"] == "excluded" and not objective["phi"] if is_supmpn else bool(objective["hard_negatives"])
+    augmentation = corpus["augmentation"]
+    return PremiseFacts(
+        has_groups=is_supmpn,
+        as_printed=options and objective["temperature"] == 0.05 and corpus["fill"] == "own_then_copies",
+        augmentation=None if augmentation is None else str(mapping(augmentation)["name"]),
+    )
+
+
+TABLES = PaperTables(tables=SUPMPN_TABLES, facts=premise_facts, twins=supmpn_twins, besides=supmpn_besides)

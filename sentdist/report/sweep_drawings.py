@@ -7,17 +7,19 @@ from collections.abc import Iterator
 
 from sentdist.evaluation.significance import Difference
 from sentdist.plan.tasks import TASKS
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.cloud import cloud_drawings
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.cost import cost_plot, costs, work_unit
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot, task_forest
 from sentdist.report.paper_rcl import PAPER_REGULATORS
+from sentdist.report.paper_regression import regression_facts
 from sentdist.report.probes import probe_drawings
 from sentdist.report.relations import relation_drawings
 from sentdist.report.rows import ResultRow
 from sentdist.report.style import PALETTE, Drawing
-from sentdist.report.sweep_rows import CellFacts, SweepRows
+from sentdist.report.sweep_rows import SweepRows
 from sentdist.report.tables import ResultTable
 from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
 from sentdist.store.record import Record
@@ -127,7 +129,7 @@ def _thresholds(rows: list[ResultRow], value: dict[int, float | None], facts: di
     """Score over slope and threshold, a figure for each method that has a grid of them."""
     surfaces: dict[str, dict[ThresholdCell, list[float]]] = {}
     for row in rows:
-        regression, score = facts[row.label].regression, value[id(row)]
+        regression, score = regression_facts(facts[row.label]), value[id(row)]
         cell = None if regression is None else regression.cell
         if cell is not None and score is not None:
             surfaces.setdefault(row.method, {}).setdefault(cell, []).append(score)
@@ -138,8 +140,8 @@ def _thresholds(rows: list[ResultRow], value: dict[int, float | None], facts: di
 
 def _loss_shapes(found: SweepRows) -> Iterator[Drawing]:
     """The shapes of the regression losses that a sweep compares; a grid of slopes has too many to tell apart."""
-    regressions = [facts.regression for facts in found.facts.values() if facts.regression is not None]
-    shapes = list(dict.fromkeys(regression.shape for regression in regressions if regression.shape is not None))
+    regressions = [regression_facts(facts) for facts in found.facts.values()]
+    shapes = list(dict.fromkeys(one.shape for one in regressions if one is not None and one.shape is not None))
     if 1 < len(shapes) <= len(PALETTE):
         yield loss_shapes(shapes)
 

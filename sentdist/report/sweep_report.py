@@ -14,12 +14,7 @@ from sentdist.plan.tasks import TASKS
 from sentdist.report import citations
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_LOOKED, SweepLeaks, sweep_leaks
-from sentdist.report.paper import Beside, beside_to_html, beside_to_markdown
-from sentdist.report.paper_auxiliary import auxiliary_besides
-from sentdist.report.paper_rcl import rcl_besides
-from sentdist.report.paper_regression import regression_besides
-from sentdist.report.paper_rse import rse_besides
-from sentdist.report.paper_supmpn import supmpn_besides
+from sentdist.report.paper import Beside, beside_to_html, beside_to_markdown, tables_of
 from sentdist.report.relations import LINK_HEADER, link_table
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
@@ -33,7 +28,7 @@ from sentdist.report.selection import (
 )
 from sentdist.report.style import Drawing
 from sentdist.report.sweep_drawings import sweep_drawings
-from sentdist.report.sweep_rows import KIND_TABLES, RETRIEVAL_TITLES, TASK_TITLES, CellFacts, SweepRows, shared_trainings, sweep_rows
+from sentdist.report.sweep_rows import KIND_TABLES, RETRIEVAL_TITLES, TASK_TITLES, SweepRows, shared_trainings, sweep_rows
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
@@ -73,7 +68,12 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
         raise StoreError(where=f"sweep {name}", found="no finished trial", expected="at least one", remedy="Run the sweep first.")
     leaks = sweep_leaks(sweep, store, records)
     tables = list(result_tables(sweep, found, _shared(sweep, records), leaks))
-    besides = [beside for table in tables if table.title == STS_TITLE for beside in _besides(sweep, table, found.facts)]
+    besides = [
+        beside
+        for table in tables
+        if table.title == STS_TITLE and sweep.paper is not None
+        for beside in tables_of(sweep.paper).beside(table, found.facts)
+    ]
     drawings = list(sweep_drawings(sweep, store, records, found=found, tables=tables))
     used = citations.cite(_used(found, sweep))
     return Report(
@@ -126,20 +126,6 @@ def _shared(sweep: SweepRecord, records: dict[str, Record]) -> SharedStages | No
         if different
         else None
     )
-
-
-def _besides(sweep: SweepRecord, table: ResultTable, facts: dict[str, CellFacts]) -> Iterator[Beside]:
-    """The paper's tables that have rows of ours."""
-    if sweep.paper == "rcl":
-        yield from rcl_besides(table, facts)
-    if sweep.paper == "sts_regression":
-        yield from regression_besides(table, {label: found.regression for label, found in facts.items()})
-    if sweep.paper == "supmpn":
-        yield from supmpn_besides(table, {label: found.premises for label, found in facts.items()})
-    if sweep.paper == "auxiliary":
-        yield from auxiliary_besides(table, {label: found.auxiliary for label, found in facts.items()})
-    if sweep.paper == "rse":
-        yield from rse_besides(table, {label: found.relational for label, found in facts.items()})
 
 
 def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -15,11 +14,8 @@ from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.reading import drop_remedy, read_json_lines
+from sentdist.report.cell_facts import CellFacts, Trained, items, mapping, numbers, terms_of
 from sentdist.report.figures import LearningCurve
-from sentdist.report.paper_auxiliary import AuxiliaryFacts
-from sentdist.report.paper_regression import RegressionFacts
-from sentdist.report.paper_rse import RelationalFacts
-from sentdist.report.paper_supmpn import PremiseFacts
 from sentdist.report.rows import ResultRow, Scalar
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
@@ -34,27 +30,6 @@ RETRIEVAL_TITLES = {"acc@1": "Acc@1", "acc@3": "Acc@3", "acc@5": "Acc@5", "map":
 
 # Kinds of task that have one table, a column a task: its title, its unit.
 KIND_TABLES = {kind.name: kind.table for kind in TASK_KINDS.values() if kind.table is not None}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellFacts:
-    """What the trainings of a cell have in common, read from their records."""
-
-    objective: str | None = None  # None: untouched
-    phis: tuple[float, ...] = ()  # of its bank, or its own
-    batch_size: int | None = None
-    attention_dropout: float | None = None
-    drophead: float = 0.0
-    corpus: str | None = None  # its source; the first of several
-    regression: RegressionFacts | None = None
-    relational: RelationalFacts | None = None
-    premises: PremiseFacts | None = None
-    auxiliary: AuxiliaryFacts | None = None
-    works: tuple[str, ...] = ()  # keys of the works that the objective and its terms rest on
-
-    @property
-    def num_regulators(self) -> int:
-        return 2 * len(self.phis) if self.objective == "rcl" else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +120,7 @@ def _mean(values: list[Json]) -> float | None:
 
 def _tasks_by_kind(record: Record) -> dict[str, list[str]]:
     kinds: dict[str, list[str]] = {kind: [] for kind in TASK_KINDS}
-    for task in _list(_fields(record)["tasks"]):
+    for task in items(_fields(record)["tasks"]):
         assert isinstance(task, dict)
         kinds[str(task["kind"])].append(str(task["name"]))
     return kinds
@@ -155,98 +130,40 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
     if trial.train is None or trial.train not in records:
         return CellFacts()
     fields = _fields(records[trial.train])
-    objective, training, regularizers = (_dict(fields[name]) for name in ("objective", "training", "regularizers"))
-    banks = [str(_dict(bank)["stage"]) for bank in _list(fields["banks"])]
-    phis = tuple(phi for bank in banks for phi in _phi_of_bank(bank, records)) if banks else _numbers(objective.get("phi"))
-    corpus = records.get(str(_dict(fields["corpus"])["stage"]))
+    objective, training, regularizers = (mapping(fields[name]) for name in ("objective", "training", "regularizers"))
+    banks = [str(mapping(bank)["stage"]) for bank in items(fields["banks"])]
+    phis = tuple(phi for bank in banks for phi in _phi_of_bank(bank, records)) if banks else numbers(objective.get("phi"))
+    corpus = records.get(str(mapping(fields["corpus"])["stage"]))
     return CellFacts(
         objective=str(objective["name"]),
         phis=phis,
         batch_size=int(str(training["batch_size"])),
-        attention_dropout=next(iter(_numbers(regularizers["attention_dropout"])), None),
+        attention_dropout=next(iter(numbers(regularizers["attention_dropout"])), None),
         drophead=float(str(regularizers["drophead"])),
         corpus=None if corpus is None else _source_of(_fields(corpus)),
-        relational=None
-        if corpus is None or corpus.kind != "relations"
-        else _relational(objective, _fields(corpus), _fields(records[trial.key])),
-        regression=_regression(objective, goes_on=fields.get("start") is not None, corpus={} if corpus is None else _fields(corpus)),
-        auxiliary=_auxiliary(objective, _fields(records[trial.key])),
-        works=tuple(work.key for term in _terms(objective) for work in OBJECTIVES[str(term["name"])].used_citations(term)),
-        premises=None if corpus is None or corpus.kind != "groups" else _premises(objective, _fields(corpus)),
+        works=tuple(work.key for term in terms_of(objective) for work in OBJECTIVES[str(term["name"])].used_citations(term)),
+        trained=Trained(
+            objective=objective,
+            goes_on=fields.get("start") is not None,
+            corpus_kind=None if corpus is None else corpus.kind,
+            corpus={} if corpus is None else _fields(corpus),
+            view=mapping(_fields(records[trial.key]).get("view") or {}),
+        ),
     )
-
-
-def _view(scores: dict[str, Json]) -> dict[str, Json]:
-    """How the embeddings were read; records from before there were views have none."""
-    return _dict(scores.get("view") or {})
 
 
 def _source_of(corpus: dict[str, Json]) -> str:
     """The source of a corpus; the first one where it has several parts."""
     if "relations" in corpus:
-        return str(_dict(_list(_dict(_list(corpus["relations"])[0])["sources"])[0])["source"])
-    return str(corpus["source"] if "source" in corpus else _dict(_list(corpus["parts"])[0])["source"])
-
-
-def _regression(objective: dict[str, Json], *, goes_on: bool, corpus: dict[str, Json]) -> RegressionFacts | None:
-    if objective["name"] != "regression":
-        return None
-    return RegressionFacts(
-        loss=str(objective["loss"]),
-        boundary=str(objective["boundary"]),
-        features=str(objective["features"]),
-        slope=next(iter(_numbers(objective["slope"])), None),
-        threshold=next(iter(_numbers(objective["threshold"])), None),
-        goes_on=goes_on,
-        is_filtered=bool(corpus.get("without")),
-    )
-
-
-def _terms(objective: dict[str, Json]) -> list[dict[str, Json]]:
-    return [_dict(_dict(term)["objective"]) for term in _list(objective["terms"])] if objective["name"] == "sum" else [objective]
-
-
-def _auxiliary(objective: dict[str, Json], scores: dict[str, Json]) -> AuxiliaryFacts | None:
-    channels = _view(scores).get("channels")
-    part: Literal["whole", "pos", "bow"] = "whole" if channels is None else "pos" if _list(channels)[0] == 0 else "bow"
-    terms = {str(term["name"]): term for term in _terms(objective)}
-    if set(terms) == {"info_nce"}:
-        return AuxiliaryFacts(has_tasks=False, part=part)
-    if set(terms) != {"info_nce", "auxiliary"}:
-        return None
-    return AuxiliaryFacts(has_tasks=True, adversary=str(terms["auxiliary"]["adversary"]), part=part)
-
-
-def _premises(objective: dict[str, Json], corpus: dict[str, Json]) -> PremiseFacts | None:
-    is_supmpn = objective["name"] == "supmpn"
-    if not is_supmpn and objective["name"] != "info_nce":
-        return None
-    options = objective["masked"] == "excluded" and not objective["phi"] if is_supmpn else bool(objective["hard_negatives"])
-    augmentation = corpus["augmentation"]
-    return PremiseFacts(
-        has_groups=is_supmpn,
-        as_printed=options and objective["temperature"] == 0.05 and corpus["fill"] == "own_then_copies",
-        augmentation=None if augmentation is None else str(_dict(augmentation)["name"]),
-    )
-
-
-def _relational(objective: dict[str, Json], corpus: dict[str, Json], scores: dict[str, Json]) -> RelationalFacts | None:
-    if objective["name"] not in ("rse", "info_nce"):
-        return None
-    return RelationalFacts(
-        relations=tuple(str(_dict(relation)["name"]) for relation in _list(corpus["relations"])),
-        is_modelled=objective["name"] == "rse",
-        is_scored=_view(scores).get("relations") is not None,
-        hard_negatives=bool(objective["hard_negatives"]),
-        temperature=float(str(objective["temperature"])),
-    )
+        return str(mapping(items(mapping(items(corpus["relations"])[0])["sources"])[0])["source"])
+    return str(corpus["source"] if "source" in corpus else mapping(items(corpus["parts"])[0])["source"])
 
 
 def _phi_of_bank(key: str, records: dict[str, Record]) -> tuple[float, ...]:
     if key not in records:
         return ()
-    train = records.get(str(_dict(_fields(records[key])["encoder"])["stage"]))
-    return () if train is None else _numbers(_dict(_fields(train)["objective"]).get("phi"))
+    train = records.get(str(mapping(_fields(records[key])["encoder"])["stage"]))
+    return () if train is None else numbers(mapping(_fields(train)["objective"]).get("phi"))
 
 
 def _items_name(task: str) -> str:
@@ -281,18 +198,4 @@ def _curves(
 
 
 def _fields(record: Record) -> dict[str, Json]:
-    return _dict(record.stage["fields"])
-
-
-def _dict(value: Json) -> dict[str, Json]:
-    assert isinstance(value, dict)
-    return value
-
-
-def _list(value: Json) -> list[Json]:
-    assert isinstance(value, list)
-    return value
-
-
-def _numbers(value: Json) -> tuple[float, ...]:
-    return (float(value),) if isinstance(value, int | float) else ()
+    return mapping(record.stage["fields"])

@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import DataError
+from sentdist.plan.papers import PAPERS
 from sentdist.plan.stage import Json
-from sentdist.report.paper_page import PAPERS, report_paper
+from sentdist.report.paper import tables_of
+from sentdist.report.paper_page import report_paper
 from sentdist.report.paper_regression import REGRESSION_TABLES
 from sentdist.store.store import ArtifactStore
 from sentdist.table_text import markdown_text
@@ -25,8 +27,8 @@ RECIPES = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_an_empty_store_gives_every_printed_row_and_the_recipes(name: str, tmp_path: Path) -> None:
-    report = report_paper(ArtifactStore(tmp_path), name)
-    for table in PAPERS[name].tables.values():
+    report = report_paper(ArtifactStore(tmp_path), PAPERS[name].command)
+    for table in tables_of(name).tables.values():
         assert f"## Table {table.number}: {table.caption}" in report.markdown
         for row in table.rows:
             assert f"| {markdown_text(row.label)} | " in report.markdown
@@ -36,7 +38,7 @@ def test_an_empty_store_gives_every_printed_row_and_the_recipes(name: str, tmp_p
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_tables_hold_together(name: str) -> None:
-    for table in PAPERS[name].tables.values():
+    for table in tables_of(name).tables.values():
         labels = [row.label for row in table.rows]
         assert len(set(labels)) == len(labels), table.number
         assert table.base is None or table.base in labels

@@ -17,6 +17,7 @@ from sentdist.objectives.objective import ObjectiveSpec
 from sentdist.plan.corpora import CORPORA, CORPUS_KINDS
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, equation_file, objective_rows, terms_of
+from sentdist.plan.papers import PAPERS
 from sentdist.plan.recipe import SECTIONS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
@@ -24,7 +25,9 @@ from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.wording import TAGS
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.citations import CITATIONS, cite
+from sentdist.report.paper import tables_of
 from sentdist.report.sweep_rows import KIND_TABLES
 from sentdist.stages.cards import training_card
 from sentdist.store.forecast import _sentences
@@ -137,6 +140,14 @@ def test_a_kind_of_task_says_all_that_is_asked_of_it(name: str) -> None:
     assert (task, root) == ("task", "root")
     assert (name in KIND_TABLES) == (kind.table is not None)
     assert not kind.is_own or f"`{name}`" in (ROOT / "rayjobs/recipes/README.md").read_text() + (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_paper_has_tables_and_finds_nothing_for_an_untouched_encoder_but_its_base(name: str) -> None:
+    paper, found = PAPERS[name], tables_of(name)
+    assert paper.title and paper.command and found.tables
+    rows = {row for by_label in found.our_rows({"base": CellFacts()}).values() for row in by_label.values()}
+    assert rows <= {"0", *(table.base for table in found.tables.values())}
 
 
 def test_no_objective_stands_in_two_files() -> None:

@@ -1,0 +1,59 @@
+"""What the trainings of a cell of a table have in common, read from their records: by it papers find their rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentdist.plan.stage import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """Fields of a training's record and of those beside it. goes_on: from another training's encoder. view: how its embeddings are scored.
+
+    corpus, corpus_kind: of its corpus; {} and None where its record is gone.
+    """
+
+    objective: dict[str, Json]
+    goes_on: bool
+    corpus_kind: str | None
+    corpus: dict[str, Json]
+    view: dict[str, Json]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellFacts:
+    """What the trainings of a cell have in common, read from their records."""
+
+    objective: str | None = None  # None: untouched
+    phis: tuple[float, ...] = ()  # of its bank, or its own
+    batch_size: int | None = None
+    attention_dropout: float | None = None
+    drophead: float = 0.0
+    corpus: str | None = None  # its source; the first of several
+    works: tuple[str, ...] = ()  # keys of the works that the objective and its terms rest on
+    trained: Trained | None = None  # None: untouched
+
+    @property
+    def num_regulators(self) -> int:
+        return 2 * len(self.phis) if self.objective == "rcl" else 0
+
+
+def terms_of(objective: dict[str, Json]) -> list[dict[str, Json]]:
+    """The summands of a recorded objective; itself where it is no sum."""
+    return [mapping(mapping(term)["objective"]) for term in items(objective["terms"])] if objective["name"] == "sum" else [objective]
+
+
+def mapping(value: Json) -> dict[str, Json]:
+    assert isinstance(value, dict)
+    return value
+
+
+def items(value: Json) -> list[Json]:
+    assert isinstance(value, list)
+    return value
+
+
+def numbers(value: Json) -> tuple[float, ...]:
+    """The number alone; empty for what is none."""
+    return (float(value),) if isinstance(value, int | float) else ()
