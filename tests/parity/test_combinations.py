@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.learning.encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import train_steps
@@ -18,6 +21,8 @@ from sentdist.learning.objectives.regression import LabelGrid, Regression
 from sentdist.learning.objectives.relational import Relational
 from sentdist.learning.objectives.weighted_sum import WeightedSum
 from sentdist.learning.optimization import Optimization
+from sentdist.objectives.objective import Given
+from sentdist.objectives.symmetric_info_nce import SymmetricInfoNCE
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import WIDTH, ToyBank, ToyEncoder, toy_batches
 
@@ -39,6 +44,13 @@ def regression_and_regulated() -> Objective:
     return WeightedSum([(1.0, regression), (0.5, Regulators(bank=ToyBank(2)))])
 
 
+def with_learned_temperature() -> Objective:
+    """InfoNCE in both directions, its temperature learned at a rate of its own."""
+    values = SymmetricInfoNCE(temperature=0.3, learn_temperature=True, temperature_learning_rate=0.05)
+    rows = SimpleNamespace(label="toy", num_columns=3, num_positives=1, labels=None, relation_names=())
+    return values.make_loss(Given(encoder=cast(SentenceEncoder, SimpleNamespace(width=WIDTH)), rows=rows))
+
+
 def train(rank: int, world_size: int, make: Callable[[], Objective], num_columns: int, kinds: tuple[Kind, ...]) -> list[dict[str, Tensor]]:
     """The weights after 20 steps, by kind of engine."""
     found = []
@@ -58,7 +70,9 @@ def train(rank: int, world_size: int, make: Callable[[], Objective], num_columns
     return found
 
 
-@pytest.mark.parametrize(("make", "num_columns"), [(relational_and_regulated, 3), (regression_and_regulated, 2)])
+@pytest.mark.parametrize(
+    ("make", "num_columns"), [(relational_and_regulated, 3), (regression_and_regulated, 2), (with_learned_temperature, 3)]
+)
 def test_equal_under_every_engine(make: Callable[[], Objective], num_columns: int) -> None:
     (expected,) = train(0, 1, make, num_columns, (("torch", None),))
     start = make().state_dict()  # type: ignore[attr-defined]

@@ -85,17 +85,19 @@ class OfFunction(nn.Module, Objective):
     def __init__(self, function: Callable[..., Tensor], **learned: tuple[float, float | None]) -> None:
         super().__init__()
         self._function = function
-        self.learned = nn.ParameterDict({name: nn.Parameter(torch.tensor([start])) for name, (start, _) in learned.items()})
         self._rates = {name: rate for name, (_, rate) in learned.items()}
+        for name, (start, _) in learned.items():
+            # Its own and not a ParameterDict's: ZeRO stage 3 has at hand what belongs to the module that is called.
+            self.register_parameter(name, nn.Parameter(torch.tensor([start])))
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (C·B, D) embeddings of `batch.tokens`."""
-        loss: Tensor = self._function(embeddings, batch, **self.learned)
+        loss: Tensor = self._function(embeddings, batch, **dict(self.named_parameters()))
         return loss
 
     def own_rates(self) -> Iterator[OwnRate]:
         for name, rate in self._rates.items():
-            yield OwnRate(parameters=(self.learned[name],), learning_rate=rate, weight_decay=0.0)
+            yield OwnRate(parameters=(self.get_parameter(name),), learning_rate=rate, weight_decay=0.0)
 
 
 def cosine_logits(anchors_BD: Tensor, candidates_MD: Tensor, *, temperature: float | Tensor) -> Tensor:
