@@ -14,7 +14,8 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from sentdist.errors import RecipeError, brief
 from sentdist.frozen import Frozen
 from sentdist.plan.chosen_tasks import OWN_KINDS, is_task_name
-from sentdist.plan.corpora import CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
+from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
+from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.dotted import with_path
@@ -240,7 +241,7 @@ def _known(where: str, name: str, names: Sequence[str]) -> None:
 
 
 SECTIONS: dict[str, tuple[type[Frozen], ...]] = {
-    "encoder": (EncoderSection,), "corpus": (RowsSection, GradedSection, RelationsSection, GroupsSection), "folds": (FoldsSection,),
+    "encoder": (EncoderSection,), "corpus": CORPUS_SECTIONS, "folds": (FoldsSection,),
     "training": (Training,), "selection": (SelectionSection,), "evaluation": (EvaluationSection,), "runtime": (Runtime,),
     "regularizers": (Regularizers,), "stopping": (Stopping,), "view": (View,),
     "targets": (TargetsSection,), "probes": (Probes,), "augmentation": (AugmentationSection,),

@@ -212,7 +212,8 @@ class _Builder:
                 return relational_corpus(section, self.resolver, where=where)
             case GroupsSection():
                 return grouped_corpus(section, self.resolver, where=where)
-        return self._rows(section, fold, where)
+            case RowsSection():
+                return self._rows(section, fold, where)
 
     def _rows(self, section: RowsSection, fold: int | None, where: str) -> tuple[Corpus, int]:
         is_retrieval = _is_retrieval(section)
