@@ -38,7 +38,7 @@ class Work:
 
 def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
     """One optimizer step a draw, by the same session that a recipe's training stage uses."""
-    from sentdist.data.build import build_corpus
+    from sentdist.data.build_corpus import build_corpus
     from sentdist.learning.engine import TorchEngine
     from sentdist.objectives.info_nce import InfoNCE
     from sentdist.plan.runtime import Runtime
@@ -118,8 +118,8 @@ def _run_peer_trainer(work: Work, steps: queue.Queue[dict[str, float]], go: thre
 
 def sentdist_encoding(work: Work) -> Iterator[dict[str, float]]:
     """All anchors and positives encoded once a draw, tokenizing included."""
-    from sentdist.learning.encode import encode
-    from sentdist.learning.encoder import SentenceEncoder
+    from sentdist.learning.encoder.encode import encode
+    from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
     from sentdist.learning.precision import apply_matmul_precision
 
     torch.set_num_threads(work.threads)
@@ -157,7 +157,7 @@ def encoding_sentences(work: Work, limit: int = 2000) -> list[str]:
 
 def packaged_encoder() -> str:
     """The folder of the packaged MiniLM."""
-    from sentdist.learning.pretrained import find_checkpoint
+    from sentdist.learning.encoder.pretrained import find_checkpoint
 
     return str(find_checkpoint("minilm-l6"))
 

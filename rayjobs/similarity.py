@@ -29,8 +29,8 @@ def draw(file: Path, encoders: list[str], out: Path) -> str:
     texts, topics = read_sentences(file)
     checkpoints = dict(_labelled(encoder) for encoder in encoders)
 
-    from sentdist.learning.encode import encode
-    from sentdist.learning.encoder import SentenceEncoder
+    from sentdist.learning.encoder.encode import encode
+    from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
     from sentdist.report.similarity import similarity_maps
 
     embeddings = {label: encode(SentenceEncoder.load(checkpoint), texts) for label, checkpoint in checkpoints.items()}

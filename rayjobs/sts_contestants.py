@@ -20,10 +20,10 @@ from rayjobs.interleaved import Draw, Side, interleave
 from sentdist.evaluation.bootstrap import NUM_RESAMPLES, paired_difference, resample_spearman
 from sentdist.plan.stages import Evaluate
 from sentdist.plan.unroll import evaluation_of
-from sentdist.stages.build import build_scores
 from sentdist.stages.context import Context
+from sentdist.stages.evaluate import build_scores
 from sentdist.stages.resolve import FileResolver
-from sentdist.stages.scoring import StsTask, load_task
+from sentdist.stages.tasks.scoring import StsTask, load_task
 from sentdist.store.store import ArtifactStore
 
 PRECISIONS = ("fp32", "bf16")

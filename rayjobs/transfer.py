@@ -18,13 +18,13 @@ from rayjobs.interleaved import machine
 from rayjobs.senteval_classifier import SEED, nested_accuracy, split_accuracy
 from sentdist.evaluation.classification import pair_features
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_split
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.chosen_tasks import pinned_task
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS
-from sentdist.stages.label_tasks import LabelledTask, load_classification
 from sentdist.stages.resolve import FileResolver
+from sentdist.stages.tasks.labels import LabelledTask, load_classification
 
 
 @dataclass(kw_only=True)

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from sentdist.errors import DataError, EncoderError, RecipeError, SentdistError, StoreError, TrainingDiverged
+from sentdist.inference.opening import encoder_use, open_store, store_root
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.unroll import Plan
-from sentdist.stages.opening import encoder_use, open_store, store_root
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.stage import Json
     from sentdist.report.sweep_report import Report
     from sentdist.stages.context import Context
     from sentdist.stages.embedding_loss import EmbeddingLoss
-    from sentdist.stages.encoders import LoadedEncoder
 
 __all__ = [
     "DataError",
@@ -131,7 +131,7 @@ def similarity(
         DataError: two lists of different lengths, no sentence, a relation that the encoder lacks.
         EncoderError: relations of an encoder without any.
     """
-    from sentdist.stages.pair_scores import pair_scorer
+    from sentdist.inference.similarity import pair_scorer
 
     heads, tails = _sentences("similarity: first", first), _sentences("similarity: second", second)
     if len(heads) != len(tails) or isinstance(first, str) != isinstance(second, str):
@@ -191,7 +191,7 @@ def search(
     """
     from sentdist.evaluation.nearest import ROWS_PER_TILE
     from sentdist.evaluation.nearest import search as exact_search
-    from sentdist.stages.searching import embed_queries
+    from sentdist.inference.search import embed_queries
 
     asked, documents = _sentences("search: queries", queries), _sentences("search: corpus", corpus, one_will_do=False)
     if embeddings is not None and (embeddings.ndim != 2 or len(embeddings) != len(documents)):
@@ -272,7 +272,7 @@ def evaluate(
         RecipeError: no such task. DataError: data that is missing or cannot be read. EncoderError: as `Encoder.load`.
     """
     from sentdist.plan.runtime import Runtime
-    from sentdist.stages.build import build_scores
+    from sentdist.stages.evaluate import build_scores
     from sentdist.stages.planned import planned_evaluation
 
     loaded, opened = _loaded(encoder, store), open_store(_store(store))

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from sentdist.plan.stages import Evaluate
 from sentdist.plan.unroll import evaluation_of
-from sentdist.stages.build import build_scores
 from sentdist.stages.context import Context
+from sentdist.stages.evaluate import build_scores
 from sentdist.stages.resolve import FileResolver
 from sentdist.store.store import Artifact, ArtifactStore
 

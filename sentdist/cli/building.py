@@ -13,8 +13,8 @@ import typer
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import DataError, RecipeError, first_line
+from sentdist.inference.opening import IN_A_JOB, store_root
 from sentdist.plan.counting import counted
-from sentdist.stages.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
     from sentdist.plan.unroll import Plan

@@ -6,7 +6,7 @@ import typer
 
 from sentdist.cli.options import DataRoot, StoreRoot
 from sentdist.cli.printing import open_console
-from sentdist.stages.opening import store_root
+from sentdist.inference.opening import store_root
 
 
 def doctor(store: StoreRoot = None, data: DataRoot = None) -> None:

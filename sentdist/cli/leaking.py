@@ -9,8 +9,8 @@ import typer
 
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
+from sentdist.inference.opening import store_root
 from sentdist.reading import drop_remedy, read_parquet
-from sentdist.stages.opening import store_root
 from sentdist.table_text import write_csv
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sentdist.errors import DataError
-from sentdist.stages.opening import DEFAULT_STORE
+from sentdist.inference.opening import DEFAULT_STORE
 
 RecipeFile = Annotated[Path, typer.Argument(help="A recipe, such as rayjobs/recipes/demo.yaml.", show_default=False)]
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a field of the recipe; may be repeated.")]

@@ -9,9 +9,9 @@ import typer
 
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import empty_table, open_console
+from sentdist.inference.opening import open_store, store_root
 from sentdist.plan.counting import counted
 from sentdist.plan.papers import PAPERS
-from sentdist.stages.opening import open_store, store_root
 
 
 def report(

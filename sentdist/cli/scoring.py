@@ -11,15 +11,15 @@ import typer
 from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, Precision, StoreRoot
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
 from sentdist.errors import DataError
-from sentdist.stages.opening import encoder_folder, encoder_use, open_store
+from sentdist.inference.opening import encoder_folder, encoder_use, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from sentdist.inference.ready_encoder import EncoderUse
     from sentdist.plan.stage import Json
     from sentdist.plan.stages import Evaluate
     from sentdist.stages.context import Context
-    from sentdist.stages.encoders import EncoderUse
     from sentdist.store.store import Artifact
 
 
@@ -78,8 +78,8 @@ def evaluate(
 
 
 def _scored(stage: Evaluate, context: Context, *, over_workers: bool) -> Artifact:
-    from sentdist.stages.build import build_scores
-    from sentdist.stages.embedding import embed_here
+    from sentdist.stages.embed_sentences import embed_here
+    from sentdist.stages.evaluate import build_scores
 
     embed = embed_here
     if over_workers:
@@ -99,7 +99,7 @@ def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Ma
             where="sentdist evaluate", found=found, expected="--mteb TASK --out DIR, or --tasks", remedy="Name tasks of one kind."
         )
 
-    from sentdist.stages.mteb_tasks import mteb_tasks, score_on_mteb
+    from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
 
     tasks = mteb_tasks(given)
     table = empty_table(use.checkpoint, "task of mteb", "main score × 100")

@@ -24,12 +24,12 @@ from sentdist.cli.options import (
 )
 from sentdist.cli.printing import empty_table, open_console, sentence_progress
 from sentdist.errors import DataError
+from sentdist.inference.opening import encoder_use
 from sentdist.plan.counting import counted
-from sentdist.stages.opening import encoder_use
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
-    from sentdist.stages.searching import CorpusSearch
+    from sentdist.inference.search import CorpusSearch
 
 
 def search(
@@ -80,7 +80,7 @@ def search(
     asked = list(queries or []) or _all_sentences(open_texts(query_file or STDIN, columns=given_names(query_column)))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
 
-    from sentdist.stages.searching import Corpus, CorpusSearch, TileReader, embed_queries, search_here
+    from sentdist.inference.search import Corpus, CorpusSearch, TileReader, embed_queries, search_here
 
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
     searched, reader = Corpus(texts=texts, embeddings=mapped), TileReader(use=use, embeddings=mapped)

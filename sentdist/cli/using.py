@@ -24,12 +24,12 @@ from sentdist.cli.options import (
 )
 from sentdist.cli.printing import empty_table, open_console, sentence_progress
 from sentdist.errors import DataError
+from sentdist.inference.opening import encoder_use
 from sentdist.plan.counting import counted
-from sentdist.stages.opening import encoder_use
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
-    from sentdist.stages.encoders import EncoderUse
+    from sentdist.inference.ready_encoder import EncoderUse
 
 
 def encode(
@@ -52,8 +52,8 @@ def encode(
     Of any size: it is read, embedded and written in batches.
     """
     from sentdist.data.texts import open_texts
-    from sentdist.stages.embedding_file import DTYPES, SUFFIXES
-    from sentdist.stages.whole_file import check_output
+    from sentdist.inference.embedding_file import DTYPES, SUFFIXES
+    from sentdist.inference.whole_file import check_output
 
     check_choice("--dtype", dtype, DTYPES)
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
@@ -62,7 +62,7 @@ def encode(
     texts = open_texts(file, columns=given_names(column), id_column=id_column)  # before torch is loaded: a mistake is told at once
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize)
 
-    from sentdist.stages.encoding import encode_file
+    from sentdist.inference.encode_file import encode_file
 
     loaded, done = use.load(), 0
     started = time.perf_counter()
@@ -97,7 +97,7 @@ def similarity(
     Two sentences, or the pairs of a file or of two: one score a line, cosine or by relations.
     """
     from sentdist.data.texts import looks_like_a_file
-    from sentdist.stages.whole_file import check_output
+    from sentdist.inference.whole_file import check_output
 
     weights = weights_of(relation or [])
     check_choice("--directions", directions, ("max_both", "one"))
@@ -112,7 +112,7 @@ def similarity(
         return
     files = _pair_files(first, second, column or [])
 
-    from sentdist.stages.pair_scores import pair_batches, pair_scorer, write_scores
+    from sentdist.inference.similarity import pair_batches, pair_scorer, write_scores
 
     scorer, done = pair_scorer(use.load(), weights, directions=directions), 0
     if out is None:
@@ -143,7 +143,7 @@ def export(
     check_choice("--format", kind, ("sentence-transformers", "onnx"))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")
 
-    from sentdist.stages.exporting import export_graph, export_sentence_transformers
+    from sentdist.inference.export_folder import export_graph, export_sentence_transformers
 
     if kind == "onnx":
         difference = export_graph(use, to)
@@ -157,7 +157,7 @@ def export(
 
 def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, float], directions: str) -> None:
     """One score, or, where nobody weighted the encoder's relations, the cosine and what each of them makes of the pair."""
-    from sentdist.stages.pair_scores import cosines_by_relation, pair_scorer
+    from sentdist.inference.similarity import cosines_by_relation, pair_scorer
 
     loaded = use.load()
     score = float(pair_scorer(loaded, weights, directions=directions).scores([first], [second])[0])

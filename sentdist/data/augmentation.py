@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentdist.data.nltk_folder import find_nltk, nltk_bytes
-from sentdist.data.order import digest_u64, random_words
+from sentdist.data.seeded_order import digest_u64, random_words
 from sentdist.errors import DataError, first_line
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentdist.data.local import check_columns
 from sentdist.data.retrieval import whole_grade
-from sentdist.data.retrieval_files import DOCUMENT_ID, QUERY_ID
-from sentdist.data.sources import read_source
+from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.pinned import read_source
+from sentdist.data.sources.retrieval_files import DOCUMENT_ID, QUERY_ID
 from sentdist.errors import DataError
 
 

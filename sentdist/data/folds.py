@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from sentdist.data.order import digest_u64
 from sentdist.data.retrieval import Retrieval
+from sentdist.data.seeded_order import digest_u64
 from sentdist.errors import DataError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentdist.data.local import check_columns
 from sentdist.data.overlap import pairs_seen
+from sentdist.data.sources.files import check_columns
 from sentdist.errors import DataError
 
 NLI_LABELS: Mapping[str, float] = {"contradiction": 0.0, "neutral": 1.0, "entailment": 2.0}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentdist.data.local import check_columns
-from sentdist.data.sources import read_source
+from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 
 EMPTY = "."  # what SentEval encodes where a text has no words

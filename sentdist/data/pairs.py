@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sentdist.data.sources import read_source
+from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 
 

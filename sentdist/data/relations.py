@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentdist.data.local import check_columns
-from sentdist.data.order import random_words, shuffled
+from sentdist.data.seeded_order import random_words, shuffled
+from sentdist.data.sources.files import check_columns
 from sentdist.errors import DataError
 
 CONSTRUCTIONS = {"pairs": 2, "nli": 3, "captions": 2, "same": 1}  # how the pairs of a relation are made, from how many columns

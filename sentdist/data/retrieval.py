@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.data import embedded, local, retrieval_files
+from sentdist.data.generated import corpora as generated
+from sentdist.data.sources import files, retrieval_files
 from sentdist.errors import DataError
 
 if TYPE_CHECKING:
@@ -42,26 +43,26 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
     a bank without any text, a relevance that is not an integer ≥ 0.
     """
     if name == "embedded/faq":
-        local.check_split(name, (), split)
-        tables = embedded.faq_tables()
+        files.check_split(name, (), split)
+        tables = generated.faq_tables()
         return assemble(
             name, documents=tables.documents, queries=tables.queries, judgements=tables.judgements, document_field=document_field
         )
-    files = None if name.startswith("hub:") else retrieval_files.find(name, data_root)
-    if files is None:
+    parts = None if name.startswith("hub:") else retrieval_files.find(name, data_root)
+    if parts is None:
         raise DataError(
             where=name,
             found="no documents, queries and qrels of that name",
             expected=f"{name}_docs (or _faqs), {name}_queries, {name}_qrels, or a BEIR folder, under the data root",
             remedy="embedded/faq needs no files.",
         )
-    known = [part for part, _ in files.judgements if part] or [part for part, _ in local.file_facts(name, files.judgements[0][1]).splits]
-    local.check_split(name, known, split)
+    known = [part for part, _ in parts.judgements if part] or [part for part, _ in files.file_facts(name, parts.judgements[0][1]).splits]
+    files.check_split(name, known, split)
     return assemble(
         name,
-        documents=retrieval_files.read_documents(name, files),
-        queries=retrieval_files.read_queries(name, files),
-        judgements=retrieval_files.read_judgements(name, files, split),
+        documents=retrieval_files.read_documents(name, parts),
+        queries=retrieval_files.read_queries(name, parts),
+        judgements=retrieval_files.read_judgements(name, parts, split),
         document_field=document_field,
     )
 
@@ -101,7 +102,7 @@ def _document_texts(name: str, documents: pa.Table, document_field: str) -> list
         )
     else:
         fields = [field for field in ("title", "text") if field in documents.column_names]
-    local.check_columns(name, documents.column_names, fields or ["text"])
+    files.check_columns(name, documents.column_names, fields or ["text"])
     columns = [documents[field].to_pylist() for field in fields]
     return [" ".join(part.strip() for part in parts if part and part.strip()) for parts in zip(*columns, strict=True)]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sentdist.data.order import shuffled
+from sentdist.data.seeded_order import shuffled
 from sentdist.errors import DataError
 
 CHUNK_ROWS = 1 << 18  # rows turned into Python integers at a time: about 60 MB for three columns

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from sentdist.data.local import SUFFIXES, check_columns
+from sentdist.data.sources.files import SUFFIXES, check_columns
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
 

@@ -82,7 +82,7 @@ def _build_here(stage: Stage, context: Context) -> Artifact:
             return build_in_shards(stage, context)
         case Evaluate():
             from sentdist.execution.training.worker_group import use_threads
-            from sentdist.stages.build import build_scores
+            from sentdist.stages.evaluate import build_scores
 
             use_threads(context.runtime)
             return build_scores(stage, context)

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from sentdist.errors import StoreError
-from sentdist.learning.stopping import EarlyStopping
+from sentdist.learning.early_stopping import EarlyStopping
 
 PROGRESS_FILE = "progress.json"
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.learning.batch import TokenBatch
+from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.gather import gather_rows, rank_and_world_size
 
 CHARACTERS_PER_TOKEN = 4  # of English text, roughly; only the size of a batch depends on it

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from sentdist.errors import TrainingDiverged
-from sentdist.learning.batch import TokenBatch
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
+from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.gather import average_gradients, mean_over_ranks, rank_and_world_size, wait_for_all_ranks
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import autocast

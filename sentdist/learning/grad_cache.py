@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from sentdist.learning.batch import TokenBatch
+from sentdist.learning.encoder.batch import TokenBatch
 
 TOKENS_MULTIPLE = 64  # of a micro-batch: a C library serves tensors of few sizes from a heap that stays small; costs 1 % at 3000 tokens
 LOGITS_AT_ONCE = 2**24  # 64 MiB in float32, and about three times that while a block is differentiated

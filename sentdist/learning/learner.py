@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from sentdist.learning.batch import TokenBatch
+from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.heads import part_of
 from sentdist.learning.objectives.objective import Objective, OwnRate
 

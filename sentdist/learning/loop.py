@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import TrainingDiverged
-from sentdist.learning.batch import Batch
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import Engine
 from sentdist.learning.gather import seconds_waited
 from sentdist.learning.grad_cache import encode_in_micro_batches

@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, first_line
-from sentdist.learning.pretrained import find_checkpoint, load_configuration, load_tokenizer
-from sentdist.learning.quiet import without_bars
+from sentdist.learning.encoder.pretrained import find_checkpoint, load_configuration, load_tokenizer
+from sentdist.learning.encoder.quiet import without_bars
 
 TOP_P = 0.95  # as Parrot samples
 

@@ -13,7 +13,7 @@ from sentdist.frozen import Frozen
 
 if TYPE_CHECKING:
     from sentdist.learning.bank import Bank
-    from sentdist.learning.encoder import SentenceEncoder
+    from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
     from sentdist.learning.objectives.objective import Objective
     from sentdist.learning.targets import Targets
 

@@ -13,7 +13,7 @@ from sentdist.objectives.objective import Given, Needs, ObjectiveSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.batch import Batch
+    from sentdist.learning.encoder.batch import Batch
     from sentdist.learning.objectives.objective import Objective
 
 Distance = Literal["euclidean", "manhattan", "cosine"]

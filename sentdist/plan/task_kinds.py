@@ -170,41 +170,41 @@ TASK_KINDS: dict[str, TaskKind] = {
     for kind in (
         TaskKind(
             name="sts", main=("spearman", "Spearman"), columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table=None,
-            is_own=True, chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.scoring:load_pairs",
+            is_own=True, chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_pairs",
         ),
         TaskKind(
             name="retrieval", main=("map", "MAP"), floors=("word_overlap", "bm25"), table=None, works=("ir_measures",),
-            is_own=True, chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.scoring:load_retrieval",
+            is_own=True, chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_retrieval",
         ),
         TaskKind(
             name="classification", main=("accuracy", "accuracy"), columns=("text",), further=lambda card: (card.label,),
             table=("Labels from frozen embeddings", "accuracy × 100"), works=("senteval",),
-            is_own=True, make=_classification, encodes=_of_columns, loader="sentdist.stages.label_tasks:load_classification",
+            is_own=True, make=_classification, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_classification",
         ),
         TaskKind(
             name="pairs", main=("ap", "average precision"), columns=("sentence1", "sentence2"), further=lambda card: (card.label,),
             floors=("word_overlap",), table=("Paraphrases", "average precision × 100"),
-            is_own=True, make=_paraphrases, encodes=_two_each, loader="sentdist.stages.candidate_tasks:load_paraphrases",
+            is_own=True, make=_paraphrases, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_paraphrases",
         ),
         TaskKind(
             name="reranking", main=("map", "MAP"), columns=("query",),
             further=lambda card: ("query_id", "relevance", *(card.documents or ("document",))),
             floors=("word_overlap", "bm25"), table=("Re-ranking", "mean average precision × 100"),
-            is_own=True, make=_reranking, encodes=_two_each, loader="sentdist.stages.candidate_tasks:load_candidates",
+            is_own=True, make=_reranking, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_candidates",
         ),
         TaskKind(
             name="clustering", main=("v_measure", "V-measure"), columns=("text",), further=lambda card: (card.label,),
             table=("Clusters", "V-measure × 100"), works=("v_measure",),
-            is_own=True, make=_clustering, encodes=_of_columns, loader="sentdist.stages.label_tasks:load_clustering",
+            is_own=True, make=_clustering, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_clustering",
         ),
         TaskKind(
             name="geometry", main=("uniformity", "uniformity"), columns=("sentence1", "sentence2", "score"), table=None, works=("geometry",),
             is_own=False, make=lambda found: GeometryTask.model_validate(found.values), encodes=_two_each,
-            loader="sentdist.stages.geometry_task:load_geometry",
+            loader="sentdist.stages.tasks.geometry:load_geometry",
         ),
         TaskKind(
             name="links", main=("mrr", "MRR"), floors=("word_overlap", "bm25"), table=None,
-            is_own=False, make=None, encodes=_of_links, loader="sentdist.stages.scoring:load_link_ranks",
+            is_own=False, make=None, encodes=_of_links, loader="sentdist.stages.tasks.scoring:load_link_ranks",
         ),
     )
 }  # fmt: skip

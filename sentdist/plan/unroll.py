@@ -10,11 +10,11 @@ from functools import cached_property
 
 from sentdist.errors import RecipeError
 from sentdist.plan.chosen_tasks import check_lexical, check_names, pinned_task, selectable_task, task_names
+from sentdist.plan.compatibility import check_channels, check_encoder, check_fit, check_layers, check_start, settled
 from sentdist.plan.corpora import AnyCorpus, CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
 from sentdist.plan.corpora.graded import graded_corpus
 from sentdist.plan.corpora.groups import grouped_corpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task, relational_corpus
-from sentdist.plan.fit import check_channels, check_encoder, check_fit, check_layers, check_start, settled
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import names_with, phi_of, uses_targets
 from sentdist.plan.readings import check_links, check_view, relations_of

@@ -13,12 +13,12 @@ import numpy as np
 
 from sentdist.data.corpus import Corpus
 from sentdist.learning.bank_shape import BankShape
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Embed
 from sentdist.stages.context import Context
-from sentdist.stages.embedding import frozen_encoder
+from sentdist.stages.embed_sentences import frozen_encoder
 from sentdist.stages.inputs import folder_of
 
 

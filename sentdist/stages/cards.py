@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentdist.learning.card import EncoderCard
+from sentdist.learning.encoder.card import EncoderCard
 from sentdist.plan.objectives import Sum, terms_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sentdist.data.build import build_corpus as build_table
+from sentdist.data.build_corpus import build_corpus as build_table
 from sentdist.data.folds import faq_pairs
 from sentdist.data.retrieval import read_retrieval
-from sentdist.data.sources import read_source
+from sentdist.data.sources.pinned import read_source
 from sentdist.plan.corpora import Corpus, GradedCorpus, GroupedCorpus, RelationalCorpus
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Json

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.batch import Batch, collate
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.batch import Batch, collate
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import gather_rows, rank_and_world_size
 from sentdist.objectives.objective import Given, Labels
-from sentdist.plan.fit import check_fit, settled
+from sentdist.plan.compatibility import check_fit, settled
 from sentdist.plan.objectives import Objective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
 from sentdist.stages.objectives import make_objective
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sentdist.data.graded import NLI_LABELS, GradedPart, LabelMap, join_graded
 from sentdist.data.pairs import read_pairs
-from sentdist.data.sources import read_source
+from sentdist.data.sources.pinned import read_source
 from sentdist.plan.corpora import graded as plan
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json

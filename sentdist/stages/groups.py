@@ -10,9 +10,9 @@ import pyarrow as pa
 import torch
 
 from sentdist.data.augmentation import delete_words, replace_synonyms
+from sentdist.data.nli_groups import Augment, group_by_premise, inference_rows
 from sentdist.data.nltk_folder import nltk_folder
-from sentdist.data.premises import Augment, group_by_premise, inference_rows
-from sentdist.data.sources import read_source
+from sentdist.data.sources.pinned import read_source
 from sentdist.learning.paraphrase import paraphrase
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus, GroupPart
 from sentdist.plan.stage import Json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sentdist.errors import ArtifactLost
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train

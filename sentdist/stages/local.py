@@ -16,9 +16,9 @@ from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 from sentdist.plan.unroll import Plan
-from sentdist.stages.build import build_scores
 from sentdist.stages.context import Context
 from sentdist.stages.corpora import build_corpus
+from sentdist.stages.evaluate import build_scores
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.sharded import build_in_shards
 from sentdist.stages.train import TrainSession, commit_training

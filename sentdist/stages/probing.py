@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sentdist.data.corpus import Corpus
-from sentdist.data.order import shuffled
+from sentdist.data.seeded_order import shuffled
 from sentdist.data.targets import FileTargets
 from sentdist.errors import DataError
 from sentdist.evaluation.probes import probe_distribution, probe_regression
@@ -14,7 +14,7 @@ from sentdist.plan.specs import Probes
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate
 from sentdist.stages.context import Context
-from sentdist.stages.embedding import Embed
+from sentdist.stages.embed_sentences import Embed
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.tagging import targets_of
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.data.relations import HeldOutTriples, RelationSource, held_out_relations, join_relations
-from sentdist.data.sources import read_source
+from sentdist.data.sources.pinned import read_source
 from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.link_prediction import LinkPrediction, rank_links, score_links
 from sentdist.evaluation.relational import relation_cosines, relation_weights, relational_queries, relational_similarities, weight_curve

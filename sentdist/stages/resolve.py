@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from sentdist.data.nltk_folder import nltk_folder
-from sentdist.data.sources import inspect_source
+from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.unroll import Pin

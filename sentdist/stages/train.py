@@ -16,10 +16,11 @@ from torch import Tensor
 from sentdist.data.corpus import Corpus
 from sentdist.data.sampler import epoch_batches
 from sentdist.learning.bank import Bank
-from sentdist.learning.batch import Batch
 from sentdist.learning.checkpoint import DevScore, Progress
+from sentdist.learning.early_stopping import EarlyStopping
 from sentdist.learning.encode_over_ranks import encode_over_ranks
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory
 from sentdist.learning.gather import local_rows
@@ -28,7 +29,6 @@ from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
-from sentdist.learning.stopping import EarlyStopping
 from sentdist.objectives.objective import Given
 from sentdist.plan import specs
 from sentdist.plan.stage import Json
@@ -40,8 +40,8 @@ from sentdist.stages.environment import environment
 from sentdist.stages.inputs import folder_of, load_encoder
 from sentdist.stages.objectives import make_objective, num_columns
 from sentdist.stages.relations import live_reading
-from sentdist.stages.scoring import LoadedTask, load_task, viewed
 from sentdist.stages.tagging import targets_of
+from sentdist.stages.tasks.scoring import LoadedTask, load_task, viewed
 from sentdist.store.store import Artifact
 
 MakeEngine = Callable[[Learner, Optimization], Engine]

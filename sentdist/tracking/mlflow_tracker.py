@@ -10,9 +10,9 @@ from sentdist.plan.stage import Json
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
-from sentdist.tracking.casting import Casting
 from sentdist.tracking.registry import register_best_encoder
 from sentdist.tracking.run_handle import MlflowRun
+from sentdist.tracking.run_layout import Casting
 from sentdist.tracking.server import Server, patience
 from sentdist.tracking.sweep_runs import SweepRuns
 from sentdist.tracking.tracker import NullRun, NullTracker, Outcome, RunHandle, Tracker

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sentdist.errors import ResourceError
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
-from sentdist.tracking.casting import Casting
+from sentdist.tracking.run_layout import Casting
 from sentdist.tracking.server import Server, patience
 from sentdist.tracking.sweep_runs import SweepRuns
 

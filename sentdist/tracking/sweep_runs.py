@@ -14,9 +14,9 @@ from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking import notes
-from sentdist.tracking.casting import Casting
 from sentdist.tracking.figures import curve_metrics, final_metrics, metric_name
 from sentdist.tracking.notes import Link
+from sentdist.tracking.run_layout import Casting
 from sentdist.tracking.run_update import Point, RunUpdate, add_tags
 from sentdist.tracking.server import (
     NOTE,

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from mlflow_scenes import MlflowServer, make_up, small_sweep
 
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objectives.entropy import EntropyInfoNCE

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.batch import Batch, collate
+from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.objectives.entropy import entropy_info_nce
 from sentdist.learning.objectives.info_nce import InfoNCE, info_nce
 from sentdist.learning.objectives.relational import Relational, relational_info_nce

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sentdist.learning.batch import Batch, collate
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.batch import Batch, collate
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import average_gradients, local_rows
 from sentdist.learning.objectives.objective import Objective
 from sentdist.objectives.objective import Given, Labels, ObjectiveSpec

@@ -10,8 +10,8 @@ from mask_tokens import maskable_encoder
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.batch import Batch
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps

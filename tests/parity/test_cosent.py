@@ -9,7 +9,7 @@ from sentence_transformers.sentence_transformer.losses import CoSENTLoss
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.batch import Batch
+from sentdist.learning.encoder.batch import Batch
 from sentdist.objectives.cosent import CoSENT, cosent
 from tests.parity.ranks import FLOAT64, M, assert_ranks_agree, made, toy_batch, toy_embeddings
 from tests.planning import plan_of, small_recipe

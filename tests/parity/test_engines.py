@@ -13,8 +13,8 @@ from torch import Tensor
 
 from sentdist.errors import StoreError, TrainingDiverged
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.batch import Batch
 from sentdist.learning.checkpoint import Progress
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objectives.info_nce import InfoNCE

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.encode_over_ranks import encode_over_ranks
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objectives.entropy import EntropyInfoNCE

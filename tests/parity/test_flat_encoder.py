@@ -11,9 +11,9 @@ from encoders import SENTENCES, tiny_encoder
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from sentdist.learning.encoder import SentenceEncoder
-from sentdist.learning.pooling import POOLINGS
-from sentdist.learning.pretrained import FLAT_FAMILIES
+from sentdist.learning.encoder.pooling import POOLINGS
+from sentdist.learning.encoder.pretrained import FLAT_FAMILIES
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
 pytestmark = pytest.mark.parity
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.batch import TokenBatch
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches
 from sentdist.learning.loop import train_steps

@@ -13,8 +13,8 @@ from mask_tokens import maskable_encoder
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
-from sentdist.learning.batch import Batch, TokenBatch, collate
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import average_gradients, local_rows
 from sentdist.learning.grad_cache import micro_batches
 from sentdist.learning.objectives.masked_lm import MaskedLM, Vocabulary, masked, mean_of_all_ranks

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.batch import Batch, TokenBatch
+from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
 from sentdist.learning.objectives.entropy import EntropyInfoNCE, entropy_info_nce
 from sentdist.learning.objectives.info_nce import InfoNCE, info_nce

@@ -10,12 +10,12 @@ import torch
 from transformers import AutoTokenizer
 
 from sentdist.errors import EncoderError
-from sentdist.learning import onnx_export
-from sentdist.learning.card import EncoderCard
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
-from sentdist.stages.encoders import EncoderUse
-from sentdist.stages.exporting import export_graph
+from sentdist.inference.export_folder import export_graph
+from sentdist.inference.ready_encoder import EncoderUse
+from sentdist.learning.encoder import onnx as onnx_export
+from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from tests.encoders import SENTENCES
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.batch import Batch, TokenBatch
+from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
 from sentdist.learning.objectives.regression import LabelGrid, Regression, RegressionHead
 from tests.parity.processes import run_in_processes

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning import grad_cache
-from sentdist.learning.batch import Batch, TokenBatch
+from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
 from sentdist.learning.objectives.supmpn import Masked, SupMPN, supmpn
 from tests.parity.processes import run_in_processes

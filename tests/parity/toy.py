@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sentdist.learning.batch import Batch, TokenBatch, collate
+from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.gather import local_rows
 
 NUM_SENTENCES = 60

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sentdist.learning.batch import Batch
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import local_rows
 from tests.encoders import WORDS as VOCABULARY
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import sentdist
 from sentdist import DataError, EncoderError, RecipeError, SentdistError, StoreError
 from sentdist.cli import app
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from tests.encoders import SENTENCES
 from tests.tiny_world import tiny_values, write_data
 

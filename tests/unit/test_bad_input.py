@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import DataError
-from sentdist.stages import embedding
+from sentdist.stages import embed_sentences as embedding
 
 KINDS = ("sts", "pairs", "reranking", "retrieval", "classification", "clustering")
 TASKS = {**{kind: f"{kind}=my/{kind}" for kind in KINDS}, "geometry": "geometry-stsb"}

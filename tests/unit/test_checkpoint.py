@@ -19,7 +19,7 @@ from sentdist.learning.checkpoint import (
     save_rng,
     write_progress,
 )
-from sentdist.learning.stopping import EarlyStopping
+from sentdist.learning.early_stopping import EarlyStopping
 
 FACTS = EngineFacts(engine="torch", zero_stage=0, world_size=2)
 

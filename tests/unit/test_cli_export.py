@@ -12,9 +12,9 @@ import torch
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
-from sentdist.learning.card import EncoderCard
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, has_relations, write_relations
 from tests.encoders import SENTENCES
 

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
 from tests.encoders import SENTENCES, WIDTH
 
@@ -86,7 +86,7 @@ def test_the_nearest_sentences_are_found(
 def test_small_tiles_keep_the_text_of_early_hits(
     files: dict[str, Path], expected: list[list[tuple[int, float]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sentdist.stages.searching import Corpus
+    from sentdist.inference.search import Corpus
 
     monkeypatch.setattr(Corpus.tiles, "__defaults__", (2,))
     found = _hits(files["encoder"], *QUERIES, "--corpus", files["plain"], "-k", "3")

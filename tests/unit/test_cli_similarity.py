@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
 from tests.encoders import SENTENCES, WIDTH
 

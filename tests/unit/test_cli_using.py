@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from tests.encoders import SENTENCES
 
 

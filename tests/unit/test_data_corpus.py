@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sentdist.data.build import CorpusFacts, build_corpus, first_of_each_row, number_by_appearance, same_strings
+from sentdist.data.build_corpus import CorpusFacts, build_corpus, first_of_each_row, number_by_appearance, same_strings
 from sentdist.data.corpus import SENTENCES_PER_BATCH, Corpus
 from sentdist.errors import DataError
 

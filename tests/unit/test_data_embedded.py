@@ -9,12 +9,12 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from sentdist.data import embedded, scene_pairs, scenes
 from sentdist.data.folds import faq_pairs
+from sentdist.data.generated import corpora, scene_pairs, scenes
+from sentdist.data.generated.scenes import Draw, Scene
 from sentdist.data.pairs import read_pairs
 from sentdist.data.retrieval import read_retrieval
-from sentdist.data.scenes import Draw, Scene
-from sentdist.data.sources import inspect_source, read_source
+from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
 from tests.pace import slower_than_reference
 
@@ -23,12 +23,12 @@ SENTENCES = {
     "embedded/sts": ("sentence1", "sentence2"),
     "embedded/faq": ("query", "question", "answer"),
 }
-# Whoever changes what is generated raises embedded.REVISION and writes the new digests here, in one commit.
+# Whoever changes what is generated raises corpora.REVISION and writes the new digests here, in one commit.
 DIGESTS = {"embedded/nli": "8b42614e0dd33a06", "embedded/sts": "dcf41301a2e6a786", "embedded/faq": "15de6e7659171dbb"}
 
 
 def _digest(name: str) -> str:
-    rows = "\n".join("\t".join(str(cell) for cell in row.values()) for row in embedded.read(name).to_pylist())
+    rows = "\n".join("\t".join(str(cell) for cell in row.values()) for row in corpora.read(name).to_pylist())
     return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
 
@@ -36,7 +36,7 @@ def test_no_sentence_is_in_two_splits() -> None:
     """Of any two splits of any two generated sources; the FAQ, whose splits are folds over queries, counts as one of its own."""
     owners = defaultdict(set)
     for name, columns in SENTENCES.items():
-        for row in embedded.read(name).to_pylist():
+        for row in corpora.read(name).to_pylist():
             for column in columns:
                 owners[row[column]].add(row.get("split", "faq"))
     assert len(owners) > 25_000
@@ -45,24 +45,24 @@ def test_no_sentence_is_in_two_splits() -> None:
 
 @pytest.mark.parametrize("name", list(DIGESTS))
 def test_a_revision_stands_for_one_content(name: str) -> None:
-    assert (embedded.REVISION, _digest(name)) == ("scenes-1", DIGESTS[name])
+    assert (corpora.REVISION, _digest(name)) == ("scenes-1", DIGESTS[name])
 
 
-@pytest.mark.parametrize("name", list(embedded.EMBEDDED))
+@pytest.mark.parametrize("name", list(corpora.EMBEDDED))
 def test_facts_are_those_of_the_rows(name: str) -> None:
     facts = inspect_source(name)
     table = read_source(name)
-    assert (facts.num_rows, facts.columns, facts.revision) == (table.num_rows, tuple(table.column_names), embedded.REVISION)
+    assert (facts.num_rows, facts.columns, facts.revision) == (table.num_rows, tuple(table.column_names), corpora.REVISION)
     for split in facts.splits:
         assert inspect_source(name, split=split).num_rows == read_source(name, split=split).num_rows
 
 
 def test_generating_is_quick() -> None:
-    for function in (embedded._nli, embedded._sts, embedded.faq_tables):
+    for function in (corpora._nli, corpora._sts, corpora.faq_tables):
         function.cache_clear()  # type: ignore[attr-defined]
     started = time.process_time()
-    for name in embedded.EMBEDDED:
-        embedded.read(name)
+    for name in corpora.EMBEDDED:
+        corpora.read(name)
     assert time.process_time() - started < 4 * slower_than_reference()  # 1.5 s on the slowest machine at hand, doubled for a busy one
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sentdist.data.graded import NLI_LABELS, GradedPart, LabelMap, join_graded
 from sentdist.data.pairs import read_pairs
-from sentdist.data.sources import read_source
+from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 
 SICK = {"low": 0.0, "high": 5.0, "source_range": (1.0, 5.0)}

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sentdist.data.premises import GroupFacts, group_by_premise, inference_rows
-from sentdist.data.sources import read_source
+from sentdist.data.nli_groups import GroupFacts, group_by_premise, inference_rows
+from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 
 LABELS = {"e": "entailment", "n": "neutral", "c": "contradiction"}

@@ -9,21 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentdist.data.build import build_corpus
+from sentdist.data.build_corpus import build_corpus
 from sentdist.data.corpus import Corpus
 from sentdist.data.folds import faq_pairs
 from sentdist.data.overlap import as_written, pairs_seen
 from sentdist.data.pairs import Pairs, read_pairs
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sampler import epoch_batches
-from sentdist.data.sources import inspect_source, read_source
+from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
 from sentdist.plan.chosen_tasks import pinned_task
 from sentdist.plan.tasks import TASKS
-from sentdist.stages.candidate_tasks import ParaphrasePairs, RankedCandidates
-from sentdist.stages.label_tasks import ClusteredTexts, LabelledTask
 from sentdist.stages.resolve import FileResolver
-from sentdist.stages.scoring import load_task
+from sentdist.stages.tasks.candidates import ParaphrasePairs, RankedCandidates
+from sentdist.stages.tasks.labels import ClusteredTexts, LabelledTask
+from sentdist.stages.tasks.scoring import load_task
 from tests.pace import slower_than_reference
 
 pytestmark = pytest.mark.data
@@ -93,7 +93,7 @@ def test_planning_over_all_sts_sets_is_quick(data_root: Path, tmp_path: Path) ->
     """Processor time of a fresh process that has seen the files before; 0.3 s is what planning can spare."""
     script = (
         "import time; started = time.process_time()\n"
-        "from pathlib import Path; from sentdist.data.sources import inspect_source\n"
+        "from pathlib import Path; from sentdist.data.sources.pinned import inspect_source\n"
         f"for name in {[f'sts/{year}' for year in STS_YEARS]!r} + ['sts/stsb', 'sts/sick', 'nli/triplets', 'text/wiki']:\n"
         f"    inspect_source(name, data_root=Path({str(data_root)!r}))\n"
         "print(time.process_time() - started)"

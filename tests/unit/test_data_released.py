@@ -10,7 +10,7 @@ import pytest
 from sentdist.data.candidates import read_candidates
 from sentdist.data.labels import read_labelled
 from sentdist.data.pairs import read_pairs
-from sentdist.data.sources import inspect_source
+from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from sentdist.data.folds import faq_pairs, fold_of_queries, fold_of_retrieval, queries_for
 from sentdist.data.retrieval import Retrieval, read_retrieval
-from sentdist.data.sources import inspect_source
+from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError
 
 FAQS: dict[str, list[Any]] = {"faq_id": ["f0", "f1", "f2"], "question": ["How?", "How?", "Why?"], "answer": ["So.", "Thus.", "Because."]}

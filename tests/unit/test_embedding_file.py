@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import DataError
+from sentdist.inference.embedding_file import SUFFIXES, check_made_by, embedding_writer, open_embeddings
+from sentdist.inference.whole_file import check_output
 from sentdist.plan.stage import Json
-from sentdist.stages.embedding_file import SUFFIXES, check_made_by, embedding_writer, open_embeddings
-from sentdist.stages.whole_file import check_output
 
 FACTS: dict[str, Json] = {"encoder": "sha256:1", "pooling": "mean", "max_length": 40}
 

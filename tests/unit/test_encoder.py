@@ -15,11 +15,11 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 from sentdist.errors import DataError, EncoderError, ResourceError
-from sentdist.learning.batch import collate
-from sentdist.learning.card import EncoderCard
-from sentdist.learning.encode import encode, length_sorted
-from sentdist.learning.encoder import SentenceEncoder
-from sentdist.learning.pooling import POOLINGS
+from sentdist.learning.encoder.batch import collate
+from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.encode import encode, length_sorted
+from sentdist.learning.encoder.pooling import POOLINGS
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
 CARD = EncoderCard(
     base_model="acme/tiny-bert",

@@ -9,8 +9,8 @@ import torch
 
 from sentdist.errors import EncoderError, RecipeError
 from sentdist.execution.training.memory import encoder_size
-from sentdist.learning.card import EncoderCard
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderSpec, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate, Train

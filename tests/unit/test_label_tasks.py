@@ -13,8 +13,8 @@ from sentdist.errors import DataError, RecipeError
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.report import citations
-from sentdist.stages import embedding
-from sentdist.stages.label_tasks import load_classification
+from sentdist.stages import embed_sentences as embedding
+from sentdist.stages.tasks.labels import load_classification
 from tests.tasks_world import evaluated, stage_of, write_table
 
 SUBJECTS = ("a man", "a woman", "the old man", "the young woman", "a child", "the small child")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import RecipeError
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.learner import Learner
 from sentdist.learning.objectives.regression import LabelGrid, Regression
 from sentdist.learning.optimization import Optimization, adamw, parameter_groups

@@ -12,8 +12,8 @@ from mask_tokens import maskable_encoder
 from torch import Tensor
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.batch import Batch, TokenBatch
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from sentdist.cli import app
 from sentdist.errors import DataError
 from sentdist.evaluation.sts import score_sts
-from sentdist.stages.encoders import EncoderUse
+from sentdist.inference.ready_encoder import EncoderUse
 
 pytest.importorskip("mteb", reason="the extra mteb is not installed")
 
@@ -45,7 +45,7 @@ def test_mteb_scores_as_we_do_and_writes_its_own_files(planted_encoder_dir: Path
 def test_results_that_are_there_are_not_run_again_and_other_settings_are_others(
     planted_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sentdist.stages import mteb_tasks
+    from sentdist.inference import mteb_tasks
 
     embedded: list[int] = []
     real = mteb_tasks.MtebEncoder.encode
@@ -58,7 +58,7 @@ def test_results_that_are_there_are_not_run_again_and_other_settings_are_others(
 
 
 def test_every_different_text_is_embedded_once(planted_encoder_dir: Path) -> None:
-    from sentdist.stages.mteb_tasks import MtebEncoder
+    from sentdist.inference.mteb_tasks import MtebEncoder
 
     loaded = EncoderUse(checkpoint=str(planted_encoder_dir)).load()
     batches = [{"text": ["a dog runs", "a cat sleeps"]}, {"text": ["a dog runs"]}]
@@ -90,7 +90,7 @@ def test_mistakes_are_named_before_anything_is_encoded(
 
 
 def test_without_the_extra_there_is_one_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentdist.stages.mteb_tasks import mteb_tasks
+    from sentdist.inference.mteb_tasks import mteb_tasks
 
     monkeypatch.setitem(sys.modules, "mteb", None)
     with pytest.raises(DataError, match=r"no package mteb.*pip install 'sentdist\[mteb\]'"):
@@ -98,7 +98,7 @@ def test_without_the_extra_there_is_one_error_with_its_remedy(monkeypatch: pytes
 
 
 def test_a_benchmark_stands_for_its_tasks() -> None:
-    from sentdist.stages.mteb_tasks import mteb_tasks
+    from sentdist.inference.mteb_tasks import mteb_tasks
 
     names = [task.metadata.name for task in mteb_tasks(["MTEB(eng, v2)"])]
     assert len(names) > 30 and "STSBenchmark" in names

@@ -17,7 +17,7 @@ from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
 from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.overlaps import task_texts
-from sentdist.stages.scoring import load_task
+from sentdist.stages.tasks.scoring import load_task
 from tests.tasks_world import evaluated, stage_of, write_table
 
 PEOPLE, ANIMALS, DOINGS = ("man", "woman", "child"), ("dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads")

@@ -10,10 +10,10 @@ import torch
 from encoders import SENTENCES, tiny_encoder
 from torch import nn
 
-from sentdist.learning import packed_linear
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
-from sentdist.learning.packed_linear import packed_linears
+from sentdist.learning.encoder import packed_linear
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.packed_linear import packed_linears
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
 MANY = [f"{sentence} {number}" for number in range(60) for sentence in SENTENCES]
 

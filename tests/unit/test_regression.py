@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.batch import Batch, collate
+from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.objectives.regression import LabelGrid, Regression, RegressionHead, cross_entropy, prediction_errors
 
 NLI = LabelGrid(low=0, high=2)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from encoders import SENTENCES
 
-from sentdist.learning.encoder import SentenceEncoder
-from sentdist.learning.flat_attention import flat_attention, segments_of
-from sentdist.learning.regularizers import Dropout, dropout, head_scales, keep_mask
+from sentdist.learning.encoder.flat_attention import flat_attention, segments_of
+from sentdist.learning.encoder.regularizers import Dropout, dropout, head_scales, keep_mask
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
 CPU = torch.device("cpu")
 

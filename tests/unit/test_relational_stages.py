@@ -11,17 +11,17 @@ import pytest
 
 from sentdist.data.corpus import Corpus
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.encode import encode
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import has_relations, read_relations
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
-from sentdist.stages.build import build_scores
 from sentdist.stages.context import Context
 from sentdist.stages.corpora import build_corpus
+from sentdist.stages.evaluate import build_scores
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import run_local
 from sentdist.store.store import Artifact

@@ -18,12 +18,12 @@ from sentdist.plan.unroll import Plan
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.casting import Casting
 from sentdist.tracking.figures import averages, curve_metrics, final_metrics, metric_name, primary_metric
 from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.notes import Link, stage_note, summary_csv, summary_rows, sweep_note, trial_note
 from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
+from sentdist.tracking.run_layout import Casting
 from sentdist.tracking.run_update import TAG_LETTERS, Point, batches
 from sentdist.tracking.server import Server
 from sentdist.tracking.tracker import NullRun, NullTracker

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError, ResourceError, TrainingDiverged
-from sentdist.learning.batch import Batch
 from sentdist.learning.checkpoint import Progress, latest_checkpoint
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import local_rows
 from sentdist.learning.loop import train_steps

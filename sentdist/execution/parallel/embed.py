@@ -13,7 +13,7 @@ from sentdist.execution.resources import capacity, nodes_of, pool_demand
 from sentdist.execution.threads import use_threads
 from sentdist.plan.stages import Evaluate
 from sentdist.stages.context import Context
-from sentdist.stages.embedding import Embed, Told, embed_here
+from sentdist.stages.embed_sentences import Embed, Told, embed_here
 
 
 class SentenceEmbedder:

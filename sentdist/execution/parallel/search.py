@@ -13,8 +13,8 @@ from sentdist.execution.cluster.connection import check_auth_mode, connect
 from sentdist.execution.parallel.pool import over_workers
 from sentdist.execution.resources import capacity, nodes_of, pool_demand
 from sentdist.execution.threads import use_threads
+from sentdist.inference.search import Corpus, CorpusSearch, OpenTileReader, Tile, TileReader
 from sentdist.plan.runtime import Runtime
-from sentdist.stages.searching import Corpus, CorpusSearch, OpenTileReader, Tile, TileReader
 
 
 class TileSearcher:

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from sentdist.errors import RecipeError, ResourceError
-from sentdist.learning.batch import TokenBatch
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
+from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.engine import diverged_gradient, host_copy
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, wait_for_all_ranks
 from sentdist.learning.optimization import Optimization, adamw, schedule

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import RecipeError
-from sentdist.learning.batch import Batch
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.objectives.channels import Channels, cross_entropy_of_tags, cross_entropy_of_words, entropy, local_ids
 from sentdist.learning.objectives.objective import Objective, OwnRate, check_finite
 from sentdist.learning.objectives.opponents import Opponents

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from sentdist.errors import RecipeError
-from sentdist.learning.batch import Batch
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.targets import WordShares
 
 POS_SHARE = 128 / 768  # of the channels, as the poster splits RoBERTa-base's 768

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional as F
 
-from sentdist.learning.batch import Batch
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objectives.objective import Objective, anchors_and_candidates, check_temperature, cosine_logits, own_candidates
 

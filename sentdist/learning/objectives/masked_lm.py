@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.batch import Batch, TokenBatch
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import gather_rows, rank_and_world_size
 from sentdist.learning.grad_cache import sum_over_micro_batches
 from sentdist.learning.objectives.objective import Objective

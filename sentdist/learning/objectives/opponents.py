@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from sentdist.learning.batch import Batch
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.gather import average_gradients
 from sentdist.learning.objectives.channels import Channels, cross_entropy_of_tags, cross_entropy_of_words, local_ids
 from sentdist.learning.targets import Targets, as_tensors

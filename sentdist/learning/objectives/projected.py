@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sentdist.learning.batch import Batch
+from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.pooling import PoolingHead
 from sentdist.learning.heads import part_of
 from sentdist.learning.objectives.objective import Objective, OwnRate
-from sentdist.learning.pooling import PoolingHead
 from sentdist.learning.relation_file import Relations
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sentdist.learning.bank import Bank
-from sentdist.learning.batch import Batch
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objectives.info_nce import info_nce
 from sentdist.learning.objectives.objective import (

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.batch import Batch
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.heads import load_heads
 from sentdist.learning.objectives.objective import Objective, OwnRate, split_columns
 

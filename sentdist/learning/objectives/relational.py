@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.batch import Batch
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objectives.entropy import entropy_info_nce
 from sentdist.learning.objectives.info_nce import info_nce

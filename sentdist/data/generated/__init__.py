@@ -1,0 +1,1 @@
+"""Text generated from a seed: everyday scenes, questions of customers; the same on every machine."""

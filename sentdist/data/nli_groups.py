@@ -1,0 +1,313 @@
+"""Rows with several positives and several negatives: the hypotheses of natural language inference, brought together under their premise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentdist.data.seeded_order import random_words, shuffled
+from sentdist.data.sources.files import check_columns
+from sentdist.errors import DataError
+
+Fill = Literal["own_then_copies", "copies"]
+Augment = Callable[[Sequence[str]], Sequence[str]]
+COLUMNS = ("premise", "hypothesis", "label")
+ENTAILMENT, CONTRADICTION = "entailment", "contradiction"
+COUNTED_TO = 5  # Table 1 of SupMPN counts premises with 1 to 5 and more hypotheses of a kind
+MAX_DRAWS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFacts:
+    """What stood under the premises and what was added.
+
+    num_premises: distinct premises that have an entailment or a contradiction. num_left_out: those with too few of either. num_groups: rows made (fewer than the others where a
+    limit was set).
+    num_whole: rows with P entailments and Q contradictions of their own. num_filled_positives, num_filled_negatives: cells that were filled;
+    num_augmented: filled positives that are no copies of the anchor; num_unchanged: those of them that came back as they were.
+    num_contradictory: hypotheses that one premise has under both labels, left out.
+    with_entailments, with_contradictions, with_both: premises with at least 1, 2, … 5 of them; both: at least that many of each (SupMPN, Table 1).
+    """
+
+    num_premises: int
+    num_left_out: int
+    num_groups: int
+    num_whole: int
+    num_filled_positives: int
+    num_augmented: int
+    num_unchanged: int
+    num_filled_negatives: int
+    num_contradictory: int
+    with_entailments: tuple[int, ...]
+    with_contradictions: tuple[int, ...]
+    with_both: tuple[int, ...]
+
+
+def inference_rows(
+    rows: pa.Table,
+    *,
+    columns: tuple[str, str, str] = COLUMNS,
+    labels: tuple[str, str] = (ENTAILMENT, CONTRADICTION),
+    where: str = "premises",
+) -> pa.Table:
+    """Columns premise, hypothesis, label of a source's rows, with the label "entailment", "contradiction" or null.
+
+    columns: the source's names. labels: how it writes entailment and contradiction: "0" and "2" where labels are numbered.
+    Raises DataError for absent columns and for a label that occurs in no row.
+    """
+    check_columns(where, rows.column_names, columns)
+    premise, hypothesis, label = (rows[column].cast(pa.large_string()) for column in columns)
+    present = pc.unique(label).to_pylist()
+    for wanted in labels:
+        if wanted not in present:
+            found = ", ".join(sorted(str(one) for one in present)[:6])
+            raise DataError(
+                where=where, found=f"labels {found}", expected=f'"{wanted}" among them', remedy="Say how the source writes its labels."
+            )
+    known = pa.chunked_array([pa.array([ENTAILMENT, CONTRADICTION], pa.large_string())])
+    return pa.table(
+        {
+            "premise": premise,
+            "hypothesis": hypothesis,
+            "label": known.take(pc.index_in(label, value_set=pa.array(labels, pa.large_string()))),
+        }
+    )
+
+
+def group_by_premise(
+    rows: pa.Table,
+    *,
+    num_positives: int,
+    num_negatives: int,
+    seed: int = 0,
+    fill: Fill = "own_then_copies",
+    at_least: int = 1,
+    augment: Augment | None = None,
+    augmented_fraction: float = 1.0,
+    limit: int | None = None,
+    limit_seed: int = 0,
+) -> tuple[pa.Table, GroupFacts]:
+    """Columns anchor, positive_1 … positive_P, negative_1 … negative_Q (large_string), one row a premise in the order of first appearance.
+
+    rows: as `inference_rows` gives them; rows with an empty cell and rows of other labels are passed over, repeated rows count once.
+    A premise makes a row when it has `at_least` entailments and as many contradictions (SupMPN: 1; its sub-SNLI: 5). With more than P (Q) of them,
+    P (Q) are drawn without replacement. Missing negatives are drawn from the entailments and contradictions of *other* premises, never a sentence
+    that the premise has itself and no sentence twice. Missing positives are copies of the anchor ("None" in the paper's Table A1), or `augment`
+    of the premise's own entailments in turn, for a random `augmented_fraction` of the missing cells.
+    fill: "own_then_copies": the premise's own entailments come first, and the rest is filled; "copies": a premise with fewer than P uses none of
+        them and all its positives are filled, which is how the paper's appendix may also be read.
+    limit: how many rows to make, drawn with `limit_seed`, order kept; negatives are drawn from all premises nevertheless.
+    Every choice depends on the seeds and the rows only. Source: Dehghan and Amasyali 2022, Sections 5.1, 5.2 and Appendix A.1.
+    Raises DataError for absent columns, counts below 1, no premise with enough, too few sentences to draw from.
+    """
+    _check(rows, num_positives, num_negatives, at_least, augmented_fraction)
+    found = _hypotheses(rows)
+    entailments_P, contradictions_P = found.counts(0), found.counts(1)
+    groups = np.flatnonzero((entailments_P >= at_least) & (contradictions_P >= at_least))
+    if len(groups) == 0:
+        raise DataError(
+            where="premises",
+            found=f"no premise with {at_least} entailments and {at_least} contradictions among {len(entailments_P)}",
+            expected="at least one",
+            remedy="Take a source in which premises repeat, with one row a hypothesis, or ask for fewer.",
+        )
+    num_grouped = len(groups)
+    if limit is not None and limit < num_grouped:
+        groups = np.sort(groups[shuffled(num_grouped, seed=limit_seed, stream="limit")[:limit]])
+    entailed_GP = _drawn(found, 0, groups, num_positives, seed)
+    positives_GP = entailed_GP.copy()
+    if fill == "copies":
+        positives_GP[(entailed_GP < 0).any(axis=1)] = -1
+    negatives_GQ = _drawn(found, 1, groups, num_negatives, seed)
+    lacks_P, lacks_N = positives_GP < 0, negatives_GQ < 0
+    _fill_negatives(negatives_GQ, found, groups, seed)
+    positives, num_augmented, num_unchanged = _filled_positives(positives_GP, entailed_GP, found, groups, augment, augmented_fraction, seed)
+    columns = {
+        "anchor": found.strings.take(pa.array(found.premises[groups])),
+        **{f"positive_{number + 1}": column for number, column in enumerate(positives)},
+        **{f"negative_{number + 1}": found.strings.take(pa.array(column)) for number, column in enumerate(negatives_GQ.T)},
+    }
+    facts = GroupFacts(
+        num_premises=len(entailments_P),
+        num_left_out=len(entailments_P) - num_grouped,
+        num_groups=len(groups),
+        num_whole=int(np.count_nonzero(~lacks_P.any(axis=1) & ~lacks_N.any(axis=1))),
+        num_filled_positives=int(lacks_P.sum()),
+        num_augmented=num_augmented,
+        num_unchanged=num_unchanged,
+        num_filled_negatives=int(lacks_N.sum()),
+        num_contradictory=found.num_contradictory,
+        with_entailments=_at_least_each(entailments_P),
+        with_contradictions=_at_least_each(contradictions_P),
+        with_both=_at_least_each(np.minimum(entailments_P, contradictions_P)),
+    )
+    return pa.table(columns), facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Hypotheses:
+    """Entailments (kind 0) and contradictions (kind 1) as numbers: H of them over P premises, sorted by premise, then kind, then appearance.
+
+    strings: every sentence once. premises: (P,) string of each premise. premise, kind, string: (H,).
+    """
+
+    strings: pa.LargeStringArray
+    premises: np.ndarray
+    premise: np.ndarray
+    kind: np.ndarray
+    string: np.ndarray
+    num_contradictory: int
+
+    def counts(self, kind: int) -> np.ndarray:
+        """(P,) how many hypotheses of a kind each premise has."""
+        return np.bincount(self.premise[self.kind == kind], minlength=len(self.premises))
+
+
+def _hypotheses(rows: pa.Table) -> _Hypotheses:
+    kinds = pc.index_in(rows["label"].cast(pa.large_string()), value_set=pa.array([ENTAILMENT, CONTRADICTION], pa.large_string()))
+    texts = [rows[column].cast(pa.large_string()) for column in ("premise", "hypothesis")]
+    kept = pc.is_valid(kinds)
+    for text in texts:
+        kept = pc.and_(kept, pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(text), ""), False))
+    kinds, (premises, hypotheses) = kinds.filter(kept), (text.filter(kept) for text in texts)
+    encoded = pa.chunked_array([*premises.chunks, *hypotheses.chunks], pa.large_string()).combine_chunks().dictionary_encode()
+    strings, numbers = encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
+    premise, string = numbers[: len(kinds)], numbers[len(kinds) :]
+    return _sorted(strings, premise, string, kinds.combine_chunks().to_numpy().astype(np.int64))
+
+
+def _sorted(strings: pa.LargeStringArray, premise: np.ndarray, string: np.ndarray, kind: np.ndarray) -> _Hypotheses:
+    """Drop what repeats and what contradicts itself; number premises in the order of their first appearance."""
+    pair = premise * len(strings) + string  # below 2⁶³ for 3 · 10⁹ sentences
+    pairs, first, of_pair = np.unique(pair, return_index=True, return_inverse=True)
+    kinds_of_pair = np.zeros((2, len(pairs)), dtype=bool)
+    kinds_of_pair[kind, of_pair] = True
+    is_both = kinds_of_pair.all(axis=0)
+    kept = np.sort(first[~is_both])
+    premises = _in_order(premise[kept])
+    number_of = np.full(len(strings), -1)
+    number_of[premises] = np.arange(len(premises))
+    order = np.lexsort((kept, kind[kept], number_of[premise[kept]]))
+    chosen = kept[order]
+    return _Hypotheses(
+        strings=strings,
+        premises=premises,
+        premise=number_of[premise[chosen]],
+        kind=kind[chosen],
+        string=string[chosen],
+        num_contradictory=int(is_both.sum()),
+    )
+
+
+def _in_order(values: np.ndarray) -> np.ndarray:
+    """Distinct values in the order of their first appearance."""
+    return values[np.sort(np.unique(values, return_index=True)[1])]
+
+
+def _drawn(found: _Hypotheses, kind: int, groups: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """(G, count) strings of each group's own hypotheses of a kind: all of them, or `count` drawn without replacement; −1 where there are no more."""
+    places = np.flatnonzero(found.kind == kind)
+    premise = found.premise[places]
+    by_chance = np.lexsort((random_words(len(places), seed=seed, stream=f"hypotheses {kind}"), premise))
+    rank = np.arange(len(places)) - np.searchsorted(premise, premise[by_chance])  # `premise` is sorted, and so is premise[by_chance]
+    chosen = np.sort(by_chance[rank < count])  # back in the order of appearance
+    column = np.arange(len(chosen)) - np.searchsorted(premise[chosen], premise[chosen])
+    row_of = np.full(len(found.premises), -1)
+    row_of[groups] = np.arange(len(groups))
+    is_grouped = row_of[premise[chosen]] >= 0
+    drawn = np.full((len(groups), count), -1, dtype=np.int64)
+    drawn[row_of[premise[chosen]][is_grouped], column[is_grouped]] = found.string[places[chosen]][is_grouped]
+    return drawn
+
+
+def _fill_negatives(negatives_GQ: np.ndarray, found: _Hypotheses, groups: np.ndarray, seed: int) -> None:
+    """Replace every −1 by a hypothesis of another premise that is neither the anchor, nor a hypothesis of the premise, nor in the row already."""
+    own_pairs = np.unique(np.concatenate([found.premise, np.arange(len(found.premises))]) * len(found.strings)
+                          + np.concatenate([found.string, found.premises]))  # fmt: skip
+    rows, columns = np.nonzero(negatives_GQ < 0)
+    for draw in range(MAX_DRAWS):
+        if len(rows) == 0:
+            return
+        words = random_words(len(rows), seed=seed, stream=f"negatives {draw}")
+        drawn = found.string[(words % np.uint64(len(found.string))).astype(np.int64)]
+        pair = groups[rows] * len(found.strings) + drawn
+        place = np.minimum(np.searchsorted(own_pairs, pair), len(own_pairs) - 1)
+        negatives_GQ[rows, columns] = np.where(own_pairs[place] == pair, -1, drawn)
+        _blank_repeats(negatives_GQ, rows, columns)
+        is_open = negatives_GQ[rows, columns] < 0
+        rows, columns = rows[is_open], columns[is_open]
+    if len(rows):
+        raise DataError(
+            where="premises",
+            found=f"too few sentences of other premises to find {negatives_GQ.shape[1]} different negatives for premise {groups[rows[0]]}",
+            expected="a source with many more premises than negatives",
+            remedy="Ask for fewer negatives or take more rows.",
+        )
+
+
+def _blank_repeats(negatives_GQ: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
+    """Set −1 in those of the cells whose sentence stands in another cell of the row, further left or not among the cells."""
+    fresh = np.zeros(negatives_GQ.shape, dtype=bool)
+    fresh[rows, columns] = True
+    touched = np.unique(rows)
+    values, is_fresh = negatives_GQ[touched], fresh[touched]
+    order = np.lexsort((is_fresh, values), axis=1)  # in a row by sentence, what stood there before first
+    ordered = np.take_along_axis(values, order, axis=1)
+    repeats = np.zeros(ordered.shape, dtype=bool)
+    repeats[:, 1:] = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    is_repeat = np.zeros(values.shape, dtype=bool)
+    np.put_along_axis(is_repeat, order, repeats, axis=1)
+    values[is_repeat] = -1
+    negatives_GQ[touched] = values
+
+
+def _filled_positives(
+    positives_GP: np.ndarray,
+    entailed_GP: np.ndarray,
+    found: _Hypotheses,
+    groups: np.ndarray,
+    augment: Augment | None,
+    augmented_fraction: float,
+    seed: int,
+) -> tuple[list[pa.Array], int, int]:
+    """P columns of sentences without a gap, how many cells were augmented, and how many of those came back as they were."""
+    rows, columns = np.nonzero(positives_GP < 0)
+    positives_GP[rows, columns] = found.premises[groups[rows]]
+    strings = found.strings
+    num_augmented = num_unchanged = 0
+    if augment is not None and len(rows):
+        num_augmented = round(augmented_fraction * len(rows))
+        cells = np.sort(shuffled(len(rows), seed=seed, stream="augmented cells")[:num_augmented])
+        rows, columns = rows[cells], columns[cells]
+        num_own = (entailed_GP >= 0).sum(axis=1)[rows]
+        sentences = found.strings.take(pa.array(entailed_GP[rows, columns % num_own])).to_pylist()
+        augmented = list(augment(sentences))
+        num_unchanged = sum(new == old for new, old in zip(augmented, sentences, strict=True))
+        positives_GP[rows, columns] = len(strings) + np.arange(len(rows))
+        strings = pa.concat_arrays([strings, pa.array(augmented, pa.large_string())])
+    return [strings.take(pa.array(column)) for column in positives_GP.T], num_augmented, num_unchanged
+
+
+def _at_least_each(counts: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(np.count_nonzero(counts >= number)) for number in range(1, COUNTED_TO + 1))
+
+
+def _check(rows: pa.Table, num_positives: int, num_negatives: int, at_least: int, augmented_fraction: float) -> None:
+    check_columns("premises", rows.column_names, COLUMNS)
+    for name, count in (("num_positives", num_positives), ("num_negatives", num_negatives), ("at_least", at_least)):
+        if count < 1:
+            raise DataError(
+                where=f"premises.{name}", found=str(count), expected="at least 1", remedy="An anchor needs a positive and a negative."
+            )
+    if not 0 <= augmented_fraction <= 1:
+        raise DataError(
+            where="premises.augmented_fraction",
+            found=str(augmented_fraction),
+            expected="a share from 0 to 1",
+            remedy="It is the part of the missing positives that is augmented; the others are copies of the anchor.",
+        )

@@ -1,0 +1,243 @@
+"""Tables in files under a data root: Parquet, CSV, TSV and JSON lines."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
+from sentdist.errors import DataError, listed
+from sentdist.reading import reading, unreadable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# pyarrow takes 0.2 s to import, which planning with remembered facts need not pay: hence the imports inside functions.
+
+SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
+
+
+def locate(name: str, data_root: Path | None) -> Path:
+    """Return the file of the source `name` (a path below the data root, with or without its suffix).
+
+    Raises DataError when there is no data root, when the name leaves it, and when no file or more than one fits.
+    """
+    root = existing_root(name, data_root)
+    found = _candidates(root, name)
+    if len(found) > 1:
+        raise DataError(
+            where=name,
+            found=f"{len(found)} files: {', '.join(path.name for path in found)}",
+            expected="one file of that name",
+            remedy="Write the name with its suffix.",
+        )
+    if found:
+        return found[0]
+    if os.path.lexists(path := root / name) and (path.suffix or not path.is_dir()) and (kind := unreadable(path)) is not None:
+        raise DataError(where=str(path), found=kind, expected="a file", remedy="Put the file itself there.")
+    raise missing(name, root)
+
+
+def existing_root(name: str, data_root: Path | None) -> Path:
+    """Return the data root after checking that `name` may be looked for in it."""
+    if data_root is None:
+        raise DataError(
+            where=name,
+            found="no data root",
+            expected="a folder that holds the source",
+            remedy='Pass --data DIR or set SENTDIST_DATA; "embedded/nli", "embedded/sts" and "embedded/faq" need none.',
+        )
+    if not data_root.is_dir():
+        raise DataError(where=name, found=f"no folder {data_root}", expected="the data root", remedy="Correct --data DIR or SENTDIST_DATA.")
+    pure = PurePosixPath(name)
+    if not name or pure.is_absolute() or ".." in pure.parts:
+        raise DataError(
+            where="source",
+            found=f'"{name}"',
+            expected="a name below the data root, such as nli/triplets",
+            remedy="Put the file under the data root and name it relative to it.",
+        )
+    return data_root
+
+
+def missing(name: str, root: Path) -> DataError:
+    """Return the error for a source that is not there, with the names nearest to it."""
+    known = known_names(root)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    ending = [other for other in known if PurePosixPath(other).name == PurePosixPath(name).name]
+    hints = list(dict.fromkeys([*ending, *near]))[:3]
+    remedy = f"Did you mean {' or '.join(hints)}?" if hints else "List the folder to see what there is."
+    return DataError(where=name, found=f"no such file under {root}", expected=f"{name} with one of {', '.join(SUFFIXES)}", remedy=remedy)
+
+
+def known_names(root: Path) -> list[str]:
+    """Return the names of all sources under the root, without suffixes, sorted."""
+    files = (path for path in root.rglob("*") if path.suffix in SUFFIXES)
+    names = {path.relative_to(root).with_suffix("").as_posix() for path in files}
+    retrieval = {name.removesuffix("_qrels") for name in names if name.endswith("_qrels")}
+    return sorted(names | retrieval)
+
+
+def file_facts(name: str, path: Path) -> FileFacts:
+    """Return digest, rows, columns and splits of a file; from memory when the file has not changed since it was last seen."""
+    facts = recall(path)
+    if facts is None:
+        facts = _look(name, path)
+        remember(path, facts)
+    return facts
+
+
+def check_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raise DataError unless all wanted columns are among those found."""
+    absent = [column for column in wanted if column not in found]
+    if absent:
+        near = difflib.get_close_matches(absent[0][:200], [column[:200] for column in found], n=1)
+        hint = f'Did you mean "{near[0]}"? ' if near else ""
+        raise DataError(
+            where=name,
+            found=f"columns {listed(found)}",
+            expected=f"columns {listed(list(dict.fromkeys(wanted)))}",
+            remedy=f"{hint}Name the columns that hold the sentences, or rename them in the file ({', '.join(absent)} missing).",
+        )
+
+
+def check_split(name: str, splits: Sequence[str], split: str | None) -> None:
+    """Raise DataError unless `split` is one of the splits; None means all rows."""
+    if split is None or split in splits:
+        return
+    near = difflib.get_close_matches(split, splits, n=1)
+    raise DataError(
+        where=name,
+        found=f'split "{split}"',
+        expected=f"one of {', '.join(splits)}" if splits else "no split (the source has no column `split`)",
+        remedy=f'Did you mean "{near[0]}"?' if near else "Name one of them, or leave the split out to take all rows.",
+    )
+
+
+def read_file(name: str, path: Path, *, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of a file as a table whose text columns are large_string; CSV and TSV columns are all text."""
+    wanted = None if columns is None else list(dict.fromkeys([*columns, *(["split"] if split is not None else [])]))
+    with _reading(name, path):
+        table = chosen(name, _parse(name, path, wanted), split=split, columns=columns)
+        _check_texts(name, path, table)
+    if table.num_rows == 0:
+        raise _empty(name, path)
+    return table
+
+
+def chosen(name: str, table: pa.Table, *, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of a split and the columns that are asked for, text columns as large_string; DataError where the table lacks them."""
+    import pyarrow.compute as pc
+
+    check_columns(name, table.column_names, [*(columns or ()), *(["split"] if split is not None else [])])
+    if split is not None:
+        table = table.filter(pc.equal(table["split"], split))
+    if columns is not None:
+        table = table.select(list(dict.fromkeys(columns)))
+    return with_large_strings(table)
+
+
+def with_large_strings(table: pa.Table) -> pa.Table:
+    """Return the table with every text column as large_string (offsets of 64 bits: no limit of 2 GB a column)."""
+    import pyarrow as pa
+
+    def is_text(kind: pa.DataType) -> bool:
+        return pa.types.is_string(kind) or pa.types.is_string_view(kind) or (pa.types.is_dictionary(kind) and is_text(kind.value_type))
+
+    fields = [field.with_type(pa.large_string()) if is_text(field.type) else field for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _candidates(root: Path, name: str) -> list[Path]:
+    if PurePosixPath(name).suffix in SUFFIXES:
+        return [root / name] if os.path.lexists(root / name) else []
+    return [path for suffix in SUFFIXES if os.path.lexists(path := root / f"{name}{suffix}")]
+
+
+def _look(name: str, path: Path) -> FileFacts:
+    splits: dict[str, int] = {}
+    if path.suffix == ".parquet":
+        num_rows, columns = _parquet_shape(name, path)
+        table = read_file(name, path, columns=["split"]) if "split" in columns and num_rows else None
+    else:
+        table = read_file(name, path)
+        num_rows, columns = table.num_rows, tuple(table.column_names)
+    if num_rows == 0:
+        raise _empty(name, path)
+    if table is not None and "split" in columns:
+        for entry in table["split"].value_counts().to_pylist():
+            splits[str(entry["values"])] = entry["counts"]
+    return FileFacts(digest=content_digest(path), num_rows=num_rows, columns=columns, splits=tuple(splits.items()))
+
+
+def _parquet_shape(name: str, path: Path) -> tuple[int, tuple[str, ...]]:
+    import pyarrow.parquet as pq
+
+    with _reading(name, path), pq.ParquetFile(path) as file:
+        return file.metadata.num_rows, tuple(file.schema_arrow.names)
+
+
+@contextmanager
+def _reading(name: str, path: Path) -> Iterator[None]:
+    with reading(path, expected=f"{path.suffix[1:]}, as its suffix says", where=name):
+        if path.stat().st_size == 0:
+            raise _empty(name, path)
+        yield
+
+
+def _check_texts(name: str, path: Path, table: pa.Table) -> None:
+    """Refuse texts that are no UTF-8 or hold NULs, as UTF-16 does when it is read as UTF-8; pyarrow's readers check neither."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table.validate(full=True)
+    for column in table.column_names:
+        if pa.types.is_large_string(table[column].type) and pc.any(pc.match_substring(table[column], "\0")).as_py():
+            raise DataError(
+                where=f"{name} ({path}), {column}",
+                found="texts with NUL characters",
+                expected="texts in UTF-8",
+                remedy="Write the file again in UTF-8; UTF-16 looks like this.",
+            )
+
+
+def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        if columns is not None:
+            check_columns(name, pq.read_schema(path).names, columns)
+        return pq.read_table(path, columns=columns)
+    if path.suffix == ".jsonl":
+        import pyarrow.json
+
+        return pyarrow.json.read_json(path)
+    return _parse_separated(path, tab=path.suffix == ".tsv")
+
+
+def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
+    """Read CSV with quotes, or TSV without: in tab-separated STS files a quotation mark is a letter like any other."""
+    import csv
+
+    import pyarrow as pa
+    import pyarrow.csv
+
+    with path.open(encoding="utf-8", newline="") as file:
+        header = next(csv.reader(file, delimiter="\t" if tab else ",", quoting=csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL))
+    return pyarrow.csv.read_csv(
+        path,
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter="\t" if tab else ",", quote_char=False if tab else '"', newlines_in_values=not tab
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={column: pa.large_string() for column in header}, strings_can_be_null=False
+        ),
+    )
+
+
+def _empty(name: str, path: Path) -> DataError:
+    return DataError(where=name, found=f"no rows in {path}", expected="at least one row", remedy="Fetch or write the file again.")

@@ -1,0 +1,94 @@
+"""A name, and the pinned table it stands for: a file under the data root, a data set of the Hugging Face Hub, or a generated corpus."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.data.generated import corpora as generated
+from sentdist.data.sources import files, hub, released, retrieval_files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFacts:
+    """What planning needs to know of a source.
+
+    revision: pins the content: "sha256:…" of local files, the commit of a hub data set, the generator's version.
+    num_rows: rows of the split asked for, of all splits when none was; judgements for a retrieval source.
+    columns: names of the columns, of the documents for a retrieval source. splits: names of the splits, empty when the source has none.
+    """
+
+    revision: str
+    num_rows: int
+    columns: tuple[str, ...]
+    splits: tuple[str, ...] = ()
+
+
+def inspect_source(
+    name: str,
+    *,
+    split: str | None = None,
+    data_root: Path | None = None,
+    hub_revision: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> SourceFacts:
+    """Say what `name` is without reading its sentences: fast enough for planning, and where a user's mistakes surface.
+
+    `columns`: those that will be read; their absence is found here.
+    Raises DataError for a missing, empty or unreadable file (with near names), an unknown split, absent columns, a hub out of reach.
+    """
+    if name.startswith(generated.PREFIX):
+        sizes = generated.split_sizes(name)
+        facts = _facts(name, generated.REVISION, generated.num_rows(name), generated.columns_of(name), sizes, split)
+    elif name.startswith(hub.PREFIX):
+        remote = hub.inspect(name, revision=hub_revision)
+        facts = _facts(name, remote.digest, remote.num_rows, remote.columns, dict(remote.splits), split)
+    elif (parts := retrieval_files.find(name, data_root)) is not None:
+        facts = _retrieval_facts(name, parts, split)
+    else:
+        release = released.find(name, data_root)
+        file = released.facts(name, release) if release else files.file_facts(name, files.locate(name, data_root))
+        facts = _facts(name, file.digest, file.num_rows, file.columns, dict(file.splits), split)
+    if columns is not None:
+        files.check_columns(name, facts.columns, columns)
+    return facts
+
+
+def read_source(
+    name: str,
+    *,
+    split: str | None = None,
+    data_root: Path | None = None,
+    columns: Sequence[str] | None = None,
+    hub_revision: str | None = None,
+) -> pa.Table:
+    """Return the rows of a source (of one split, if named) with text columns as large_string. Raises DataError as `inspect_source` does."""
+    if name.startswith(generated.PREFIX):
+        return generated.read(name, split=split, columns=columns)
+    if name.startswith(hub.PREFIX):
+        return hub.read(name, split=split, columns=columns, revision=hub_revision)
+    if (release := released.find(name, data_root)) is not None:
+        return files.chosen(name, released.read(name, release), split=split, columns=columns)
+    path = files.locate(name, data_root)
+    if split is not None:
+        files.check_split(name, [known for known, _ in files.file_facts(name, path).splits], split)
+    return files.read_file(name, path, split=split, columns=columns)
+
+
+def _retrieval_facts(name: str, parts: retrieval_files.RetrievalFiles, split: str | None) -> SourceFacts:
+    facts = {path: files.file_facts(name, path) for path in parts.paths}
+    digest = "sha256:" + hashlib.sha256("".join(facts[path].digest for path in parts.paths).encode()).hexdigest()[:16]
+    judged = [(part, facts[path]) for part, path in parts.judgements]
+    sizes = {part: found.num_rows for part, found in judged if part} or dict(judged[0][1].splits)
+    return _facts(name, digest, sum(found.num_rows for _, found in judged), facts[parts.documents].columns, sizes, split)
+
+
+def _facts(name: str, revision: str, num_rows: int, columns: tuple[str, ...], splits: dict[str, int], split: str | None) -> SourceFacts:
+    files.check_split(name, tuple(splits), split)
+    return SourceFacts(revision=revision, num_rows=num_rows if split is None else splits[split], columns=columns, splits=tuple(splits))

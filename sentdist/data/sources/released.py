@@ -1,0 +1,139 @@
+"""Test sets in the very files that their authors released, read as the tables that tasks expect."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.data.sources.file_facts import FileFacts
+from sentdist.data.sources.files import existing_root
+from sentdist.errors import DataError, first_line
+from sentdist.reading import reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = dict[str, str | int | float]
+
+
+def find(name: str, data_root: Path | None) -> Path | None:
+    """The file or folder below the data root that `name` stands for, where it is one of the known releases; None otherwise."""
+    path = existing_root(name, data_root) / name
+    return path if _reader(path) is not None else None
+
+
+def read(name: str, path: Path) -> pa.Table:
+    """All rows of a release. Raises DataError for a line that is not as the release has it, and for parts that are missing."""
+    import pyarrow as pa
+
+    reader = _reader(path)
+    assert reader is not None, "find has said that it is a release"
+    for part in path.iterdir() if path.is_dir() else (path,):
+        with reading(part, expected="the file as its authors released it", where=name):
+            pass
+    try:
+        rows = list(reader(path))
+    except FileNotFoundError as error:
+        raise DataError(
+            where=name, found=f"no {Path(str(error.filename)).name}", expected="the release, whole", remedy="Fetch the missing part."
+        ) from error
+    except Exception as error:  # csv.Error and RecursionError have no ancestor in common with what a line of another form raises
+        raise DataError(
+            where=f"{name} ({path})", found=f"a line that cannot be read ({type(error).__name__}: {first_line(error)})", expected="the file as its authors released it",
+            remedy="Fetch it again.",
+        ) from error  # fmt: skip
+    if not rows:
+        raise DataError(where=f"{name} ({path})", found="no rows", expected="at least one", remedy="Fetch it again.")
+    return pa.Table.from_pylist(rows)
+
+
+def facts(name: str, path: Path) -> FileFacts:
+    """Digest, rows, columns and splits of a release."""
+    table = read(name, path)
+    digest = hashlib.sha256()
+    for part in sorted(path.glob("*")) if path.is_dir() else [path]:
+        if part.is_file():
+            digest.update(part.name.encode() + part.read_bytes())
+    counts = table["split"].value_counts().to_pylist() if "split" in table.column_names else []
+    return FileFacts(
+        digest=f"sha256:{digest.hexdigest()[:16]}",
+        num_rows=table.num_rows,
+        columns=tuple(table.column_names),
+        splits=tuple((str(entry["values"]), int(entry["counts"])) for entry in counts),
+    )
+
+
+def _reader(path: Path) -> Callable[[Path], Iterator[Row]] | None:
+    if os.path.lexists(path) and not path.is_dir():
+        if path.name.startswith("Twitter_URL_Corpus") and path.suffix == ".txt":
+            return _twitter_url
+        return {"test.data": _pit, "sem_text_rel_ranked.csv": _str2022}.get(path.name)
+    if os.path.lexists(path / "text_tokenized.txt"):
+        return _askubuntu
+    return _scidocs if os.path.lexists(path / "data.json") else None
+
+
+def _paraphrase(first: str, second: str, votes: int) -> Iterator[Row]:
+    """A pair that at most 2 of 5 or 6 called a paraphrase is none, one of 4 or more is; 3 is debatable and left out (USEB, arXiv 2104.06979)."""
+    if votes != 3:
+        yield {"sentence1": first, "sentence2": second, "label": int(votes > 3)}
+
+
+def _twitter_url(path: Path) -> Iterator[Row]:
+    """sentence, sentence, "(4, 6)": 4 of 6 workers said paraphrase (Lan et al. 2017)."""
+    for first, second, votes, *_ in _lines(path):
+        yield from _paraphrase(first, second, int(votes.strip("() ").split(",")[0]))
+
+
+def _pit(path: Path) -> Iterator[Row]:
+    """topic, its name, sentence, sentence, an expert's grade 0 to 5, tags (SemEval-2015 Task 1)."""
+    for _, _, first, second, grade, *_ in _lines(path):
+        yield from _paraphrase(first, second, int(grade))
+
+
+def _str2022(path: Path) -> Iterator[Row]:
+    """PairID, Text with both sentences on a line each, Score from 0 to 1 (Abdalla et al. 2023)."""
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            first, second = row["Text"].split("\n")
+            yield {"sentence1": first.strip(), "sentence2": second.strip(), "score": float(row["Score"])}
+
+
+def _askubuntu(folder: Path) -> Iterator[Row]:
+    """Titles of candidates in BM25's order; queries without a similar question are left out (Lei et al. 2016; USEB's protocol)."""
+    titles = {key: title.strip() for key, title, *_ in _lines(folder / "text_tokenized.txt")}
+    for split in ("dev", "test"):
+        for query, similar, candidates, scores in _lines(folder / f"{split}.txt"):
+            relevant = set(similar.split())
+            ranked = sorted(zip(candidates.split(), map(float, scores.split()), strict=True), key=lambda pair: -pair[1])
+            for candidate, _ in ranked if relevant else ():
+                yield {
+                    "split": split, "query_id": query, "query": titles[query], "document_id": candidate, "document": titles[candidate],
+                    "relevance": int(candidate in relevant),
+                }  # fmt: skip
+
+
+def _scidocs(folder: Path) -> Iterator[Row]:
+    """Titles of papers; the four relations of the test part are its splits; papers without a title are left out (Cohan et al. 2020, as USEB has it)."""
+    data = json.loads((folder / "data.json").read_text(encoding="utf-8"))
+    titles = {key: paper["title"] for key, paper in data["corpus"].items() if paper["title"]}
+    for split, queries in data["test"].items():
+        for query, judged in queries.items():
+            for document, relevance in judged.items():
+                if query in titles and document in titles:
+                    yield {
+                        "split": split, "query_id": query, "query": titles[query], "document_id": document, "document": titles[document],
+                        "relevance": int(relevance),
+                    }  # fmt: skip
+
+
+def _lines(path: Path) -> Iterator[Sequence[str]]:
+    if not path.stat().st_size:
+        raise ValueError(f"{path.name} is empty")
+    with path.open(encoding="utf-8", newline="\n") as file:
+        yield from (line.rstrip("\r\n").split("\t") for line in file)

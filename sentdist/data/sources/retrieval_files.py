@@ -1,0 +1,121 @@
+"""How the three tables of a retrieval source (documents, queries, judgements) lie under a data root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.data.sources import files
+from sentdist.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# The names that the parts of a retrieval source go by, first match wins.
+DOCUMENT_FILES = ("documents", "docs", "faqs")
+QUERY_ID = ("query_id", "query-id", "_id")
+DOCUMENT_ID = ("document_id", "doc_id", "faq_id", "corpus-id", "_id")
+QUERY_TEXT = ("query", "text")
+RELEVANCE = ("relevance", "score")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalFiles:
+    """judgements: (split, file); the split is None where a column `split`, or nothing, tells the splits apart."""
+
+    documents: Path
+    queries: Path
+    judgements: tuple[tuple[str | None, Path], ...]
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return (self.documents, self.queries, *(path for _, path in self.judgements))
+
+
+def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
+    """Return the files of the retrieval source `name`, or None when `name` is not one.
+
+    Two shapes: NAME_docs|faqs, NAME_queries, NAME_qrels side by side; or a folder as BEIR (Thakur et al. 2021, arXiv 2104.08663) has it, with
+    corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv. Raises DataError when some of the parts are there and others are not.
+    """
+    root = files.existing_root(name, data_root)
+    folder = root / name
+    if (folder / "corpus.jsonl").is_file():
+        judged = tuple((path.stem, path) for path in sorted((folder / "qrels").glob("*.tsv")))
+        if not (folder / "queries.jsonl").is_file() or not judged:
+            raise DataError(
+                where=name,
+                found="corpus.jsonl alone",
+                expected="queries.jsonl and qrels/SPLIT.tsv beside it",
+                remedy="Complete the folder.",
+            )
+        return RetrievalFiles(documents=folder / "corpus.jsonl", queries=folder / "queries.jsonl", judgements=judged)
+    parts = {part: _beside(folder, part) for part in (*DOCUMENT_FILES, "queries", "qrels")}
+    documents = next((path for part in DOCUMENT_FILES if (path := parts[part])), None)
+    queries, judgements = parts["queries"], parts["qrels"]
+    if documents is None and queries is None and judgements is None:
+        return None
+    if documents is None or queries is None or judgements is None:
+        present = [path.name for path in parts.values() if path]
+        last = folder.name
+        raise DataError(
+            where=name,
+            found=", ".join(present),
+            expected=f"{last}_docs (or _faqs), {last}_queries and {last}_qrels",
+            remedy="Fetch the missing part.",
+        )
+    return RetrievalFiles(documents=documents, queries=queries, judgements=((None, judgements),))
+
+
+def read_documents(name: str, parts: RetrievalFiles) -> pa.Table:
+    """Return a table whose column `document_id` is text; the text fields keep the names that they have in the file."""
+    return _with_id(name, files.read_file(name, parts.documents), DOCUMENT_ID, "document_id")
+
+
+def read_queries(name: str, parts: RetrievalFiles) -> pa.Table:
+    """Return columns query_id and query, both text."""
+    table = _with_id(name, files.read_file(name, parts.queries), QUERY_ID, "query_id")
+    text = _column_of(name, table, QUERY_TEXT)
+    return table.select(["query_id", text]).rename_columns(["query_id", "query"])
+
+
+def read_judgements(name: str, parts: RetrievalFiles, split: str | None) -> pa.Table:
+    """Return columns query_id, document_id and relevance (text or number, as in the file) of a split, of all when it is None."""
+    import pyarrow as pa
+
+    tables = []
+    for file_split, path in parts.judgements:
+        if split is not None and file_split not in (None, split):
+            continue
+        table = files.read_file(name, path, split=split if file_split is None else None)
+        table = _with_id(name, _with_id(name, table, QUERY_ID, "query_id"), DOCUMENT_ID, "document_id")
+        relevance = _column_of(name, table, RELEVANCE)
+        tables.append(table.select(["query_id", "document_id", relevance]).rename_columns(["query_id", "document_id", "relevance"]))
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _beside(folder: Path, part: str) -> Path | None:
+    paths = (folder.with_name(f"{folder.name}_{part}{suffix}") for suffix in files.SUFFIXES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _with_id(name: str, table: pa.Table, known: Sequence[str], become: str) -> pa.Table:
+    import pyarrow as pa
+
+    column = _column_of(name, table, known)
+    ids = table[column].cast(pa.large_string())
+    return table.drop_columns([column]).append_column(become, ids)
+
+
+def _column_of(name: str, table: pa.Table, known: Sequence[str]) -> str:
+    for column in known:
+        if column in table.column_names:
+            return column
+    raise DataError(
+        where=name,
+        found=f"columns {', '.join(table.column_names)}",
+        expected=f"one called {' or '.join(known)}",
+        remedy="Rename the column in the file.",
+    )

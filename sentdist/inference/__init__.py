@@ -1,0 +1,1 @@
+"""Finished encoders in use: files of sentences embedded, pairs compared, corpora searched, folders for others."""

@@ -1,0 +1,154 @@
+"""Embeddings in a file: written as they come, whole or absent, and read without loading them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentdist.errors import LONGEST_VALUE, DataError, one_line
+from sentdist.inference.whole_file import whole_file
+from sentdist.plan.stage import Json
+from sentdist.reading import read_array, read_json_object
+
+DTYPES = ("float32", "float16")
+SUFFIXES = (".npy", ".parquet")
+EXPECTED = "a .npy file with one (sentences, width) array of floats"
+MAKE = "Make it: sentdist encode ENCODER CORPUS --out FILE.npy"
+FACTS = "sentdist"  # metadata key in Parquet; suffix of the file beside a .npy
+
+
+class EmbeddingWriter(Protocol):
+    """Takes embeddings in the order of their sentences."""
+
+    def write(self, embeddings_SD: np.ndarray, ids: list[str] | None) -> None: ...
+
+
+@contextmanager
+def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Json], with_ids: bool) -> Iterator[EmbeddingWriter]:
+    """Write OUT.npy, an (S, D) array, or OUT.parquet with a column `embedding`, and `id` if asked for.
+
+    What bears the name is whole: see `whole_file`. `facts` lie beside a .npy in
+    OUT.npy.json and inside a Parquet file.
+
+    Raises:
+        DataError: numbers that float16 cannot hold.
+    """
+    with whole_file(path) as part:
+        with part.open("wb") as file:
+            writer: _NpyWriter | _ParquetWriter
+            if path.suffix == ".npy":
+                writer = _NpyWriter(file, width, np.dtype(dtype))
+            else:
+                writer = _ParquetWriter(file, width, np.dtype(dtype), facts, with_ids=with_ids)
+            with closing(writer):
+                yield writer
+            file.flush()
+            os.fsync(file.fileno())
+        if path.suffix == ".npy":
+            _facts_file(path).write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def open_embeddings(path: Path) -> np.ndarray:
+    """Map an (S, D) array of floats into memory, read-only.
+
+    Raises:
+        DataError: no such file, not a .npy of that shape and kind.
+    """
+    embeddings = read_array(path, expected=EXPECTED, remedy=MAKE, mapped=True)
+    if embeddings.ndim != 2 or embeddings.dtype.kind != "f" or 0 in embeddings.shape:
+        raise DataError(where=str(path), found=f"{embeddings.dtype} of shape {embeddings.shape}", expected=EXPECTED, remedy=MAKE)
+    return embeddings
+
+
+def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: dict[str, Json]) -> None:
+    """DataError for embeddings that another encoder gave: those of another width, or whose facts differ where they are there.
+
+    Precision and normalization may differ: cosines are the same but for rounding.
+    """
+    if embeddings_SD.shape[1] != width:
+        raise DataError(
+            where=str(path),
+            found=f"embeddings of width {embeddings_SD.shape[1]}",
+            expected=f"width {width}, as the encoder gives",
+            remedy="Name the encoder that made them, or encode the corpus again.",
+        )
+    if not os.path.lexists(_facts_file(path)):
+        return
+    made_with = read_json_object(_facts_file(path), expected="how the embeddings were made", remedy=MAKE)
+    for name in ("encoder", "pooling", "max_length"):
+        if name in made_with and made_with[name] != facts[name]:
+            raise DataError(
+                where=str(path),
+                found=f"embeddings made with {name} {one_line(str(made_with[name]), LONGEST_VALUE)}",
+                expected=f"{name} {facts[name]}, as the queries have",
+                remedy="Use the same encoder in the same way, or encode the corpus again.",
+            )
+
+
+class _NpyWriter:
+    """Rows behind a header that leaves room for their number."""
+
+    def __init__(self, file: IO[bytes], width: int, dtype: np.dtype) -> None:
+        self._file, self._width, self._dtype = file, width, dtype
+        self._num_rows = 0
+        self._write_header()
+
+    def write(self, embeddings_SD: np.ndarray, ids: list[str] | None) -> None:
+        self._file.write(_as(embeddings_SD, self._dtype, self._num_rows).tobytes())
+        self._num_rows += len(embeddings_SD)
+
+    def close(self) -> None:
+        self._file.seek(0)
+        self._write_header()
+
+    def _write_header(self) -> None:
+        # NumPy pads the header for a first axis of any length, so the final one is as long as the first one.
+        header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": (self._num_rows, self._width)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+class _ParquetWriter:
+    def __init__(self, file: IO[bytes], width: int, dtype: np.dtype, facts: dict[str, Json], *, with_ids: bool) -> None:
+        self._dtype, self._num_rows = dtype, 0
+        self._vector = pa.list_(pa.from_numpy_dtype(dtype), width)
+        fields = [pa.field("id", pa.large_string())] if with_ids else []
+        schema = pa.schema([*fields, pa.field("embedding", self._vector)], metadata={FACTS: json.dumps(facts)})
+        # vectors do not compress, and dictionaries of floats only cost time
+        self._writer = pq.ParquetWriter(file, schema, compression="none", use_dictionary=False)
+
+    def write(self, embeddings_SD: np.ndarray, ids: list[str] | None) -> None:
+        flat = pa.array(_as(embeddings_SD, self._dtype, self._num_rows).reshape(-1))
+        columns = [pa.FixedSizeListArray.from_arrays(flat, type=self._vector)]
+        if ids is not None:
+            columns.insert(0, pa.array(ids, pa.large_string()))
+        self._writer.write_batch(pa.record_batch(columns, schema=self._writer.schema))
+        self._num_rows += len(embeddings_SD)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _as(embeddings_SD: np.ndarray, dtype: np.dtype, first_row: int) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        cast = np.ascontiguousarray(embeddings_SD, dtype=dtype)
+    if dtype == np.float16 and not np.isfinite(cast).all():
+        row = first_row + int(np.argmin(np.isfinite(cast).all(axis=1)))
+        raise DataError(
+            where=f"embedding {row}",
+            found="numbers above 65504",
+            expected="what float16 can hold",
+            remedy="Say --dtype float32 or --normalize.",
+        )
+    return cast
+
+
+def _facts_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.json")

@@ -1,0 +1,31 @@
+"""The embeddings of a file of sentences, written to a file as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sentdist.data.texts import Texts
+from sentdist.inference.embedding_file import embedding_writer
+from sentdist.inference.ready_encoder import LoadedEncoder
+
+SENTENCES_AT_ONCE = 16_384  # embedded and written together: sorting by length has nothing to gain beyond that
+
+
+def encode_file(loaded: LoadedEncoder, texts: Texts, out: Path, *, dtype: str = "float32") -> Iterator[int]:
+    """Write the embeddings of all sentences to `out`; gives out after each batch how many are done.
+
+    Memory holds one batch. Whoever stops drawing, and every error, leaves no file of that name.
+
+    Raises:
+        DataError: as `Texts.batches` and `embedding_writer`. EncoderError: as `LoadedEncoder.embed`.
+    """
+    done = 0
+    with_ids = texts.id_column is not None
+    facts = {**loaded.facts, "checkpoint": loaded.use.checkpoint, "source": texts.name, "dtype": dtype}
+    with embedding_writer(out, width=loaded.width, dtype=dtype, facts=facts, with_ids=with_ids) as writer:
+        for batch in texts.batches(SENTENCES_AT_ONCE):
+            sentences = batch[texts.columns[0]]
+            writer.write(loaded.embed(sentences), batch[texts.id_column] if texts.id_column is not None else None)
+            done += len(sentences)
+            yield done

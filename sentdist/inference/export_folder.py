@@ -1,0 +1,68 @@
+"""An encoder as a folder for others: as sentence-transformers load it, or as an ONNX graph with its tokenizer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sentdist.errors import DataError
+from sentdist.inference.ready_encoder import EncoderUse
+from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.pretrained import declared_pooling, find_checkpoint
+
+# Of an artifact, what only this project reads: its record, its curve, the parameters of its objective.
+OWN_FILES = ("record.json", "history.jsonl", "heads.safetensors")
+
+
+def export_sentence_transformers(use: EncoderUse, to: Path) -> None:
+    """Write a folder for `SentenceTransformer(to)`, with its model card and, where the encoder has them, its relations.
+
+    A folder of that kind is copied as it is; a plain checkpoint gets its pooling.
+
+    Raises:
+        EncoderError: no such checkpoint. DataError: the folder is there already.
+    """
+    folder = find_checkpoint(use.checkpoint, revision=use.revision)
+    with whole_folder(to) as part:
+        if (folder / "modules.json").is_file() and use.pooling in (None, declared_pooling(folder)):
+            shutil.copytree(folder, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN_FILES))
+            return
+        encoder = use.load().encoder
+        objective = "none: the weights are those of the base model"
+        encoder.to("cpu").save(part, card=EncoderCard(base_model=use.checkpoint, base_revision=use.revision, objective=objective))
+
+
+def export_graph(use: EncoderUse, to: Path) -> float:
+    """Write a folder with model.onnx and the tokenizer; returns the largest relative difference of its embeddings, as `export_onnx`.
+
+    Raises:
+        EncoderError: as `export_onnx`. DataError: the folder is there already.
+    """
+    from sentdist.learning.encoder.onnx import export_onnx
+
+    with whole_folder(to) as part:
+        loaded = use.load()
+        return export_onnx(part, loaded.encoder.to("cpu"), checkpoint=loaded.folder)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path` to write to; it becomes `path` when the context ends, and goes away when it ends by an error.
+
+    Raises:
+        DataError: `path` is there and not empty, or the folder that it should lie in is not.
+    """
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise DataError(where=str(path), found="something that is there already", expected="a new folder", remedy="Choose another name.")
+    if not path.absolute().parent.is_dir():
+        raise DataError(where=str(path), found="no folder for it to lie in", expected="a folder that is there", remedy="Make it.")
+    part = path.absolute().with_name(f"{path.name}.{os.getpid()}.part")
+    part.mkdir()
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

@@ -1,0 +1,140 @@
+"""Tasks of mteb (Muennighoff et al. 2023, arXiv 2210.07316), run by mteb on our encoders, their results in mteb's own files."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sentdist.errors import DataError
+from sentdist.inference.ready_encoder import LoadedEncoder
+
+Batches = Iterable[Mapping[str, list[str]]]  # of mteb's data loader
+
+
+@dataclass(frozen=True, kw_only=True)
+class MtebScore:
+    """A task's main score × 100, the mean over its splits and subsets, as mteb takes it; None where it is NaN."""
+
+    task: str
+    score: float | None
+
+
+class MtebEncoder:
+    """A loaded encoder as mteb's `EncoderProtocol` wants it."""
+
+    def __init__(self, loaded: LoadedEncoder) -> None:
+        self._loaded = loaded
+        # The revision stands for all that embeddings depend on, so that mteb never takes results of other settings for these.
+        revision = hashlib.sha256(json.dumps(loaded.facts, sort_keys=True).encode()).hexdigest()[:16]
+        facts = {
+            "name": f"sentdist/{Path(loaded.use.checkpoint).name}", "revision": revision, "embed_dim": loaded.width,
+            "max_tokens": loaded.facts["max_length"], "framework": ["PyTorch"], "use_instructions": False,
+        }  # fmt: skip
+        self.mteb_model_meta = _mteb("models.model_meta").ModelMeta.create_empty(overwrites=facts)
+
+    def encode(self, inputs: Batches, **options: object) -> np.ndarray:
+        """(S, D) embeddings of all texts; each different one is embedded once. options: task, split and prompt, of which ours know nothing."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        unique = list(dict.fromkeys(texts))
+        row = {text: number for number, text in enumerate(unique)}
+        return self._loaded.embed(unique)[[row[text] for text in texts]]
+
+    def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Any:
+        """Cosines of all with all."""
+        return _mteb("similarity_functions").cos_sim(embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Any:
+        """Cosines row by row."""
+        return _mteb("similarity_functions").pairwise_cos_sim(embeddings1, embeddings2)
+
+
+def mteb_tasks(names: Sequence[str]) -> list[Any]:
+    """mteb's tasks of these names (several in one with commas), those of its benchmarks, and, by MODULE:CLASS, one's own on its base classes.
+
+    Raises:
+        DataError: mteb is not installed, does not know a name, or a task asks for more than texts.
+    """
+    benchmarks = {benchmark.name for benchmark in _mteb().get_benchmarks()}  # some have commas in their names
+    single = [one.strip() for name in names for one in ([name] if name in benchmarks else name.split(","))]
+    found = [task for name in single for task in (_mteb().get_benchmark(name).tasks if name in benchmarks else [_named(name)])]
+    for task in found:
+        if set(task.metadata.modalities) != {"text"}:
+            raise DataError(
+                where=f"mteb task {task.metadata.name}",
+                found=", ".join(task.metadata.modalities),
+                expected="texts",
+                remedy="Choose tasks of texts: this encoder reads nothing else.",
+            )
+    return found
+
+
+def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> list[MtebScore]:
+    """Have mteb score an encoder; its JSON files lie below `out`/results, one a task. What lies there already of these settings is not run again.
+
+    Raises:
+        DataError: a task's data is not to be had. EncoderError: as `LoadedEncoder.embed`.
+    """
+    mteb = _mteb()
+    try:
+        found = mteb.evaluate(
+            MtebEncoder(loaded), tasks, cache=mteb.ResultCache(out), overwrite_strategy="only-missing", co2_tracker=False, show_progress_bar=False
+        )  # fmt: skip
+    except OSError as error:
+        raise DataError(
+            where="mteb",
+            found=f"{type(error).__name__}: {error}",
+            expected="the data of its tasks, from the Hugging Face Hub or its cache",
+            remedy="Look at the connection, or at HF_HOME and HF_HUB_OFFLINE.",
+        ) from error
+    scores = {result.task_name: 100.0 * float(result.get_score()) for result in found.task_results}
+    return [MtebScore(task=name, score=None if np.isnan(score) else score) for name, score in scores.items()]
+
+
+def _named(name: str) -> Any:
+    if ":" in name:
+        return _own(name)
+    try:
+        return _mteb().get_task(name)
+    except KeyError as error:
+        raise DataError(
+            where="--mteb",
+            found=f'"{name}" ({str(error.args[0]).removeprefix("KeyError: ")})',
+            expected="a task or a benchmark of mteb, or MODULE:CLASS of a task of your own",
+            remedy="`mteb available-tasks` lists them.",
+        ) from None
+
+
+def _own(name: str) -> Any:
+    module, _, cls = name.partition(":")
+    base = _mteb("abstasks").AbsTask
+    try:
+        found = getattr(importlib.import_module(module), cls)
+    except (ImportError, AttributeError) as error:
+        raise DataError(
+            where=f"mteb task {name}",
+            found=f"{type(error).__name__}: {error}",
+            expected="a module that can be imported, with that class",
+            remedy="Correct the name, or put its folder on PYTHONPATH.",
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise DataError(where=f"mteb task {name}", found=repr(found), expected="a class of mteb's AbsTask", remedy="Derive it from one.")
+    return found()
+
+
+def _mteb(module: str | None = None) -> Any:
+    """The package, or one of its modules."""
+    try:
+        return importlib.import_module("mteb" if module is None else f"mteb.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != "mteb":
+            raise
+        raise DataError(
+            where="--mteb", found="no package mteb", expected="mteb, an optional extra", remedy="pip install 'sentdist[mteb]'"
+        ) from None

@@ -1,0 +1,63 @@
+"""Where artifacts are kept, and which encoder a name stands for, as people write them; no torch, no Ray."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.errors import DataError
+
+if TYPE_CHECKING:
+    from sentdist.inference.ready_encoder import EncoderUse
+    from sentdist.store.store import ArtifactStore
+
+DEFAULT_STORE = ".sentdist/store"
+IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit` starts
+PRECISIONS = ("fp32", "bf16")
+
+
+def store_root(store: str | None) -> str:
+    """Where artifacts are kept if nobody said; a job's working directory is a copy that Ray throws away, so there it is the home folder."""
+    default = Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE)
+    return store or str(default.absolute())
+
+
+def open_store(store: str | None) -> ArtifactStore:
+    """The store of this address, or the default one."""
+    from sentdist.store.store import ArtifactStore
+
+    root = store_root(store)
+    return ArtifactStore(root if "://" in root else str(Path(root).expanduser().absolute()))
+
+
+def encoder_folder(encoder: str, store: ArtifactStore) -> str:
+    """A key of a train artifact becomes its folder; all else is a checkpoint as it stands."""
+    is_key = len(encoder) >= 6 and all(letter in "0123456789abcdef" for letter in encoder) and not Path(encoder).exists()
+    return str(store.folder(store.find(encoder))) if is_key or encoder.startswith("train/") else encoder
+
+
+def encoder_use(
+    encoder: str,
+    store: str | None,
+    *,
+    revision: str | None,
+    pooling: str | None,
+    max_length: int | None,
+    precision: str,
+    normalize: bool = False,
+) -> EncoderUse:
+    """The encoder of this name, not yet loaded.
+
+    Raises:
+        DataError: a precision that there is not. StoreError: a key of no or of several artifacts.
+    """
+    if precision not in PRECISIONS:
+        raise DataError(where="precision", found=precision, expected=f"one of {', '.join(PRECISIONS)}", remedy="Choose one of them.")
+    checkpoint = encoder_folder(encoder, open_store(store))
+
+    from sentdist.inference.ready_encoder import EncoderUse
+
+    return EncoderUse(
+        checkpoint=checkpoint, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize
+    )

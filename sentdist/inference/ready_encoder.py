@@ -1,0 +1,94 @@
+"""A finished encoder, ours or not, made ready for use: loaded whole, on the device at hand, with what identifies it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sentdist.errors import EncoderError
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.pretrained import find_checkpoint, saved_head
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.precision import apply_matmul_precision
+from sentdist.plan.stage import Json
+from sentdist.stages.resolve import folder_digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderUse:
+    """Which encoder is used, and how; loads it where it is needed, on this machine or on a worker.
+
+    checkpoint: a folder, a packaged name or a hub id. pooling, max_length: None takes what the checkpoint declares.
+    """
+
+    checkpoint: str
+    revision: str | None = None
+    pooling: str | None = None
+    max_length: int | None = None
+    precision: str = "fp32"
+    normalize: bool = False
+
+    def load(self) -> LoadedEncoder:
+        """The encoder, in float32, on a GPU where there is one.
+
+        Raises:
+            EncoderError: no such checkpoint, no tokenizer, or a pooling whose dense layer the checkpoint lacks.
+        """
+        folder = find_checkpoint(self.checkpoint, revision=self.revision)
+        encoder = SentenceEncoder.load(folder, pooling=self.pooling)
+        if encoder.pooling == "cls_mlp" and saved_head(folder) is None:
+            raise EncoderError(
+                where=f"encoder {self.checkpoint}: pooling cls_mlp",
+                found="no weights of a dense layer",
+                expected="a folder that has them, as training with this pooling writes it",
+                remedy="Use cls, which needs none.",
+            )
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        apply_matmul_precision(device)
+        return LoadedEncoder(use=self, folder=folder, encoder=encoder.to(device).eval(), digest=folder_digest(folder, "encoder"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedEncoder:
+    """An encoder in memory. folder: where it lies. digest: of its configuration and weights."""
+
+    use: EncoderUse
+    folder: Path
+    encoder: SentenceEncoder
+    digest: str
+
+    @property
+    def width(self) -> int:
+        return self.encoder.width
+
+    @property
+    def facts(self) -> dict[str, Json]:
+        """Everything that its embeddings depend on; equal facts, equal embeddings (to rounding)."""
+        return {
+            "encoder": self.digest,
+            "pooling": self.encoder.pooling,
+            "max_length": self.use.max_length or self.encoder.max_length,
+            "precision": self.use.precision,
+            "normalized": self.use.normalize,
+        }
+
+    def embed(self, sentences: list[str]) -> np.ndarray:
+        """(S, D) float32 embeddings, of length 1 if the use asks for it.
+
+        Raises:
+            EncoderError: embeddings that are not finite, or of length 0 where they shall be normalized.
+        """
+        embeddings_SD = encode(self.encoder, sentences, max_length=self.use.max_length, precision=self.use.precision)
+        lengths_S = np.linalg.norm(embeddings_SD, axis=1)
+        if not np.isfinite(lengths_S).all() or (self.use.normalize and not lengths_S.all()):
+            bad = int(np.argmin(np.isfinite(lengths_S) & (lengths_S > 0)))
+            raise EncoderError(
+                where=f"encoder {self.use.checkpoint}",
+                found=f"an embedding of length {lengths_S[bad]} for {sentences[bad][:60]!r}",
+                expected="finite embeddings" + (" of a length that can be made 1" if self.use.normalize else ""),
+                remedy="The encoder has diverged: look at its training loss, or use another.",
+            )
+        return embeddings_SD / lengths_S[:, None] if self.use.normalize else embeddings_SD

@@ -1,0 +1,177 @@
+"""The sentences of a corpus that are nearest to queries: the corpus is read, embedded and searched tile by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sentdist.data.texts import Texts
+from sentdist.errors import DataError
+from sentdist.evaluation.nearest import ROWS_PER_TILE, NearestDocuments
+from sentdist.inference.embedding_file import check_made_by, open_embeddings
+from sentdist.inference.ready_encoder import EncoderUse, LoadedEncoder
+from sentdist.inference.similarity import reading_of
+from sentdist.plan.stage import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """Consecutive documents of a corpus. sentences, ids: None where nobody gave them."""
+
+    first_row: int
+    num_rows: int
+    sentences: list[str] | None
+    ids: list[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """What is searched: a file of sentences, the embeddings of one, or both, row by row the same.
+
+    Raises:
+        DataError: embeddings of another encoder, when `check` is called; of another number of rows, when the end of the shorter is reached.
+    """
+
+    texts: Texts | None
+    embeddings: Path | None
+
+    @property
+    def num_rows(self) -> int | None:
+        """As far as it is known without reading."""
+        if self.embeddings is not None:
+            return len(open_embeddings(self.embeddings))
+        return None if self.texts is None else self.texts.num_rows
+
+    def check(self, loaded: LoadedEncoder) -> None:
+        """DataError unless its embeddings are those of this encoder."""
+        if self.embeddings is not None:
+            check_made_by(self.embeddings, open_embeddings(self.embeddings), width=loaded.width, facts=loaded.facts)
+
+    def tiles(self, rows_per_tile: int = ROWS_PER_TILE) -> Iterator[Tile]:
+        """All documents in their order."""
+        num_embedded = None if self.embeddings is None else len(open_embeddings(self.embeddings))
+        if self.texts is None:
+            assert num_embedded is not None, "a corpus has texts or embeddings"
+            for first in range(0, num_embedded, rows_per_tile):
+                yield Tile(first_row=first, num_rows=min(rows_per_tile, num_embedded - first), sentences=None, ids=None)
+            return
+        done = 0
+        for batch in self.texts.batches(rows_per_tile):
+            sentences = batch[self.texts.columns[0]]
+            if num_embedded is not None and done + len(sentences) > num_embedded:
+                raise self._of_another_length(f"more than {num_embedded}", num_embedded)
+            ids = None if self.texts.id_column is None else batch[self.texts.id_column]
+            yield Tile(first_row=done, num_rows=len(sentences), sentences=sentences, ids=ids)
+            done += len(sentences)
+        if num_embedded is not None and done != num_embedded:
+            raise self._of_another_length(str(done), num_embedded)
+
+    def _of_another_length(self, found: str, num_embedded: int) -> DataError:
+        assert self.texts is not None
+        return DataError(
+            where=f"{self.texts.name} and {self.embeddings}",
+            found=f"{found} sentences and {num_embedded} embeddings",
+            expected="one embedding for each sentence, in the same order",
+            remedy="Encode the corpus again.",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileReader:
+    """How the embeddings of a tile are had, here or on a worker: from a file, or by the encoder."""
+
+    use: EncoderUse
+    embeddings: Path | None
+
+    def open(self, loaded: LoadedEncoder | None = None) -> OpenTileReader:
+        """Load what is needed, unless `loaded` is at hand."""
+        if self.embeddings is not None:
+            return OpenTileReader(mapped=open_embeddings(self.embeddings), loaded=None)
+        return OpenTileReader(mapped=None, loaded=loaded or self.use.load())
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenTileReader:
+    mapped: np.ndarray | None
+    loaded: LoadedEncoder | None
+
+    def read(self, tile: Tile) -> np.ndarray:
+        """(r, D) embeddings of a tile."""
+        if self.mapped is not None:
+            return self.mapped[tile.first_row : tile.first_row + tile.num_rows]
+        assert self.loaded is not None and tile.sentences is not None, "without embeddings there is an encoder, and sentences for it"
+        return self.loaded.embed(tile.sentences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queries:
+    """Q queries as vectors (Q, D). scale: what the cosine with a document is multiplied with to give its score."""
+
+    vectors: np.ndarray
+    scale: np.ndarray
+
+
+def embed_queries(loaded: LoadedEncoder, sentences: list[str], weights: Mapping[str, float]) -> Queries:
+    """Queries ranked by cosine, or, with `weights` (relation to weight), by Σ_k w_k cos(h + r_k, d), the query as head.
+
+    Raises:
+        DataError, EncoderError: as `LoadedEncoder.embed` and `reading_of`.
+    """
+    embeddings_QD = loaded.embed(sentences)
+    reading = reading_of(loaded, weights)
+    if reading is None:
+        return Queries(vectors=embeddings_QD, scale=np.ones(len(sentences)))
+    vectors_QD = reading.queries(embeddings_QD, where="--relation")
+    return Queries(vectors=vectors_QD, scale=np.linalg.norm(vectors_QD, axis=1))
+
+
+class CorpusSearch:
+    """The best documents so far with their sentences; memory is that of Q · depth documents and a tile."""
+
+    def __init__(self, queries: Queries, *, depth: int) -> None:
+        self.nearest = NearestDocuments(queries.vectors, depth=depth)
+        self._queries = queries
+        self._kept: dict[int, tuple[str | None, str | None]] = {}  # row -> id, sentence
+
+    def look(self, tile: Tile, embeddings_RD: np.ndarray) -> None:
+        """Search the next tile of the corpus."""
+        self.nearest.add(embeddings_RD)
+        self._keep(tile)
+
+    def merge(self, tile: Tile, hits_Qk: np.ndarray) -> None:
+        """Take over what a worker found in a tile."""
+        self.nearest.merge(hits_Qk, tile.num_rows)
+        self._keep(tile)
+
+    def hits(self, query: int) -> list[dict[str, Json]]:
+        """Of one query, best first: rank from 1, score, row in the corpus from 0, and id and text where they are known."""
+        ranking = self.nearest.ranking()
+        found: list[dict[str, Json]] = []
+        for place, (row, cosine) in enumerate(zip(ranking.documents[query].tolist(), ranking.cosines[query].tolist(), strict=True)):
+            hit: dict[str, Json] = {"rank": place + 1, "score": round(cosine * float(self._queries.scale[query]), 6), "row": row}
+            known = zip(("id", "text"), self._kept.get(row, (None, None)), strict=True)
+            found.append(hit | {name: value for name, value in known if value is not None})
+        return found
+
+    def _keep(self, tile: Tile) -> None:
+        if tile.sentences is None:
+            return
+        fresh = range(tile.first_row, tile.first_row + tile.num_rows)
+        known = self._kept
+        self._kept = {}
+        for row in self.nearest.rows:
+            if row in fresh:
+                place = row - tile.first_row
+                self._kept[row] = (None if tile.ids is None else tile.ids[place], tile.sentences[place])
+            else:
+                self._kept[row] = known[row]
+
+
+def search_here(search: CorpusSearch, corpus: Corpus, reader: OpenTileReader) -> Iterator[int]:
+    """Search a corpus in this process; gives out how many documents are done."""
+    for tile in corpus.tiles():
+        search.look(tile, reader.read(tile))
+        yield search.nearest.num_documents

@@ -1,0 +1,147 @@
+"""How alike two sentences are to an encoder: by cosine, or by the relations that it was trained with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from sentdist.data.texts import Texts
+from sentdist.errors import DataError, EncoderError
+from sentdist.evaluation.metrics import paired_cosines
+from sentdist.evaluation.relational import similarities_by_relation
+from sentdist.inference.ready_encoder import LoadedEncoder
+from sentdist.inference.whole_file import whole_file
+from sentdist.learning.relation_file import has_relations, read_relations
+from sentdist.plan.relational import RelationalScoring
+from sentdist.stages.relations import Reading, saved_reading
+from sentdist.table_text import csv_cell
+
+PAIRS_AT_ONCE = 8_192
+SCHEMA = pa.schema([("sentence1", pa.large_string()), ("sentence2", pa.large_string()), ("score", pa.float64())])
+
+Pairs = tuple[list[str], list[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairScorer:
+    """Scores pairs by cosine, or, with a reading, by Σ_k w_k cos(h_1 + r_k, h_2) (RSE, arXiv 2212.08802)."""
+
+    loaded: LoadedEncoder
+    reading: Reading | None
+
+    def scores(self, first: list[str], second: list[str]) -> np.ndarray:
+        """(S,) similarities in [−1, 1], in float64; each different sentence is embedded once."""
+        unique = list(dict.fromkeys([*first, *second]))
+        row = {sentence: number for number, sentence in enumerate(unique)}
+        embeddings = self.loaded.embed(unique)
+        first_SD, second_SD = (embeddings[[row[sentence] for sentence in half]] for half in (first, second))
+        if self.reading is None:
+            return paired_cosines(first_SD, second_SD, where="similarity")
+        return self.reading.similarities(first_SD, second_SD, where="--relation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationCosines:
+    """Of one relation: cos(h_1 + r, h_2), with the first sentence as head, and the other way round."""
+
+    relation: str
+    forward: float
+    backward: float
+
+
+def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str) -> PairScorer:
+    """A scorer by cosine where `weights` (relation to weight) is empty; else as `reading_of`."""
+    return PairScorer(loaded=loaded, reading=reading_of(loaded, weights, directions=directions))
+
+
+def reading_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str = "max_both") -> Reading | None:
+    """How an encoder's relations score with these weights; None without weights.
+
+    directions: "max_both", the greater of both directions, or "one", the first sentence as head; as in a recipe's view.
+
+    Raises:
+        EncoderError: relations asked of an encoder that has none. DataError: one that it has not, or no weight above 0.
+    """
+    if not weights:
+        return None
+    if not any(weights.values()):
+        raise DataError(where="--relation", found="no weight above 0", expected="at least one", remedy="0 leaves a relation out.")
+    scoring = RelationalScoring.model_validate({"weights": dict(weights), "directions": directions})
+    reading = saved_reading(loaded.folder, scoring)
+    if reading is None:
+        raise EncoderError(
+            where=f"encoder {loaded.use.checkpoint}: --relation",
+            found="no relations beside it",
+            expected="an encoder that a relational objective (rse) has trained",
+            remedy="Leave --relation out.",
+        )
+    reading.check(where="--relation")
+    return reading
+
+
+def cosines_by_relation(loaded: LoadedEncoder, first: str, second: str) -> list[RelationCosines]:
+    """What each relation of the encoder makes of a pair; nothing where it has no relations."""
+    if not has_relations(loaded.folder):
+        return []
+    relations = read_relations(loaded.folder)
+    one, other = loaded.embed([first, second])
+    forward_K, backward_K = (
+        similarities_by_relation(head[None], tail[None], relations.vectors)[:, 0] for head, tail in ((one, other), (other, one))
+    )
+    return [
+        RelationCosines(relation=name, forward=float(forward), backward=float(backward))
+        for name, forward, backward in zip(relations.names, forward_K, backward_K, strict=True)
+    ]
+
+
+def pair_batches(first: Texts, second: Texts | None) -> Iterator[Pairs]:
+    """Pairs from two columns of one file, or row by row from two files.
+
+    Raises:
+        DataError: as `Texts.batches`, or files of different lengths.
+    """
+    if second is None:
+        for batch in first.batches(PAIRS_AT_ONCE):
+            yield batch[first.columns[0]], batch[first.columns[1]]
+        return
+    halves = (first.batches(PAIRS_AT_ONCE), second.batches(PAIRS_AT_ONCE))
+    done = 0
+    while True:
+        one, other = (next(half, {}) for half in halves)
+        heads, tails = one.get(first.columns[0], []), other.get(second.columns[0], [])
+        if len(heads) != len(tails):
+            raise DataError(
+                where=f"{first.name} and {second.name}",
+                found=f"only {done + min(len(heads), len(tails))} rows in {first.name if len(heads) < len(tails) else second.name}",
+                expected="two files of one length: row s of the one belongs to row s of the other",
+                remedy="Check what wrote them.",
+            )
+        if not heads:
+            return
+        yield heads, tails
+        done += len(heads)
+
+
+def write_scores(scorer: PairScorer, pairs: Iterator[Pairs], out: Path) -> Iterator[int]:
+    """Write columns sentence1, sentence2, score to a .csv or .parquet file; gives out how many pairs are done. The file is whole or absent.
+
+    In CSV a sentence that a spreadsheet would take for a formula gets an apostrophe before it; Parquet holds all as they are.
+    """
+    done, shown = 0, csv_cell if out.suffix == ".csv" else str
+    with whole_file(out) as part, _table_writer(part) as writer:
+        for first, second in pairs:
+            texts = [pa.array(map(shown, half), pa.large_string()) for half in (first, second)]
+            columns = [*texts, pa.array(scorer.scores(first, second))]
+            writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
+            done += len(first)
+            yield done
+
+
+def _table_writer(path: Path) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:
+    return pq.ParquetWriter(path, SCHEMA) if path.suffix == ".parquet" else pyarrow.csv.CSVWriter(path, SCHEMA)

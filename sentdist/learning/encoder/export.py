@@ -1,0 +1,94 @@
+"""Writing an encoder as a folder that sentence-transformers and transformers load.
+
+The folder holds what acts at test: the head of `cls_mlp` as a Dense module, none for `cls_mlp_train_only`. No Normalize module is written even where
+the base checkpoint had one: embeddings are compared by cosine, which does not see it, and the folder then gives exactly what `SentenceEncoder` gives.
+It is written by sentence-transformers 6.2 and needs at least that version (6.x names its modules anew).
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from sentdist.learning.encoder.card import EncoderCard, add_training_facts, card_data
+from sentdist.learning.encoder.pooling import PoolingHead
+
+__all__ = ["EncoderCard", "export"]
+
+
+def export(
+    path: Path,
+    *,
+    model: PreTrainedModel,
+    pooler: nn.Module | None,
+    tokenizer: PreTrainedTokenizerBase,
+    pooling: str,
+    head: PoolingHead | None,
+    max_length: int,
+    card: EncoderCard,
+) -> None:
+    """Write the folder `path`: weights (float32 safetensors), configuration, tokenizer, modules and a model card.
+
+    pooler: the model's own unused pooler, put back so that AutoModel finds every weight it expects.
+    """
+    from sentence_transformers import SentenceTransformer  # seconds to import, and needed only when something is saved
+    from sentence_transformers.base.modules.transformer import Transformer
+
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.model_max_length = max_length
+    with TemporaryDirectory() as plain:
+        _save_plain(Path(plain), model, pooler, tokenizer, all_layers=pooling == "first_last")
+        transformer = Transformer(plain, model_kwargs={"dtype": torch.float32}, max_seq_length=max_length)
+    transformer.model.config._name_or_path = card.base_model
+    saved = SentenceTransformer(
+        modules=[transformer, *_pooling_modules(model, pooling, head)],
+        device="cpu",
+        similarity_fn_name="cosine",
+        model_card_data=card_data(card),
+    )
+    saved.save_pretrained(str(path))
+    add_training_facts(path, card)
+
+
+def _save_plain(
+    folder: Path, model: PreTrainedModel, pooler: nn.Module | None, tokenizer: PreTrainedTokenizerBase, *, all_layers: bool
+) -> None:
+    state = dict(model.state_dict())
+    if pooler is not None:
+        state |= {f"pooler.{name}": weight for name, weight in pooler.state_dict().items()}
+    before = model.config.output_hidden_states
+    model.config.output_hidden_states = all_layers  # sentence-transformers reads it to hand all layers to WeightedLayerPooling
+    try:
+        model.save_pretrained(folder, state_dict=state)
+    finally:
+        model.config.output_hidden_states = before
+    tokenizer.save_pretrained(folder)
+
+
+def _pooling_modules(model: PreTrainedModel, pooling: str, head: PoolingHead | None) -> list[nn.Module]:
+    from sentence_transformers.base.modules.dense import Dense
+    from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
+
+    width, num_layers = int(model.config.hidden_size), int(model.config.num_hidden_layers)
+    if pooling == "mean":
+        return [Pooling(width, pooling_mode="mean")]
+    if pooling == "first_last":
+        weights = torch.zeros(num_layers)
+        weights[0] += 1.0
+        weights[-1] += 1.0
+        layers = WeightedLayerPooling(
+            width, num_hidden_layers=num_layers, layer_start=1, layer_weights=nn.Parameter(weights, requires_grad=False)
+        )
+        return [layers, Pooling(width, pooling_mode="mean")]
+    modules: list[nn.Module] = [Pooling(width, pooling_mode="cls")]
+    if pooling == "cls_mlp":
+        assert head is not None, "cls_mlp is constructed with its head"
+        dense = Dense(width, width, activation_function=nn.Tanh())
+        dense.linear.load_state_dict(head.dense.state_dict())
+        modules.append(dense)
+    return modules

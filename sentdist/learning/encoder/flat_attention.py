@@ -1,0 +1,213 @@
+"""Attention among the tokens of each sentence when all sentences of a step lie in one tensor without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.attention.varlen import varlen_attn
+from transformers import AttentionInterface
+
+from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
+
+FLAT_ATTENTION = "sentdist_flat"
+_GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentence; measured on a CPU, flat between 300 and 1500
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthGroup:
+    """Sentences of similar length that are attended to in one batched product.
+
+    size: n·H, the products. length: L, that of the longest sentence. first_slot, first_weight: where the group begins in buffers of all groups.
+    is_padding: (n·H, L) bool, true behind a sentence's end; None when all have length L.
+    """
+
+    size: int
+    length: int
+    first_slot: int
+    first_weight: int
+    is_padding: Tensor | None
+
+    def rows(self, rows_P: Tensor) -> Tensor:
+        """View this group's slots of a (P·H, head width) buffer as (n·H, L, head width)."""
+        return rows_P.narrow(0, self.first_slot, self.size * self.length).view(self.size, self.length, rows_P.shape[1])
+
+    def weights(self, weights: Tensor) -> Tensor:
+        """View this group's part of a buffer of attention weights as (n·H, L, L)."""
+        return weights.narrow(0, self.first_weight, self.size * self.length**2).view(self.size, self.length, self.length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segments:
+    """Where the sentences of a flat tensor lie, prepared once per step and read by every layer.
+
+    boundaries: (S + 1,) int32. longest: tokens of the longest sentence. num_heads: H.
+    num_sentences: S. groups: by rising length.
+    row_of_slot: (P·H,) which row of a (T·H, head width) tensor a slot of the groups reads; group by group as (n, H, L), padding included.
+    slot_of_row: (T·H,) the inverse. num_weights: attention weights of all groups, Σ n·H·L².
+    """
+
+    boundaries: Tensor
+    longest: int
+    num_sentences: int
+    num_heads: int
+    groups: tuple[LengthGroup, ...]
+    row_of_slot: Tensor
+    slot_of_row: Tensor
+    num_weights: int
+
+
+def group_borders(sorted_lengths: np.ndarray, *, group_cost: float = _GROUP_COST) -> list[int]:
+    """Cut rising lengths into groups so that Σ n·L² + group_cost · (number of groups) is least; returns the borders 0 … S.
+
+    Exact dynamic program over the distinct lengths (at most as many as the longest sentence has tokens).
+    """
+    distinct, first = np.unique(sorted_lengths, return_index=True)
+    ends = np.append(first[1:], len(sorted_lengths))
+    best, cut = np.zeros(len(distinct) + 1), np.zeros(len(distinct) + 1, dtype=np.int64)
+    for stop in range(1, len(distinct) + 1):
+        costs = best[:stop] + (ends[stop - 1] - first[:stop]) * float(distinct[stop - 1]) ** 2 + group_cost
+        cut[stop] = int(costs.argmin())
+        best[stop] = costs[cut[stop]]
+    borders, stop = [len(sorted_lengths)], len(distinct)
+    while stop > 0:
+        stop = int(cut[stop])
+        borders.append(int(first[stop]))
+    return borders[::-1]
+
+
+def segments_of(lengths: Sequence[int], boundaries: Tensor, *, num_heads: int) -> Segments:
+    """Prepare the groups for S sentences: arithmetic on the host, then copies to the device of `boundaries`."""
+    device = boundaries.device
+    length_S = np.asarray(lengths, dtype=np.int64)
+    start_S = np.cumsum(length_S) - length_S
+    order = np.argsort(length_S, kind="stable")
+    borders = group_borders(length_S[order])
+    heads = np.arange(num_heads)
+    groups, rows, reals = [], [], []
+    num_slots = num_weights = 0
+    for first, last in pairwise(borders):
+        members = order[first:last]
+        longest = int(length_S[members[-1]])
+        column = np.arange(longest)
+        inside = column < length_S[members][:, None]
+        token = start_S[members][:, None] + np.minimum(column, length_S[members][:, None] - 1)
+        rows.append((token[:, None, :] * num_heads + heads[:, None]).ravel())
+        reals.append(np.repeat(inside[:, None, :], num_heads, axis=1).ravel())
+        is_padding = None if inside.all() else torch.from_numpy(np.repeat(~inside, num_heads, axis=0)).to(device)
+        size = len(members) * num_heads
+        groups.append(LengthGroup(size=size, length=longest, first_slot=num_slots, first_weight=num_weights, is_padding=is_padding))
+        num_slots, num_weights = num_slots + size * longest, num_weights + size * longest**2
+    row_of_slot, real = np.concatenate(rows), np.concatenate(reals)
+    slot_of_row = np.empty(int(length_S.sum()) * num_heads, dtype=np.int64)
+    slot_of_row[row_of_slot[real]] = np.flatnonzero(real)
+    return Segments(
+        boundaries=boundaries,
+        longest=int(length_S.max()),
+        num_sentences=len(length_S),
+        num_heads=num_heads,
+        groups=tuple(groups),
+        row_of_slot=torch.from_numpy(row_of_slot).to(device),
+        slot_of_row=torch.from_numpy(slot_of_row).to(device),
+        num_weights=num_weights,
+    )
+
+
+class _GroupedAttention(torch.autograd.Function):
+    """softmax(q kᵀ · scale), dropped out, times v, group by group; all of (T·H, head width).
+
+    Written by hand because autograd over a dozen groups a layer spends more time on bookkeeping than on arithmetic. What does not depend on the
+    shape of a group (scaling, dropout) is done once for the weights of all groups, which lie in one buffer.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, segments: Segments, scale: float, p: float) -> Tensor:
+        query_P, key_P, value_P = (rows.index_select(0, segments.row_of_slot) for rows in (query, key, value))
+        scores, weights = query.new_empty(segments.num_weights), query.new_empty(segments.num_weights)
+        for group in segments.groups:
+            torch.bmm(group.rows(query_P), group.rows(key_P).transpose(1, 2), out=group.weights(scores))
+        scores.mul_(scale)
+        for group in segments.groups:
+            if group.is_padding is not None:
+                group.weights(scores).masked_fill_(group.is_padding[:, None, :], -torch.inf)
+            torch.softmax(group.weights(scores), dim=-1, out=group.weights(weights))
+        factors = dropout_factors(weights, p) if p > 0.0 else None
+        dropped = weights if factors is None else torch.mul(weights, factors, out=scores)
+        out_P = torch.empty_like(query_P)
+        for group in segments.groups:
+            torch.bmm(group.weights(dropped), group.rows(value_P), out=group.rows(out_P))
+        ctx.save_for_backward(query_P, key_P, value_P, weights, factors)
+        ctx.segments, ctx.scale = segments, scale
+        return out_P.index_select(0, segments.slot_of_row)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query_P, key_P, value_P, weights, factors = ctx.saved_tensors
+        segments: Segments = ctx.segments
+        grad_P = grad.index_select(0, segments.row_of_slot)
+        grad_query_P, grad_key_P, grad_value_P = (torch.empty_like(query_P) for _ in range(3))
+        dropped = weights if factors is None else weights * factors
+        grad_weights, grad_scores = torch.empty_like(weights), torch.empty_like(weights)
+        for group in segments.groups:
+            if group.is_padding is not None:  # a padded slot repeats a token, but nobody reads its output
+                group.rows(grad_P).masked_fill_(group.is_padding[:, :, None], 0.0)
+            torch.bmm(group.weights(dropped).transpose(1, 2), group.rows(grad_P), out=group.rows(grad_value_P))
+            torch.bmm(group.rows(grad_P), group.rows(value_P).transpose(1, 2), out=group.weights(grad_weights))
+        if factors is not None:
+            grad_weights.mul_(factors)
+        for group in segments.groups:
+            torch._softmax_backward_data(
+                group.weights(grad_weights), group.weights(weights), -1, weights.dtype, grad_input=group.weights(grad_scores)
+            )
+        grad_scores.mul_(ctx.scale)
+        for group in segments.groups:
+            torch.bmm(group.weights(grad_scores), group.rows(key_P), out=group.rows(grad_query_P))
+            torch.bmm(group.weights(grad_scores).transpose(1, 2), group.rows(query_P), out=group.rows(grad_key_P))
+        grads = (rows.index_select(0, segments.slot_of_row) for rows in (grad_query_P, grad_key_P, grad_value_P))
+        return *grads, None, None, None
+
+
+def flat_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    segments: Segments,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    drophead: float = 0.0,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Attend within sentences; the signature is that of transformers' AttentionInterface.
+
+    query, key, value: (1, H, T, head width). Returns the context (1, T, H, head width) and no weights.
+    dropout: on attention probabilities; drophead: on whole heads. Both act in training only.
+    """
+    num_heads, num_tokens, width = query.shape[1:]
+    p = dropout if module.training else 0.0
+    scale = width**-0.5 if scaling is None else scaling
+    query, key, value = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
+    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and p == 0.0:
+        bounds, longest = segments.boundaries, segments.longest
+        context = cast(Tensor, varlen_attn(query, key, value, bounds, bounds, longest, longest, scale=scale))
+    else:
+        rows = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
+        with torch.autocast(query.device.type, enabled=False):
+            context = _GroupedAttention.apply(*rows, segments, scale, p).view(num_tokens, num_heads, width)
+    if drophead > 0.0 and module.training:
+        scales_SH = head_scales(segments.num_sentences, num_heads, drophead, device=context.device).to(context.dtype)
+        scales_TH = scales_SH.repeat_interleave(segments.boundaries.diff(), dim=0, output_size=num_tokens)
+        context = context * scales_TH[:, :, None]
+    return context.unsqueeze(0), None
+
+
+def register_flat_attention() -> None:
+    """Make `FLAT_ATTENTION` known to transformers; without a mask function of that name, models pass no mask."""
+    AttentionInterface.register(FLAT_ATTENTION, flat_attention)

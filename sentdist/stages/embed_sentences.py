@@ -1,0 +1,56 @@
+"""How the sentences of an evaluation become embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.precision import apply_matmul_precision
+from sentdist.plan.specs import EncoderSpec, LexicalSpec
+from sentdist.plan.stages import Evaluate, Train
+from sentdist.stages.context import Context
+from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
+
+Embed = Callable[[list[str]], np.ndarray]  # S sentences to (S, D) float32
+MakeEmbed = Callable[[Evaluate, Context], Embed]
+Told = Callable[[int, int], None]  # sentences done, of how many
+
+
+def embed_here(stage: Evaluate, context: Context, *, told: Told | None = None) -> Embed:
+    """By the stage's encoder, in this process."""
+    assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
+    encoder = frozen_encoder(stage.encoder, context)
+
+    def embed(sentences: list[str]) -> np.ndarray:
+        return encode(
+            encoder,
+            sentences,
+            max_length=stage.max_length,
+            tokens_per_batch=context.runtime.tokens_per_batch,
+            precision=stage.precision,
+            told=None if told is None else lambda done: told(done, len(sentences)),
+        )
+
+    return embed
+
+
+def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEncoder:
+    """A trained or untouched encoder, dropout off."""
+    torch.manual_seed(0)  # an untouched checkpoint may lack the head that its pooling asks for; an untrained one has random weights
+    if isinstance(encoder, Train):
+        loaded = SentenceEncoder.load(folder_of(encoder, context), pooling=encoder.encoder.pooling)
+    else:
+        loaded = SentenceEncoder.load(
+            checkpoint_of(encoder, context),
+            revision=hub_revision(encoder, context),
+            pooling=encoder.pooling,
+            initialization=encoder.initialization,
+            layers=encoder.layers,
+        )
+    device = torch.device("cuda" if context.runtime.gpus_per_worker and torch.cuda.is_available() else "cpu")
+    apply_matmul_precision(device)
+    return loaded.to(device).eval()

@@ -1,0 +1,119 @@
+"""The body of an evaluation: scores of an encoder, or of a floor without one."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from sentdist.plan.specs import EncoderSpec, LexicalSpec
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Evaluate, Train
+from sentdist.stages.cloud import Cloud, sampled_pairs
+from sentdist.stages.commit import commit
+from sentdist.stages.context import Context
+from sentdist.stages.embed_sentences import Embed, MakeEmbed, embed_here
+from sentdist.stages.embedding_cache import kept_or_encoded
+from sentdist.stages.inputs import folder_of
+from sentdist.stages.probing import probe_results
+from sentdist.stages.relations import Reading, saved_reading
+from sentdist.stages.tasks.geometry import geometry_of
+from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
+from sentdist.stages.tasks.scoring import StsTask, load_task, viewed
+from sentdist.store.store import Artifact
+
+ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
+
+
+def build_scores(stage: Evaluate, context: Context, *, make_embed: MakeEmbed = embed_here) -> Artifact:
+    """Embed every unique sentence of all tasks once, here or as `make_embed` has it, then score each task; items are kept for paired tests."""
+    started = time.perf_counter()
+    tasks = [load_task(task, context.data_root) for task in stage.tasks]
+    if isinstance(stage.encoder, LexicalSpec):
+        scores, facts, cloud = [task.score_words(stage.encoder.name) for task in tasks], dict[str, Json](), None
+    else:
+        scores, facts, cloud = _embedded_scores(stage, stage.encoder, tasks, context, make_embed(stage, context))
+    results = score_results(scores) | facts
+    with context.store.staged() as folder:
+        (folder / "items").mkdir()
+        for score in scores:
+            pq.write_table(score.items, folder / "items" / f"{score.task}.parquet", compression="zstd")
+        if cloud is not None:
+            cloud.write(folder)
+        (folder / "scores.json").write_text(json.dumps(results, indent=1))
+        return commit(stage, folder, context, started=started, results=results)
+
+
+def _embedded_scores(
+    stage: Evaluate, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context, embed: Embed
+) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
+    """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are; and what pictures of its embeddings need."""
+    reading = saved_reading(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else None
+    unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
+    row = {sentence: number for number, sentence in enumerate(unique)}
+    embeddings = kept_or_encoded(stage, of, unique, context, embed) if context.keeps_embeddings else embed(unique)
+    embeddings = viewed(embeddings, stage.view, where=stage.label)
+    scores = [task.score(_rows_of(task, embeddings, row), reading) for task in tasks]
+    geometry, cloud = _geometry(tasks, embeddings, row)
+    return scores, geometry | _relations(tasks, embeddings, row, reading) | probe_results(stage, embed, context), cloud
+
+
+def score_results(scores: list[TaskScore]) -> dict[str, Json]:
+    """Flat results: the main score under the task's name, every measure under `task.measure`."""
+    results: dict[str, Json] = {}
+    for score in scores:
+        if score.has_main:
+            results[score.task] = score.main
+        results |= {f"{score.task}.{name}": value for name, value in score.measures.items()}
+    return results
+
+
+def _rows_of(task: LoadedTask, embeddings_SD: np.ndarray, row: dict[str, int]) -> np.ndarray:
+    return embeddings_SD[[row[sentence] for sentence in task.sentences]]
+
+
+def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int], reading: Reading | None) -> dict[str, Json]:
+    """Cosines between relations, and the mean score of the STS tasks at each weight of the view's curve."""
+    if reading is None:
+        return {}
+    facts = reading.facts()
+    pairs = [task for task in tasks if isinstance(task, StsTask)]
+    if pairs and reading.scoring is not None and reading.scoring.curve is not None:
+        curves = [task.curve(_rows_of(task, embeddings_SD, row), reading) for task in pairs]
+        means: list[Json] = [
+            None if None in scores else float(np.mean(np.array(scores, dtype=float))) for scores in zip(*curves, strict=True)
+        ]
+        grid = reading.scoring.curve
+        facts["weight_curve"] = {"relation": grid.relation, "weights": list(grid.weights), "scores": means}
+    return facts
+
+
+def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int]) -> tuple[dict[str, Json], Cloud | None]:
+    """Alignment, uniformity and mean cosine over the sentences of STS-B (or the first STS task), as SimCSE measures them."""
+    candidates = [task for task in tasks if isinstance(task, StsTask)]
+    if not candidates:
+        return {}, None
+    chosen = next((task for task in candidates if task.task.name == "stsb"), candidates[0])
+    found = geometry_of(chosen.pairs, _rows_of(chosen, embeddings_SD, row), positive_above=ALIGNMENT_ABOVE)
+    facts: dict[str, Json] = {
+        "geometry.alignment": found.alignment,
+        "geometry.uniformity": found.uniformity,
+        "geometry.mean_cosine": found.mean_cosine,
+        "geometry.effective_rank": found.effective_rank,
+        "geometry.task": chosen.task.name,
+    }
+    return facts, _cloud(chosen, found.singular_values, embeddings_SD, row)
+
+
+def _cloud(task: StsTask, singular_values: np.ndarray, embeddings_SD: np.ndarray, row: dict[str, int]) -> Cloud:
+    pairs = task.pairs
+    both = (
+        (sentences[number], pairs.subset[number])
+        for number in sampled_pairs(pairs.num_pairs)
+        for sentences in (pairs.sentence1, pairs.sentence2)
+    )
+    sampled = dict(both)  # a sentence of several pairs once
+    rows = [row[sentence] for sentence in sampled]
+    return Cloud(singular_values=singular_values, sentences=list(sampled), subsets=list(sampled.values()), embeddings=embeddings_SD[rows])

@@ -1,0 +1,1 @@
+"""How each kind of task reads its texts and scores an encoder."""

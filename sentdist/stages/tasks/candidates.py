@@ -1,0 +1,122 @@
+"""How tasks over pairs of texts score an encoder: paraphrases, and candidates to be put in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sentdist.data.candidates import Candidates, read_candidates
+from sentdist.data.labels import Labelled, read_labelled
+from sentdist.data.task_texts import TaskTexts
+from sentdist.evaluation.lexical import Lexical, word_scores
+from sentdist.evaluation.metrics import paired_cosines
+from sentdist.evaluation.paraphrases import score_paraphrases
+from sentdist.evaluation.reranking import score_candidates
+from sentdist.evaluation.sts import jaccard_scores
+from sentdist.plan.task_kinds import ParaphraseTask, RerankingTask
+from sentdist.stages.relations import Reading
+from sentdist.stages.tasks.loaded_task import TaskScore
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParaphrasePairs:
+    """Pairs that are paraphrases or not; the main score is average precision."""
+
+    task: ParaphraseTask
+    rows: Labelled
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return (*self.rows.texts[0], *self.rows.texts[1])
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        first_PD, second_PD = np.split(embeddings_SD, 2)
+        if reading is not None and reading.scoring is not None:
+            return self._told(reading.similarities(first_PD, second_PD, where=self.task.name))
+        return self._told(paired_cosines(first_PD, second_PD, where=self.task.name))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        """Word overlap; the plan refuses BM25 here."""
+        return self._told(jaccard_scores(*self.rows.texts))
+
+    def texts(self) -> TaskTexts:
+        first, second = self.rows.texts
+        return TaskTexts.of_pairs(self.task.name, zip(first, second, strict=True))
+
+    def _told(self, similarities_P: np.ndarray) -> TaskScore:
+        found = score_paraphrases(similarities_P, self.rows.labels, where=self.task.name)
+        items = pa.table({"label": found.labels, "similarity": found.similarities})
+        return TaskScore(task=self.task.name, main=found.ap, measures={"ap": found.ap, "share": found.share}, items=items)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedCandidates:
+    """A few candidates for each query; the main score is MAP."""
+
+    task: RerankingTask
+    rows: Candidates
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return (*self.rows.queries, *self.rows.documents)
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        queries_RD, documents_RD = np.split(embeddings_SD, 2)
+        moved_RD = queries_RD if reading is None else reading.queries(queries_RD, where=self.task.name)
+        return self._told(paired_cosines(moved_RD, documents_RD, where=self.task.name))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        """Word overlap, or BM25 over the candidates of all queries."""
+        queries, documents = (list(dict.fromkeys(texts)) for texts in (self.rows.queries, self.rows.documents))
+        scores_QR = word_scores(kind, queries, documents)
+        row = {text: number for number, text in enumerate(queries)}
+        column = {text: number for number, text in enumerate(documents)}
+        pairs = zip(self.rows.queries, self.rows.documents, strict=True)
+        return self._told(np.asarray([scores_QR[row[query], column[document]] for query, document in pairs]))
+
+    def texts(self) -> TaskTexts:
+        """An item a query, its pairs those with relevant candidates."""
+        rows = self.rows
+        queries = dict(zip(rows.query_ids, rows.queries, strict=True))
+        item = {query_id: number for number, query_id in enumerate(queries)}
+        judged = zip(rows.query_ids, rows.documents, rows.relevance, strict=True)
+        pairs = tuple((item[query_id], queries[query_id], document) for query_id, document, relevance in judged if relevance > 0)
+        return TaskTexts(name=self.task.name, sentences=tuple((query,) for query in queries.values()), pairs=pairs)
+
+    def _told(self, scores_R: np.ndarray) -> TaskScore:
+        rows = self.rows
+        found = score_candidates(
+            scores_R, query_ids=rows.query_ids, document_ids=rows.document_ids, relevance=rows.relevance, where=self.task.name
+        )
+        items = pa.table({name: list(values) for name, values in found.items().items()})
+        return TaskScore(task=self.task.name, main=found.measures["map"], measures=found.measures, items=items)
+
+
+def load_paraphrases(task: ParaphraseTask, root: Path | None) -> ParaphrasePairs:
+    """Read the pairs of a task; DataError as `read_labelled` says."""
+    rows = read_labelled(
+        task.source,
+        columns=task.columns,
+        label=task.label,
+        splits=None if task.split is None else (task.split,),
+        data_root=root,
+        hub_revision=task.revision if task.source.startswith("hub:") else None,
+    )
+    return ParaphrasePairs(task=task, rows=rows)
+
+
+def load_candidates(task: RerankingTask, root: Path | None) -> RankedCandidates:
+    """Read the candidates of a task; DataError as `read_candidates` says."""
+    rows = read_candidates(
+        task.source,
+        query=task.query,
+        document=task.document,
+        split=task.split,
+        data_root=root,
+        hub_revision=task.revision if task.source.startswith("hub:") else None,
+    )
+    return RankedCandidates(task=task, rows=rows)

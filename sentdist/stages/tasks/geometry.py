@@ -1,0 +1,77 @@
+"""The shape of the embeddings of graded pairs' sentences: a task of its own, and a fact beside STS scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sentdist.data.pairs import Pairs, read_pairs
+from sentdist.data.task_texts import TaskTexts
+from sentdist.evaluation.geometry import Geometry, measure_geometry
+from sentdist.evaluation.lexical import Lexical
+from sentdist.plan.specs import Task
+from sentdist.plan.task_kinds import GeometryTask
+from sentdist.plan.tasks import TASKS
+from sentdist.stages.relations import Reading
+from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCloud:
+    """Sentences of graded pairs; there is no main score, for no measure alone says that a cloud is good."""
+
+    task: GeometryTask
+    pairs: Pairs
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return (*self.pairs.sentence1, *self.pairs.sentence2)
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        found = geometry_of(self.pairs, embeddings_SD, positive_above=self.task.positive_above)
+        measures: dict[str, float | None] = {
+            "alignment": found.alignment,
+            "uniformity": found.uniformity,
+            "mean_cosine": found.mean_cosine,
+            "effective_rank": found.effective_rank,
+        }
+        items = pa.table({"singular_value": found.singular_values})
+        return TaskScore(task=self.task.name, main=None, measures=measures, items=items, has_main=False)
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        raise no_word_score(self.task.name, kind)
+
+    def texts(self) -> TaskTexts:
+        return TaskTexts.of_pairs(self.task.name, zip(self.pairs.sentence1, self.pairs.sentence2, strict=True))
+
+
+def load_geometry(task: GeometryTask, root: Path | None) -> MeasuredCloud:
+    """Read the pairs of a task; DataError as `read_pairs` says."""
+    return MeasuredCloud(task=task, pairs=read_task_pairs(task, root))
+
+
+def geometry_of(pairs: Pairs, embeddings_SD: np.ndarray, *, positive_above: float) -> Geometry:
+    """The geometry of the different sentences of P pairs, from the (2P, D) embeddings of their first and then their second sentences."""
+    sentences = (*pairs.sentence1, *pairs.sentence2)
+    first_row: dict[str, int] = {}
+    for row, sentence in enumerate(sentences):
+        first_row.setdefault(sentence, row)
+    place = {sentence: number for number, sentence in enumerate(first_row)}
+    positive = [
+        (place[one], place[other])
+        for one, other, score in zip(pairs.sentence1, pairs.sentence2, pairs.score, strict=True)
+        if score > positive_above
+    ]
+    return measure_geometry(embeddings_SD[list(first_row.values())], positive_rows=positive or None)
+
+
+def read_task_pairs(task: Task | GeometryTask, root: Path | None) -> Pairs:
+    """Graded pairs; those of a user's own may be on any scale, for ranks do not ask."""
+    scale = (0.0, 5.0) if task.name in TASKS else (-math.inf, math.inf)
+    hub_revision = task.revision if task.source.startswith("hub:") else None
+    return read_pairs(task.source, split=task.split, data_root=root, hub_revision=hub_revision, score_range=scale)

@@ -1,0 +1,102 @@
+"""How tasks over labelled texts score an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sentdist.data.labels import Labelled, read_labelled
+from sentdist.data.task_texts import TaskTexts
+from sentdist.evaluation.classification import cross_validated, pair_features, split_classified
+from sentdist.evaluation.clustering import score_clusters
+from sentdist.evaluation.lexical import Lexical
+from sentdist.evaluation.transfer import senteval_cross_validated, senteval_split
+from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
+from sentdist.stages.relations import Reading
+from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledTask:
+    """Texts, or pairs of texts, with labels; the main score is the accuracy of a linear classifier."""
+
+    task: ClassificationTask
+    rows: Labelled
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return [text for column in self.rows.texts for text in column]
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        task, rows = self.task, self.rows
+        features = pair_features(*np.split(embeddings_SD, 2)) if len(task.columns) == 2 else embeddings_SD
+        if task.split is None:
+            whole = senteval_cross_validated if task.classifier == "senteval" else cross_validated
+            found = whole(features, rows.labels, num_folds=task.num_folds, where=task.name)
+        else:
+            parted = senteval_split if task.classifier == "senteval" else split_classified
+            found = parted(
+                features,
+                rows.labels,
+                train=rows.rows_of("train"),
+                test=rows.rows_of(task.split),
+                dev=None if task.dev is None else rows.rows_of(task.dev),
+                num_folds=task.num_folds,
+                where=task.name,
+            )
+        measures: dict[str, float | None] = {"accuracy": found.accuracy, **({} if found.f1 is None else {"f1": found.f1})}
+        return TaskScore(task=task.name, main=found.accuracy, measures=measures, items=pa.table(found.items()))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        raise no_word_score(self.task.name, kind)
+
+    def texts(self) -> TaskTexts:
+        tested = range(self.rows.num_rows) if self.task.split is None else self.rows.rows_of(self.task.split)
+        items = tuple(tuple(column[row] for column in self.rows.texts) for row in tested)
+        pairs = tuple((item, *both) for item, both in enumerate(items) if len(both) == 2)
+        return TaskTexts(name=self.task.name, sentences=items, pairs=pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusteredTexts:
+    """Labelled texts; the main score is the V-measure of their clusters."""
+
+    task: ClusteringTask
+    rows: Labelled
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return self.rows.texts[0]
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        found = score_clusters(embeddings_SD, self.rows.labels, num_runs=self.task.num_runs, where=self.task.name)
+        items = pa.table({"label": list(self.rows.labels), "cluster": found.clusters})
+        return TaskScore(task=self.task.name, main=found.v_measure, measures={"v_measure": found.v_measure}, items=items)
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        raise no_word_score(self.task.name, kind)
+
+    def texts(self) -> TaskTexts:
+        return TaskTexts(name=self.task.name, sentences=tuple((text,) for text in dict.fromkeys(self.sentences)), pairs=())
+
+
+def load_clustering(task: ClusteringTask, root: Path | None) -> ClusteredTexts:
+    """Read the texts of a task; DataError as `read_labelled` says."""
+    splits = None if task.split is None else (task.split,)
+    hub_revision = task.revision if task.source.startswith("hub:") else None
+    rows = read_labelled(task.source, columns=(task.text,), label=task.label, splits=splits, data_root=root, hub_revision=hub_revision)
+    return ClusteredTexts(task=task, rows=rows)
+
+
+def load_classification(task: ClassificationTask, root: Path | None) -> LabelledTask:
+    """Read the rows that a task fits and tests; DataError as `read_labelled` says."""
+    splits = None if task.split is None else ("train", task.split, *([task.dev] if task.dev else []))
+    hub_revision = task.revision if task.source.startswith("hub:") else None
+    rows = read_labelled(
+        task.source, columns=task.columns, label=task.label, splits=splits, data_root=root, hub_revision=hub_revision
+    )  # fmt: skip
+    return LabelledTask(task=task, rows=rows)

@@ -1,0 +1,201 @@
+"""How a task scores an encoder: which sentences it needs, and what their embeddings are worth."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sentdist.data.folds import queries_for
+from sentdist.data.pairs import Pairs
+from sentdist.data.retrieval import Retrieval, read_retrieval
+from sentdist.data.task_texts import TaskTexts
+from sentdist.errors import RecipeError
+from sentdist.evaluation.lexical import Lexical, word_scores
+from sentdist.evaluation.link_prediction import LinkPrediction
+from sentdist.evaluation.nearest import Ranking, search
+from sentdist.evaluation.postprocess import postprocess
+from sentdist.evaluation.retrieval import DEPTH, judgements_of, rank_by, score_ranking
+from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities, score_sts
+from sentdist.plan.corpora.relations import LinkTask
+from sentdist.plan.specs import Task, View
+from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
+from sentdist.stages.relations import LinksTask, Reading, link_measures, load_links
+from sentdist.stages.tasks.geometry import read_task_pairs
+from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
+
+
+def load_task(task: ScoredTask, data_root: str | None) -> LoadedTask:
+    """Read a task's data; DataError as its reader says."""
+    module, _, function = TASK_KINDS[task.kind].loader.partition(":")
+    loaded: LoadedTask = getattr(importlib.import_module(module), function)(task, None if data_root is None else Path(data_root))
+    return loaded
+
+
+def load_pairs(task: Task, root: Path | None) -> StsTask:
+    """Read the graded pairs of a task."""
+    pairs = read_task_pairs(task, root)
+    return StsTask(task=task, pairs=pairs, sentences=(*pairs.sentence1, *pairs.sentence2))
+
+
+def load_retrieval(task: Task, root: Path | None) -> RetrievalTask:
+    """Read queries, documents and judgements of a task."""
+    bank = read_retrieval(task.source, split=task.split, data_root=root, document_field=task.document_field)
+    return RetrievalTask(task=task, bank=bank, rows=_rows_of_fold(task, bank))
+
+
+def load_link_ranks(task: LinkTask, root: Path | None) -> RankedLinks:
+    """Read the held-out triples of a task."""
+    return RankedLinks(links=load_links(task, root))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StsTask:
+    """Graded sentence pairs; the main score is Spearman's correlation."""
+
+    task: Task
+    pairs: Pairs
+    sentences: tuple[str, ...]
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        first, second = self._halves(embeddings_SD)
+        if reading is not None and reading.scoring is not None:
+            similarities = reading.similarities(first, second, where=self.task.name)
+            return self._told(
+                score_similarities(similarities, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name)
+            )
+        return self._told(score_sts(first, second, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        """Word overlap; BM25 ranks documents and says nothing of pairs (the plan refuses it)."""
+        overlaps = jaccard_scores(self.pairs.sentence1, self.pairs.sentence2)
+        return self._told(score_similarities(overlaps, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
+
+    def texts(self) -> TaskTexts:
+        return TaskTexts.of_pairs(self.task.name, zip(self.pairs.sentence1, self.pairs.sentence2, strict=True))
+
+    def curve(self, embeddings_SD: np.ndarray, reading: Reading) -> list[float | None]:
+        """The main score at each weight of the reading's curve."""
+        first, second = self._halves(embeddings_SD)
+        return reading.curve(first, second, self.pairs.score, self.pairs.subset, where=self.task.name)
+
+    def _halves(self, embeddings_SD: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return embeddings_SD[: self.pairs.num_pairs], embeddings_SD[self.pairs.num_pairs :]
+
+    def _told(self, found: StsScore) -> TaskScore:
+        items = pa.table(found.items())
+        return TaskScore(
+            task=self.task.name, main=found.spearman, measures={"spearman": found.spearman, "pearson": found.pearson}, items=items
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalTask:
+    """Queries against a bank of documents; the main score is MAP."""
+
+    task: Task
+    bank: Retrieval
+    rows: tuple[int, ...]  # of the queries that this fold scores
+
+    def __post_init__(self) -> None:
+        # Now, and not only when the ranking is scored: before that comes the encoding of the whole bank.
+        judgements_of(self._query_ids, self.bank.document_ids, self.bank.qrels, unranked=self.bank.empty_document_ids, where=self.task.name)
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        return (*(self.bank.queries[row] for row in self.rows), *self.bank.documents)
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        queries = embeddings_SD[: len(self.rows)]
+        if reading is not None:
+            queries = reading.queries(queries, where=self.task.name)
+        return self._told(search(queries, embeddings_SD[len(self.rows) :], depth=min(DEPTH, len(self.bank.documents))))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        scores_QR = word_scores(kind, self.sentences[: len(self.rows)], self.bank.documents)
+        return self._told(rank_by(scores_QR, depth=DEPTH))
+
+    def texts(self) -> TaskTexts:
+        """An item a query, its pairs those with relevant documents."""
+        bank = self.bank
+        document = dict(zip(bank.document_ids, bank.documents, strict=True))
+        pairs = tuple(
+            (item, bank.queries[row], document[name])
+            for item, row in enumerate(self.rows)
+            for name, relevance in bank.qrels[bank.query_ids[row]].items()
+            if relevance > 0 and name in document
+        )
+        return TaskTexts(name=self.task.name, sentences=tuple((bank.queries[row],) for row in self.rows), pairs=pairs)
+
+    @property
+    def _query_ids(self) -> list[str]:
+        return [self.bank.query_ids[row] for row in self.rows]
+
+    def _told(self, ranking: Ranking) -> TaskScore:
+        found = score_ranking(
+            ranking,
+            query_ids=self._query_ids,
+            document_ids=self.bank.document_ids,
+            qrels=self.bank.qrels,
+            unranked=self.bank.empty_document_ids,
+            where=self.task.name,
+        )
+        items = pa.table({name: list(values) for name, values in found.items().items()})
+        measures: dict[str, float | None] = {name: None if found.is_constant else value for name, value in found.measures.items()}
+        return TaskScore(task=self.task.name, main=measures["map"], measures=measures, items=items)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedLinks:
+    """Held-out triples of relations; the main score is the mean reciprocal rank of their tails."""
+
+    links: LinksTask
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return self.links.sentences
+
+    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+        return self._told(self.links.score_links(embeddings_SD, reading))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        return self._told(self.links.score_words(kind))
+
+    def texts(self) -> TaskTexts:
+        triples = self.links.triples
+        return TaskTexts.of_pairs(self.links.task.name, zip(triples.heads, (triples.tails[place] for place in triples.tail), strict=True))
+
+    def _told(self, found: LinkPrediction) -> TaskScore:
+        return TaskScore(task=self.links.task.name, main=found.overall.mrr, measures=link_measures(found), items=self.links.items(found))
+
+
+def viewed(embeddings_SD: np.ndarray, view: View, *, where: str) -> np.ndarray:
+    """The embeddings as a view reads them: some of the channels, with the mean or all correlation removed.
+
+    Raises:
+        RecipeError: channels that the embeddings do not have.
+    """
+    if view.channels is not None:
+        first, last = view.channels
+        if not 0 <= first < last <= embeddings_SD.shape[1]:
+            raise RecipeError(
+                where=f"{where}: view.channels",
+                found=f"{first} to {last}",
+                expected=f"two numbers from 0 to {embeddings_SD.shape[1]}, the lower one first",
+                remedy="Correct the view.",
+            )
+        embeddings_SD = embeddings_SD[:, first:last]
+    return postprocess(embeddings_SD, view.postprocess)
+
+
+def _rows_of_fold(task: Task, bank: Retrieval) -> tuple[int, ...]:
+    if task.fold is None or task.fold_role is None:
+        return tuple(range(len(bank.query_ids)))
+    fold = task.fold
+    wanted = set(queries_for(bank.query_ids, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role=task.fold_role))
+    return tuple(row for row, query in enumerate(bank.query_ids) if query in wanted)
