@@ -16,6 +16,7 @@ class TaskCard:
     metric: str
     licence: str
     citation: str
+    title: str | None = None  # of its column in a report; None: its name
     num_items: int | None = None  # pairs, queries or texts, where the published set has a known size
     columns: tuple[str, ...] = ()  # of the texts, where they differ from a user's own file of the kind
     documents: tuple[str, ...] = ()  # of the candidates, likewise
@@ -27,28 +28,77 @@ class TaskCard:
 
 TASKS: dict[str, TaskCard] = {
     "sts12": TaskCard(
-        kind="sts", source="sts/sts12", split=None, metric="spearman", licence="SemEval shared task", citation="sts12", num_items=3108
+        title="STS12",
+        kind="sts",
+        source="sts/sts12",
+        split=None,
+        metric="spearman",
+        licence="SemEval shared task",
+        citation="sts12",
+        num_items=3108,
     ),
     "sts13": TaskCard(
-        kind="sts", source="sts/sts13", split=None, metric="spearman", licence="SemEval shared task", citation="sts13", num_items=1500
+        title="STS13",
+        kind="sts",
+        source="sts/sts13",
+        split=None,
+        metric="spearman",
+        licence="SemEval shared task",
+        citation="sts13",
+        num_items=1500,
     ),
     "sts14": TaskCard(
-        kind="sts", source="sts/sts14", split=None, metric="spearman", licence="SemEval shared task", citation="sts14", num_items=3750
+        title="STS14",
+        kind="sts",
+        source="sts/sts14",
+        split=None,
+        metric="spearman",
+        licence="SemEval shared task",
+        citation="sts14",
+        num_items=3750,
     ),
     "sts15": TaskCard(
-        kind="sts", source="sts/sts15", split=None, metric="spearman", licence="SemEval shared task", citation="sts15", num_items=3000
+        title="STS15",
+        kind="sts",
+        source="sts/sts15",
+        split=None,
+        metric="spearman",
+        licence="SemEval shared task",
+        citation="sts15",
+        num_items=3000,
     ),
     "sts16": TaskCard(
-        kind="sts", source="sts/sts16", split=None, metric="spearman", licence="SemEval shared task", citation="sts16", num_items=1186
+        title="STS16",
+        kind="sts",
+        source="sts/sts16",
+        split=None,
+        metric="spearman",
+        licence="SemEval shared task",
+        citation="sts16",
+        num_items=1186,
     ),
     "stsb": TaskCard(
-        kind="sts", source="sts/stsb", split="test", metric="spearman", licence="CC BY-SA 4.0", citation="stsb", num_items=1379
+        title="STS-B",
+        kind="sts",
+        source="sts/stsb",
+        split="test",
+        metric="spearman",
+        licence="CC BY-SA 4.0",
+        citation="stsb",
+        num_items=1379,
     ),
     "stsb-dev": TaskCard(
         kind="sts", source="sts/stsb", split="dev", metric="spearman", licence="CC BY-SA 4.0", citation="stsb", num_items=1500
     ),
     "sickr": TaskCard(
-        kind="sts", source="sts/sick", split="test", metric="spearman", licence="CC BY-NC-SA 3.0", citation="sick", num_items=4927
+        title="SICK-R",
+        kind="sts",
+        source="sts/sick",
+        split="test",
+        metric="spearman",
+        licence="CC BY-NC-SA 3.0",
+        citation="sick",
+        num_items=4927,
     ),
     "sickr-dev": TaskCard(  # SemEval's trial split
         kind="sts", source="sts/sick", split="trial", metric="spearman", licence="CC BY-NC-SA 3.0", citation="sick", num_items=500
@@ -63,6 +113,7 @@ TASKS: dict[str, TaskCard] = {
         kind="retrieval", source="retrieval/stackfaq", split=None, metric="map", licence="unstated", citation="stackfaq", num_items=1249
     ),
     "mr": TaskCard(
+        title="MR",
         kind="classification",
         source="transfer/mr",
         split=None,
@@ -73,6 +124,7 @@ TASKS: dict[str, TaskCard] = {
         classifier="senteval",
     ),
     "cr": TaskCard(
+        title="CR",
         kind="classification",
         source="transfer/cr",
         split=None,
@@ -83,6 +135,7 @@ TASKS: dict[str, TaskCard] = {
         classifier="senteval",
     ),
     "subj": TaskCard(
+        title="SUBJ",
         kind="classification",
         source="transfer/subj",
         split=None,
@@ -93,6 +146,7 @@ TASKS: dict[str, TaskCard] = {
         classifier="senteval",
     ),
     "mpqa": TaskCard(
+        title="MPQA",
         kind="classification",
         source="transfer/mpqa",
         split=None,
@@ -103,6 +157,7 @@ TASKS: dict[str, TaskCard] = {
         classifier="senteval",
     ),
     "sst2": TaskCard(
+        title="SST2",
         kind="classification",
         source="transfer/sst2",
         split="test",
@@ -114,6 +169,7 @@ TASKS: dict[str, TaskCard] = {
         classifier="senteval",
     ),
     "trec": TaskCard(
+        title="TREC",
         kind="classification",
         source="transfer/trec",
         split="test",
@@ -124,6 +180,7 @@ TASKS: dict[str, TaskCard] = {
         classifier="senteval",
     ),
     "mrpc": TaskCard(
+        title="MRPC",
         kind="classification",
         source="transfer/mrpc",
         split="test",
@@ -222,7 +279,9 @@ TASKS: dict[str, TaskCard] = {
     "geometry-stsb": TaskCard(
         kind="geometry", source="sts/stsb", split="test", metric="uniformity", licence="CC BY-SA 4.0", citation="geometry", num_items=1379
     ),
-    "scenes-sts": TaskCard(kind="sts", source="embedded/sts", split="test", metric="spearman", licence="Apache-2.0", citation="sentdist"),
+    "scenes-sts": TaskCard(
+        title="Scenes STS", kind="sts", source="embedded/sts", split="test", metric="spearman", licence="Apache-2.0", citation="sentdist"
+    ),
     "scenes-sts-dev": TaskCard(
         kind="sts", source="embedded/sts", split="dev", metric="spearman", licence="Apache-2.0", citation="sentdist"
     ),

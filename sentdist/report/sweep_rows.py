@@ -13,6 +13,7 @@ import numpy as np
 from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.tasks import TASKS
 from sentdist.reading import drop_remedy, read_json_lines
 from sentdist.report.cell_facts import CellFacts, Trained, items, mapping, numbers, terms_of
 from sentdist.report.figures import LearningCurve
@@ -21,11 +22,7 @@ from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
-TASK_TITLES = {
-    "sts12": "STS12", "sts13": "STS13", "sts14": "STS14", "sts15": "STS15", "sts16": "STS16", "stsb": "STS-B", "sickr": "SICK-R",
-    "scenes-sts": "Scenes STS",
-    "mr": "MR", "cr": "CR", "subj": "SUBJ", "mpqa": "MPQA", "sst2": "SST2", "trec": "TREC", "mrpc": "MRPC",
-}  # fmt: skip
+TASK_TITLES = {name: card.title for name, card in TASKS.items() if card.title is not None}
 RETRIEVAL_TITLES = {"acc@1": "Acc@1", "acc@3": "Acc@3", "acc@5": "Acc@5", "map": "MAP", "mrr": "MRR", "ndcg@10": "nDCG@10"}
 
 # Kinds of task that have one table, a column a task: its title, its unit.
