@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # tests/*.py that are no tests (encoders, planning) import by name
-
 
 # The files that take minutes, longest first: where several processes share the tests, none of them is begun last.
 LONGEST = ("test_soak", "test_two_hosts", "test_trainer", "test_sweep", "test_at_once", "test_disk_trouble")
@@ -22,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _made_once(tmp_path_factory: pytest.TempPathFactory, family: str) -> Path:
-    from encoders import tiny_encoder  # torch takes seconds, and most tests of planning need none of it
+    from tests.support.tiny_encoders import tiny_encoder  # torch takes seconds, and most tests of planning need none of it
 
     return tiny_encoder(tmp_path_factory.mktemp(f"tiny-{family}"), family)
 
@@ -48,7 +44,7 @@ def tiny_mpnet_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def planted_encoder_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT whose embeddings are the bags of words of its sentences."""
-    from encoders import planted_encoder
+    from tests.support.tiny_encoders import planted_encoder
 
     return planted_encoder(tmp_path_factory.mktemp("planted"))
 

@@ -7,13 +7,10 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from mlflow_scenes import MlflowServer, grid_sweep, make_up
-
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.rebuild import rebuild
+from tests.support.mlflow_fixtures import MlflowServer, grid_sweep, make_up
 
 
 def main(num_trials: int) -> None:

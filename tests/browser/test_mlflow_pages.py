@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
-from mlflow_scenes import MlflowServer
-from tiny_world import tiny_plan, tiny_values, write_data
 
 from infra.browser import HOW_TO_GET_ONE, Browser, browser, found
 from sentdist.plan.unroll import Plan
@@ -20,6 +18,8 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
 from sentdist.tracking.rebuild import rebuild
+from tests.support.mlflow_fixtures import MlflowServer
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = [
     pytest.mark.browser,

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mlflow_scenes import MlflowServer
+
+from tests.support.mlflow_fixtures import MlflowServer
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -18,7 +18,7 @@ from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 IDS = np.arange(0, 900, 7)
 
@@ -54,7 +54,7 @@ def loses_a_host(root: str) -> None:
     from sentdist.execution.board.client import BoardClient
     from sentdist.execution.board.submission import Submission
     from sentdist.execution.build_stage import build_stage
-    from tests.tiny_world import tiny_plan, tiny_values
+    from tests.support.tiny_data import tiny_plan, tiny_values
 
     place = Path(root).parent
     objective: Json = {"name": "info_nce", "temperature": 0.05}

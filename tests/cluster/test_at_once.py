@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
@@ -19,7 +18,8 @@ from sentdist.plan.stages import Embed, Evaluate, Tag, Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from tests.cluster.pool_workers import Deadly, Squarer
-from tests.waiting import wait_for
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -31,7 +31,7 @@ def _context(encoder: Path, folder: Path, runtime: dict[str, Json]) -> tuple[Con
     values = tiny_values(
         encoder, selection=None, runtime={"engine": "torch", "rows_per_shard": 20, "bank_in_object_store": False} | runtime
     )
-    values |= {"targets": {"tagger": "tests.tiny_tagger:tag", "num_words": 12}, "evaluation": {"tasks": ["stsb"], "probes": {}}}
+    values |= {"targets": {"tagger": "tests.support.tiny_tagger:tag", "num_words": 12}, "evaluation": {"tasks": ["stsb"], "probes": {}}}
     plan, context = tiny_plan(values, data=write_data(folder / "data", num_rows=32), store=folder / "store")
     banks = [stage for stage in plan.stages if isinstance(stage, Embed)]
     (tag,) = (stage for stage in plan.stages if isinstance(stage, Tag))

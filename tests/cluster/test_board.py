@@ -22,7 +22,7 @@ from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullTracker, Outcome, Tracker
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

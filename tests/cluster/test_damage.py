@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.local import run_local
 from sentdist.store.store import ASIDE
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.errors import StoreError
 from sentdist.plan.stage import Json
-from tests.waiting import wait_for
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -13,7 +13,7 @@ from sentdist.errors import EncoderError, ResourceError
 from sentdist.plan.runtime import Runtime
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
-from tests.tasks_world import stage_of, write_table
+from tests.support.tasks_data import stage_of, write_table
 
 pytestmark = pytest.mark.cluster
 

@@ -12,7 +12,6 @@ import mlflow
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
-from mlflow_scenes import NUM_POINTS, STS, MlflowServer, drive, grid_sweep, make_up, small_sweep
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.plan.stages import Train
@@ -22,6 +21,7 @@ from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
 from sentdist.tracking.rebuild import rebuild
 from sentdist.tracking.views import TAG
+from tests.support.mlflow_fixtures import NUM_POINTS, STS, MlflowServer, drive, grid_sweep, make_up, small_sweep
 
 pytestmark = pytest.mark.cluster
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
-from mlflow_scenes import MlflowServer, make_up, small_sweep
 
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.rebuild import rebuild
+from tests.support.mlflow_fixtures import MlflowServer, make_up, small_sweep
 
 pytestmark = pytest.mark.cluster
 

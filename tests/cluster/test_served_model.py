@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mlflow_scenes import MlflowServer, make_up, small_sweep
 
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -22,8 +21,9 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
 from sentdist.tracking.rebuild import rebuild
-from tests.encoders import SENTENCES
-from tests.waiting import wait_for
+from tests.support.mlflow_fixtures import MlflowServer, make_up, small_sweep
+from tests.support.tiny_encoders import SENTENCES
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.errors import ResourceError, TrainingDiverged
 from sentdist.plan.leaks import overlaps_of
@@ -20,7 +19,8 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.tracking.tracker import NullTracker, Outcome
-from tests.waiting import wait_for
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -115,10 +115,10 @@ def test_one_more_seed_builds_only_what_is_new(grid: Any, data: Path, tiny_encod
 
 DRIVER = """
 import json, os, sys
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {root!r})
 import ray
 from pathlib import Path
-from tiny_world import tiny_plan
+from tests.support.tiny_data import tiny_plan
 from sentdist.execution.sweep import run_sweep
 ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
 plan, context = tiny_plan(json.loads({values!r}), data=Path({data!r}), store={store!r})
@@ -132,7 +132,7 @@ def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_
     values = grid_values(tiny_encoder_dir, sweep={"methods.rcl.phis": [PHIS[:1], PHIS[:2]]})
     plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
     script = DRIVER.format(
-        tests=str(Path(__file__).parents[1]),
+        root=str(Path(__file__).parents[2]),
         address=cluster.address,
         values=json.dumps(values),
         data=str(data),

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_world import tiny_plan, tiny_values, write_data
 
 from sentdist.errors import SweepStopped
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here, run_local
-from tests.waiting import wait_for
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

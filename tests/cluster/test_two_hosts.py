@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tiny_world import tiny_values, write_data
 
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage, commit_bank
 from tests.cluster.hosts import Hosts, hosts, why_not
-from tests.waiting import wait_for
+from tests.support.tiny_data import tiny_values, write_data
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]  # a minute on an idle machine
 

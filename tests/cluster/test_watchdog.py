@@ -18,7 +18,7 @@ from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.test_board import RUNTIME, Gated, _rcl, gated, workplace
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

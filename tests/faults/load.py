@@ -25,7 +25,7 @@ from sentdist.stages.planned import planned
 from sentdist.store.integrity import facts_of
 from sentdist.store.record import Record
 from tests.cluster.hosts import RAY_PORT, ROOT, hosts
-from tests.tiny_world import tiny_values, write_data
+from tests.support.tiny_data import tiny_values, write_data
 
 STAGES_PER_SEED = 8
 CONTENT = b"content"
@@ -52,7 +52,7 @@ def main() -> None:
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="sd-load-", dir="/tmp"))
     try:
-        from tests.encoders import tiny_encoder  # torch takes seconds
+        from tests.support.tiny_encoders import tiny_encoder  # torch takes seconds
 
         encoder, data = tiny_encoder(folder / "encoder", "bert"), write_data(folder / "data", num_rows=16)
         stores = [cost for size in asked.artifacts for cost in _store_costs(folder, size, encoder, data)]

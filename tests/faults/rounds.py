@@ -20,8 +20,8 @@ from tests.faults.processes import WORKING
 from tests.faults.scene import LOOK_EVERY_S, Scene
 from tests.faults.selection import Injection, RoundPlan
 from tests.faults.tracked import tracking_faults
-from tests.faults.world import NUM_HOSTS, World
-from tests.waiting import wait_for
+from tests.faults.world import NUM_HOSTS, LookedAtLater, World
+from tests.support.waiting import wait_for
 
 ROUND_S = 420.0  # many times what a round takes on an idle machine; then it counts as standing still
 SETTLES_WITHIN_S = 40.0  # many times what it takes on an idle machine
@@ -129,14 +129,16 @@ def play(world: World, plan: RoundPlan, expected: Mapping[str, str], logs: Path)
     wrong += tracking_faults(world.mlflow_db, scene.name, num_runs=NUM_RUNS, was_rebuilt=bool(scene.damaged))
     wrong += look_later(world)
     if is_given_up_later:
-        world.later.append((time.monotonic() + GIVEN_UP_S, scene.name, bool(scene.damaged)))
+        due = time.monotonic() + GIVEN_UP_S
+        world.later.append(LookedAtLater(due=due, name=scene.name, store=scene.store, was_rebuilt=bool(scene.damaged)))
     left = {place: num_bytes(scene.store / place) for place in (".staging", "running")} | {"temp": num_bytes(world.scratch) - before}
     wrong += [f"{left[place]} bytes are left in {place}" for place in ("running",) if left[place]]
     world.ask("end_owner", str(scene.store))
     if wrong:
         world.keep_logs(logs / "cluster")
         shutil.copytree(scene.store, logs / "store", dirs_exist_ok=True)
-    shutil.rmtree(scene.store, ignore_errors=True)
+    if not is_given_up_later:
+        shutil.rmtree(scene.store, ignore_errors=True)
     recovered = tuple(
         one if one.at_s is None else replace(one, recovery_s=recovery_s(scene.events, started + one.at_s)) for one in injected
     )
@@ -230,12 +232,14 @@ def _rebuild_tracking(scene: Scene) -> list[str]:
 def look_later(world: World, *, wait: bool = False) -> list[str]:
     """What is wrong with earlier rounds now that the boards have given up the drivers that were killed in them; `wait` until they all have."""
     wrong: list[str] = []
-    while world.later and (wait or world.later[0][0] <= time.monotonic()):
-        due, name, was_rebuilt = world.later.pop(0)
-        time.sleep(max(0.0, due - time.monotonic()))
+    while world.later and (wait or world.later[0].due <= time.monotonic()):
+        it = world.later.pop(0)
+        time.sleep(max(0.0, it.due - time.monotonic()))
         if not world.later:
-            wrong += [f"after {name}: {line}" for line in (_left(world) if wait else ())]
-        wrong += [f"later, {name}: {line}" for line in tracking_faults(world.mlflow_db, name, num_runs=NUM_RUNS, was_rebuilt=was_rebuilt)]
+            wrong += [f"after {it.name}: {line}" for line in (_left(world) if wait else ())]
+        found = tracking_faults(world.mlflow_db, it.name, num_runs=NUM_RUNS, was_rebuilt=it.was_rebuilt)
+        wrong += [f"later, {it.name}: {line}" for line in found]
+        shutil.rmtree(it.store, ignore_errors=True)
     return wrong
 
 

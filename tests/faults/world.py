@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from sentdist.plan.stage import Json
 from tests.cluster.hosts import INTERFACE, RAY_PORT, ROOT, Hosts, hosts
 from tests.faults.disk import Disk
 from tests.faults.processes import Process, look_at, send
-from tests.tiny_world import write_data
-from tests.waiting import wait_for
+from tests.support.tiny_data import write_data
+from tests.support.waiting import wait_for
 
 MLFLOW_PORT = 5000
 RUNTIMES: dict[str, dict[str, Json]] = {
@@ -35,11 +36,21 @@ PATIENT_S = 300.0  # for what takes seconds on an idle machine
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class LookedAtLater:
+    """A round that is looked at once more at `due`: then the board has given up its killed driver, for which it reads the store."""
+
+    due: float
+    name: str
+    store: Path
+    was_rebuilt: bool
+
+
 class World:
     """Everything that outlives a round; make it with `world`."""
 
     def __init__(self, folder: Path, hosts: Hosts, disk: Disk) -> None:
-        from tests.encoders import tiny_encoder  # torch takes seconds, and the tests of decisions need none of it
+        from tests.support.tiny_encoders import tiny_encoder  # torch takes seconds, and the tests of decisions need none of it
 
         self.folder = folder
         self.hosts = hosts
@@ -49,7 +60,7 @@ class World:
         self.mlflow = f"http://{hosts.address(0)}:{MLFLOW_PORT}"
         self.mlflow_db = folder / "mlflow.db"
         self._encoder = tiny_encoder(folder / "encoder", "bert")
-        self.later: list[tuple[float, str, bool]] = []  # rounds to look at once more: when, which, whether stages were built again
+        self.later: list[LookedAtLater] = []
         self._server: subprocess.Popen[str] | None = None
         self._inspector: subprocess.Popen[str] | None = None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.planning import RECIPES, shipped_plan
+from tests.support.planning import RECIPES, shipped_plan
 
 GOLDEN = Path(__file__).parent / "recipe_keys.json"
 NAMES = sorted(path.relative_to(RECIPES).as_posix() for path in RECIPES.rglob("*.yaml"))

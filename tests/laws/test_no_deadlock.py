@@ -9,7 +9,6 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 
 import pytest
-from tiny_world import tiny_values, write_data
 
 from sentdist.execution.resources import Demand, drivers_at_once, stage_demand
 from sentdist.plan.corpora import CORPORA
@@ -19,6 +18,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES
 from sentdist.plan.unroll import unroll
 from sentdist.stages.resolve import FileResolver
+from tests.support.tiny_data import tiny_values, write_data
 
 EXECUTION = Path(__file__).parents[2] / "sentdist" / "execution"
 NOT_ASKED_FOR = {"overlap", "encoded"}  # made where they are needed, in a process that is there already
@@ -34,7 +34,7 @@ RUNTIMES = [
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stage]:
     """One stage of each kind that a board is asked for."""
-    values = tiny_values(Path("minilm-l6")) | {"targets": {"tagger": "tests.tiny_tagger:tag", "num_words": 12}}
+    values = tiny_values(Path("minilm-l6")) | {"targets": {"tagger": "tests.support.tiny_tagger:tag", "num_words": 12}}
     values["evaluation"] = {"tasks": ["stsb"], "probes": {}}
     recipe = recipe_from_values(values, where="tiny")
     plan = unroll(recipe, FileResolver(data_root=write_data(tmp_path_factory.mktemp("data"))))

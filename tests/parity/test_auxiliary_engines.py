@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from mask_tokens import maskable_encoder
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
@@ -26,6 +25,7 @@ from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
 from tests.parity.word_batches import word_batches
+from tests.support.mask_tokens import maskable_encoder
 
 pytestmark = pytest.mark.parity
 

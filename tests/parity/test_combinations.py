@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.encoder import SentenceEncoder
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import train_steps

@@ -12,7 +12,7 @@ from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch
 from sentdist.objectives.cosent import CoSENT, cosent
 from tests.parity.ranks import FLOAT64, M, assert_ranks_agree, made, toy_batch, toy_embeddings
-from tests.planning import plan_of, small_recipe
+from tests.support.planning import plan_of, small_recipe
 
 pytestmark = pytest.mark.parity
 

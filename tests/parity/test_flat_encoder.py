@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from encoders import SENTENCES, tiny_encoder
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from sentdist.learning.encoder.pooling import POOLINGS
 from sentdist.learning.encoder.pretrained import FLAT_FAMILIES
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 
 pytestmark = pytest.mark.parity
 

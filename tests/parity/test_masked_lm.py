@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from encoders import SENTENCES
-from mask_tokens import maskable_encoder
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
@@ -19,6 +17,8 @@ from sentdist.learning.gather import average_gradients, local_rows
 from sentdist.learning.grad_cache import micro_batches
 from sentdist.learning.objectives.masked_lm import MaskedLM, Vocabulary, masked, mean_of_all_ranks
 from tests.parity.processes import run_in_processes
+from tests.support.mask_tokens import maskable_encoder
+from tests.support.tiny_encoders import SENTENCES
 
 pytestmark = pytest.mark.parity
 

@@ -16,7 +16,7 @@ from sentdist.learning.encoder import onnx as onnx_export
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from tests.encoders import SENTENCES
+from tests.support.tiny_encoders import SENTENCES
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
 pytest.importorskip("onnxscript", reason="the extra [onnx] is not installed")

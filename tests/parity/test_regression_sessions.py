@@ -25,9 +25,9 @@ from sentdist.stages.local import build_here, run_local
 from sentdist.stages.train import TrainSession
 from sentdist.store.store import Artifact
 from sentdist.store.sweep import save_sweep, sweep_record
-from tests.graded_world import regression_values, write_graded
 from tests.parity.processes import run_in_processes
-from tests.tiny_world import tiny_plan
+from tests.support.graded_data import regression_values, write_graded
+from tests.support.tiny_data import tiny_plan
 
 pytestmark = pytest.mark.parity
 

@@ -18,8 +18,8 @@ from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes
-from tests.relations_world import relations_values, write_relations_data
-from tests.tiny_world import tiny_plan
+from tests.support.relations_data import relations_values, write_relations_data
+from tests.support.tiny_data import tiny_plan
 
 pytestmark = pytest.mark.parity
 

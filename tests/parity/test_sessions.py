@@ -19,7 +19,7 @@ from sentdist.stages.local import build_here, file_bank, run_local
 from sentdist.stages.train import TrainSession
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
-from tests.tiny_world import tiny_plan, tiny_values, write_data
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.parity
 

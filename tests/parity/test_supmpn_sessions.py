@@ -20,9 +20,9 @@ from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here, run_local
 from sentdist.stages.train import TrainSession
 from sentdist.store.sweep import save_sweep, sweep_record
-from tests.groups_world import groups, supmpn_values, write_inference
 from tests.parity.processes import run_in_processes
-from tests.tiny_world import tiny_plan
+from tests.support.groups_data import groups, supmpn_values, write_inference
+from tests.support.tiny_data import tiny_plan
 
 pytestmark = pytest.mark.parity
 

@@ -24,8 +24,8 @@ from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from tests.parity.ranks import FLOAT64, M, assert_ranks_agree, made, toy_batch, toy_embeddings
 from tests.parity.toy import ToyEncoder
-from tests.planning import small_recipe
-from tests.tiny_world import tiny_plan, tiny_values, write_data
+from tests.support.planning import small_recipe
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.parity
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from sentdist.errors import DataError, RecipeError
 from sentdist.objectives.triplet import TripletMargin
 from tests.parity.ranks import FLOAT64, assert_ranks_agree, made, toy_batch, toy_embeddings
-from tests.planning import plan_of, small_recipe
+from tests.support.planning import plan_of, small_recipe
 
 pytestmark = pytest.mark.parity
 

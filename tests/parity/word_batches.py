@@ -7,7 +7,7 @@ import numpy as np
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import local_rows
-from tests.encoders import WORDS as VOCABULARY
+from tests.support.tiny_encoders import WORDS as VOCABULARY
 
 NUM_SENTENCES = 60
 WORDS = (*VOCABULARY[:10], "eats", "runs", "sleeps", "in", "under", "near", "not", "today")  # golden losses are drawn from these

@@ -17,8 +17,8 @@ from sentdist import DataError, EncoderError, RecipeError, SentdistError, StoreE
 from sentdist.cli import app
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from tests.encoders import SENTENCES
-from tests.tiny_world import tiny_values, write_data
+from tests.support.tiny_data import tiny_values, write_data
+from tests.support.tiny_encoders import SENTENCES
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "ray", "numpy", "pydantic", "transformers", "mlflow", "pyarrow", "yaml")

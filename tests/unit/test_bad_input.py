@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tasks_world import evaluated, write_table
 from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import DataError
 from sentdist.stages import embed_sentences as embedding
+from tests.support.tasks_data import evaluated, write_table
 
 KINDS = ("sts", "pairs", "reranking", "retrieval", "classification", "clustering")
 TASKS = {**{kind: f"{kind}=my/{kind}" for kind in KINDS}, "geometry": "geometry-stsb"}

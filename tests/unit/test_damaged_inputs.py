@@ -17,9 +17,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
-from damage import CERTAIN, POSSIBLE
-from encoders import SENTENCES, WIDTH, tiny_encoder
-from planning import small_values
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
@@ -42,6 +39,9 @@ from sentdist.reading import read_json_lines
 from sentdist.report.cloud import SAMPLE_FILE, SPECTRUM_FILE, _sample, _spectrum
 from sentdist.report.rows import ResultRow, read_items
 from sentdist.stages.resolve import FileResolver
+from tests.support.damage import CERTAIN, POSSIBLE
+from tests.support.planning import small_values
+from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 
 LONGEST_S = 2.0  # of this process's time
 ROWS = [{"sentence1": one, "sentence2": other, "score": 1.5} for one, other in pairwise(SENTENCES)]
@@ -140,7 +140,7 @@ def _encoder(folder: Path) -> None:
 
 
 def _writer(folder: Path) -> None:
-    from encoders import tiny_writer
+    from tests.support.tiny_encoders import tiny_writer
 
     tiny_writer(folder / "t5")
 

@@ -31,7 +31,7 @@ from sentdist.report.paper import tables_of
 from sentdist.report.sweep_rows import KIND_TABLES
 from sentdist.stages.cards import training_card
 from sentdist.store.forecast import _sentences
-from tests.planning import RECIPES, shipped_plan
+from tests.support.planning import RECIPES, shipped_plan
 
 ROOT = RECIPES.parents[1]
 

@@ -1,0 +1,1 @@
+"""Measurements against named peers, and the pages and figures that are made from them."""

@@ -1,0 +1,1 @@
+"""What tests share: tiny encoders and data, planned recipes, servers, damages."""

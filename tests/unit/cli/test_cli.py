@@ -1,0 +1,158 @@
+"""The command line: quick answers, one-sentence errors, and a whole local run of a tiny recipe."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from sentdist.cli import app
+from tests.support.machine_speed import slower_than_reference
+from tests.support.tiny_data import tiny_values, write_data
+
+ROOT = Path(__file__).parents[3]
+DEMO = str(ROOT / "rayjobs" / "recipes" / "demo.yaml")
+HEAVY = ("torch", "ray", "mlflow", "transformers", "datasets", "matplotlib")
+# Processor seconds, not wall seconds: other work on the machine must not fail a test.
+PLAN_SECONDS = 1.0
+HELP_SECONDS = 0.5
+
+
+def _call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
+def _processor_seconds(script: str) -> tuple[float, str]:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+
+
+def _script(*arguments: str) -> str:
+    return (
+        "import sys; from sentdist.cli import app\n"
+        f"app({list(arguments)!r}, standalone_mode=False)\n"
+        f"print('loaded', sorted(set(sys.modules) & set({HEAVY!r})))"
+    )
+
+
+@pytest.mark.parametrize(("arguments", "seconds"), [(("plan", DEMO), PLAN_SECONDS), (("--help",), HELP_SECONDS)])
+def test_quick_answers_are_quick_and_load_nothing_heavy(arguments: tuple[str, ...], seconds: float, tmp_path: Path) -> None:
+    if arguments[0] == "plan":
+        arguments = (*arguments, "--store", str(tmp_path))
+    took, output = min(_processor_seconds(_script(*arguments)) for _ in range(2))
+    assert output.splitlines()[-1] == "loaded []"
+    assert took < seconds * slower_than_reference()
+
+
+@pytest.mark.parametrize("group", [(), ("store",), ("bank",)])
+def test_every_command_is_told_in_one_line_of_a_narrow_terminal(group: tuple[str, ...]) -> None:
+    listed = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80"}).output.partition("Commands:")[2]
+    assert len(listed.splitlines()) > 2
+    assert "..." not in listed
+
+
+def test_a_plan_says_what_is_shared(tmp_path: Path) -> None:
+    answer = _call("plan", DEMO, "--store", str(tmp_path), "--trials")
+    assert answer.exit_code == 0
+    assert "Trials mention 31 stages, 22 differ: sharing spares 9." in answer.output
+    assert "(to build)" in answer.output
+    assert not list(tmp_path.iterdir()), "planning writes nothing"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("plan", "demmo.yaml"), "expected a readable recipe"),
+        (("plan", DEMO, "--set", "training.batch_sze=8"), 'did you mean "batch_size"'),
+        (("run", DEMO, "--local", "--set", "encoder.checkpoint=./nowhere"), "expected a saved Hugging Face encoder"),
+        (("plan", str(ROOT / "rayjobs/recipes/rcl_sts.yaml")), "no data root"),
+        (("evaluate", "./nowhere", "--tasks", "scenes"), "expected a saved Hugging Face encoder"),
+        (("evaluate", "minilm-l6", "--tasks", "stss"), '"stss" is not one of'),
+        (("explain", "abc", "def"), "expected one artifact"),
+        (("store", "show", "abc"), "expected one artifact"),
+        (("report", "unheard_of"), "expected a sweep that was started"),
+        (("stop",), "found no sweep"),
+        (("stop", "demo", "--all"), "found demo and --all"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SENTDIST_STORE", str(tmp_path))
+    monkeypatch.delenv("SENTDIST_DATA", raising=False)
+    answer = _call(*arguments)
+    assert answer.exit_code == 2
+    assert sentence in answer.stderr
+    assert "Traceback" not in answer.output
+    assert len(answer.stderr.splitlines()) == 1
+
+
+def test_debug_shows_where_an_error_came_from() -> None:
+    answer = _call("--debug", "plan", "demmo.yaml")
+    assert answer.exception is not None
+    assert type(answer.exception).__name__ == "RecipeError"
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A recipe, its data and its store after `sentdist run --local`."""
+    folder = tmp_path_factory.mktemp("cli")
+    data, recipe, store = write_data(folder / "data"), folder / "tiny.yaml", folder / "store"
+    recipe.write_text(yaml.safe_dump(tiny_values(tiny_encoder_dir)))
+    answer = _call("run", str(recipe), "--local", "--data", str(data), "--store", str(store))
+    assert answer.exit_code == 0, answer.output
+    return {"recipe": str(recipe), "data": str(data), "store": str(store), "output": answer.output}
+
+
+def test_a_local_run_tells_its_progress_and_scores(tiny_run: dict[str, str]) -> None:
+    assert "done in" in tiny_run["output"]
+    assert "stsb-dev" in tiny_run["output"]
+    assert "rcl" in tiny_run["output"].splitlines()[-2] or "rcl" in tiny_run["output"]
+
+
+def test_a_local_sweep_runs_the_grid_and_shares_what_a_run_built(tiny_run: dict[str, str]) -> None:
+    answer = _call(
+        *("sweep", tiny_run["recipe"], "--local", "--data", tiny_run["data"], "--store", tiny_run["store"]),
+        *("--set", "name=grid", "--set", "methods.rcl.phis=[0.01]", "--set", "sweep={methods.rcl.objective.temperature: [0.05, 0.2]}"),
+    )
+    assert answer.exit_code == 0, answer.output
+    assert "temperature=0.05" in answer.output and "temperature=0.2" in answer.output
+    assert not [line for line in answer.output.splitlines() if "train" in line and "entropy" in line], "entropy encoders were in the store"
+
+
+def test_what_was_run_is_not_planned_again(tiny_run: dict[str, str]) -> None:
+    answer = _call("plan", tiny_run["recipe"], "--data", tiny_run["data"], "--store", tiny_run["store"])
+    assert "Nothing to build." in answer.output
+    more = _call("plan", tiny_run["recipe"], "--data", tiny_run["data"], "--store", tiny_run["store"], "--set", "seeds=[7, 8]")
+    assert "at the speed of earlier runs" in more.output
+
+
+def test_the_store_can_be_looked_at(tiny_run: dict[str, str]) -> None:
+    listed = _call("store", "list", "train", "--store", tiny_run["store"])
+    places = [line.split()[-1] for line in listed.output.splitlines()]
+    assert len(places) >= 3
+    shown = _call("store", "show", places[0], "--store", tiny_run["store"])
+    record, _, uri = shown.output.rstrip().rpartition("\n")
+    assert json.loads(record)["place"] == places[0]
+    assert uri.endswith(places[0])
+    explained = _call("explain", places[0], places[1], "--store", tiny_run["store"])
+    assert "objective" in explained.output
+    assert "one stage" in _call("explain", places[0], places[0], "--store", tiny_run["store"]).output
+    assert "0 orphans removed." in _call("store", "gc", "--older-than-hours", "0", "--store", tiny_run["store"]).output
+
+
+def test_a_trained_encoder_can_be_scored_by_its_key(tiny_run: dict[str, str]) -> None:
+    listed = _call("store", "list", "train", "--store", tiny_run["store"])
+    place = listed.output.split()[-1]
+    arguments = ("--tasks", "stsb", "--data", tiny_run["data"], "--store", tiny_run["store"])
+    answer = _call("evaluate", place.rpartition("-")[2], *arguments)
+    assert answer.exit_code == 0, answer.output
+    assert "spearman" in answer.output and "average" not in answer.output, "one task has no average"

@@ -1,0 +1,78 @@
+"""`sentdist export`: a folder that sentence-transformers load; what cannot be exported leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from sentdist.cli import app
+from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.relation_file import Relations, has_relations, write_relations
+from tests.support.tiny_encoders import SENTENCES
+
+
+def _call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+
+
+def _by_sentence_transformers(folder: Path) -> np.ndarray:
+    from sentence_transformers import SentenceTransformer
+
+    return np.asarray(SentenceTransformer(str(folder), device="cpu").encode(list(SENTENCES)))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "first_last"])
+def test_a_plain_checkpoint_gets_its_pooling_and_a_card(pooling: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    answer = _call("export", tiny_encoder_dir, "--to", tmp_path / "out", "--pooling", pooling)
+    assert answer.exit_code == 0, answer.output
+    expected = encode(SentenceEncoder.load(tiny_encoder_dir, pooling=pooling), SENTENCES)
+    np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out"), expected, atol=2e-6)
+    assert "the weights are those of the base model" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_what_was_trained_is_copied_with_its_card_and_relations(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    trained = tmp_path / "trained"
+    encoder = SentenceEncoder.load(tiny_encoder_dir)
+    torch.nn.init.normal_(next(encoder.model.parameters()), std=0.3)
+    encoder.save(trained, card=EncoderCard(base_model="tiny", objective="relational"))
+    write_relations(trained, Relations(names=("twin",), vectors=np.ones((1, 32), dtype=np.float32)))
+    (trained / "record.json").write_text(json.dumps({"key": "abc"}))
+    assert _call("export", trained, "--to", tmp_path / "out").exit_code == 0
+    np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out"), encode(encoder.eval(), SENTENCES), atol=2e-6)
+    assert "relational" in (tmp_path / "out" / "README.md").read_text()
+    assert has_relations(tmp_path / "out")
+    assert not (tmp_path / "out" / "record.json").exists()
+
+
+def test_without_the_onnx_packages_the_extra_is_named(tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    answer = _call("export", tiny_encoder_dir, "--to", tmp_path / "out", "--format", "onnx")
+    assert answer.exit_code == 2
+    assert "pip install 'sentdist[onnx]'" in answer.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("{encoder}", "--to", "{full}"), "there already"),
+        (("{encoder}", "--to", "{full}/a/b"), "no folder for it"),
+        (("{encoder}", "--to", "{full}/new", "--format", "gguf"), "one of sentence-transformers, onnx"),
+        (("./nowhere", "--to", "{full}/new"), "no such folder"),
+        (("{encoder}", "--to", "{full}/new", "--pooling", "max"), "one of mean, cls"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(arguments: tuple[str, ...], words: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    answer = _call("export", *(argument.format(encoder=tiny_encoder_dir, full=tmp_path) for argument in arguments))
+    assert answer.exit_code == 2, answer.output
+    assert words in answer.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]

@@ -1,0 +1,137 @@
+"""`sentdist search`: the same hits however corpus, embeddings and queries are given; mistakes in one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from sentdist.cli import app
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.relation_file import Relations, write_relations
+from tests.support.tiny_encoders import SENTENCES, WIDTH
+
+QUERIES = ("a dog sleeps", "many birds sing in the garden")
+RELATIONS = Relations(names=("entailment", "twin"), vectors=np.random.default_rng(0).normal(size=(2, WIDTH)).astype(np.float32))
+
+
+def _call(*arguments: str | Path, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"}, input=stdin)
+
+
+def _hits(*arguments: str | Path, stdin: str | None = None) -> list[dict[str, Any]]:
+    answer = _call("search", *arguments, "--format", "jsonl", stdin=stdin)
+    assert answer.exit_code == 0, answer.output
+    return [json.loads(line) for line in answer.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def files(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The corpus as a table and as plain text, its embeddings, others too narrow and too few, and an encoder with relations."""
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({"key": f"d{n}", "body": text}) + "\n" for n, text in enumerate(SENTENCES)))
+    (folder / "plain.txt").write_text("\n".join(SENTENCES))
+    (folder / "queries.txt").write_text("\n".join(QUERIES))
+    made = _call("encode", tiny_encoder_dir, folder / "plain.txt", "--out", folder / "embeddings.npy")
+    assert made.exit_code == 0, made.output
+    np.save(folder / "narrow.npy", np.ones((len(SENTENCES), 5), dtype=np.float32))
+    np.save(folder / "few.npy", np.load(folder / "embeddings.npy")[:3])
+    shutil.copytree(tiny_encoder_dir, folder / "related")
+    write_relations(folder / "related", RELATIONS)
+    return {path.stem: path for path in folder.iterdir() if path.suffix != ".json"} | {"encoder": tiny_encoder_dir}
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_encoder_dir: Path) -> list[list[tuple[int, float]]]:
+    """Rows and cosines of the best three, by sorting all."""
+    unit = encode(SentenceEncoder.load(tiny_encoder_dir), [*QUERIES, *SENTENCES]).astype(np.float64)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    cosines = unit[:2] @ unit[2:].T
+    return [[(int(row), float(cosines[query, row])) for row in np.argsort(-cosines[query])[:3]] for query in range(2)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*QUERIES, "--corpus", "{corpus}", "--column", "body", "--id", "key"),
+        ("--queries", "{queries}", "--corpus", "{plain}"),
+        ("--queries", "-", "--corpus", "{plain}"),
+        (*QUERIES, "--corpus", "-"),
+        (*QUERIES, "--corpus", "{plain}", "--embeddings", "{embeddings}"),
+        (*QUERIES, "--embeddings", "{embeddings}"),
+    ],
+)
+def test_the_nearest_sentences_are_found(
+    arguments: tuple[str, ...], files: dict[str, Path], expected: list[list[tuple[int, float]]]
+) -> None:
+    lines = (*QUERIES,) if "--queries" in arguments else SENTENCES
+    found = _hits(files["encoder"], *(argument.format(**files) for argument in arguments), "-k", "3", stdin="\n".join(lines))
+    assert [answer["query"] for answer in found] == list(QUERIES)
+    for answer, best in zip(found, expected, strict=True):
+        assert [(hit["rank"], hit["row"]) for hit in answer["hits"]] == [(place + 1, row) for place, (row, _) in enumerate(best)]
+        # batches of another make-up: float32 roundings
+        np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], [cosine for _, cosine in best], atol=3e-6)
+        for hit in answer["hits"]:
+            assert hit.get("text", SENTENCES[hit["row"]]) == SENTENCES[hit["row"]]
+            assert hit.get("id", f"d{hit['row']}") == f"d{hit['row']}"
+            assert ("id" in hit, "text" in hit) == ("--id" in arguments, "--corpus" in arguments)
+
+
+def test_small_tiles_keep_the_text_of_early_hits(
+    files: dict[str, Path], expected: list[list[tuple[int, float]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentdist.inference.search import Corpus
+
+    monkeypatch.setattr(Corpus.tiles, "__defaults__", (2,))
+    found = _hits(files["encoder"], *QUERIES, "--corpus", files["plain"], "-k", "3")
+    assert [[hit["text"] for hit in answer["hits"]] for answer in found] == [[SENTENCES[row] for row, _ in best] for best in expected]
+
+
+def test_relations_move_the_query(files: dict[str, Path]) -> None:
+    (found,) = _hits(files["related"], SENTENCES[0], "--corpus", files["plain"], "--relation", "twin", "-k", "8")
+    embeddings = encode(SentenceEncoder.load(files["encoder"]), SENTENCES).astype(np.float64)
+    moved = embeddings[0] + RELATIONS.vectors[1]
+    cosines = embeddings @ moved / np.linalg.norm(embeddings, axis=1) / np.linalg.norm(moved)
+    assert [hit["row"] for hit in found["hits"]] == np.argsort(-cosines).tolist()
+    np.testing.assert_allclose([hit["score"] for hit in found["hits"]], -np.sort(-cosines), atol=3e-6)
+
+
+def test_a_table_shows_brackets_as_they_are(files: dict[str, Path]) -> None:
+    answer = _call("search", files["encoder"], "a man", "--corpus", "-", "-k", "5", stdin="the [red]dog[/]\na cat")
+    assert "the [red]dog[/]" in answer.stdout
+    assert "The corpus has 2 sentences, fewer than 5: all of them are shown." in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("a", "--corpus", "{plain}x"), "no such file"),
+        (("a", "--corpus", "{corpus}", "--column", "bodi"), 'Did you mean "body"?'),
+        (("a", "--corpus", "-"), "standard input: found no rows"),
+        (("a", "--embeddings", "{narrow}"), "embeddings of width 5; expected width 32"),
+        (("a", "--embeddings", "{few}x"), "no such file"),
+        (("a", "--corpus", "{plain}", "--embeddings", "{few}"), "more than 3 sentences and 3 embeddings"),
+        (("a", "--corpus", "{queries}", "--embeddings", "{few}"), "2 sentences and 3 embeddings"),
+        (("a", "--corpus", "{plain}", "--embeddings", "{embeddings}", "--max-length", "5"), "made with max_length 40"),
+        (("--corpus", "{plain}"), "no queries"),
+        (("a", "--queries", "{queries}", "--corpus", "{plain}"), "two things in one place"),
+        (("--queries", "-", "--corpus", "-"), "two things in one place"),
+        (("a",), "no corpus"),
+        ((" ", "--corpus", "{plain}"), "' '"),
+        (("a", "--corpus", "{plain}", "--relation", "twin"), "no relations beside it"),
+        (("a", "--corpus", "{plain}", "--format", "json"), "one of table, jsonl"),
+        (("a", "--embeddings", "{few}", "--id", "key"), "no --corpus"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(arguments: tuple[str, ...], words: str, files: dict[str, Path]) -> None:
+    answer = _call("search", files["encoder"], *(argument.format(**files) for argument in arguments), stdin="")
+    assert answer.exit_code == 2, answer.output
+    assert words in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+    assert not answer.stdout

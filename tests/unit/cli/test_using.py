@@ -1,0 +1,111 @@
+"""Encoders in use, from the command line: encode."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from sentdist.cli import app
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from tests.support.tiny_encoders import SENTENCES
+
+
+def _call(*arguments: str | Path, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"}, input=stdin)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "corpus.csv"
+    path.write_text("id,text\n" + "".join(f"d{number},{sentence}\n" for number, sentence in enumerate(SENTENCES)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_encoder_dir: Path) -> np.ndarray:
+    return encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES)
+
+
+# Batches of another make-up, and products rounded differently: some float32 roundings of numbers around 1.
+CLOSE = {"atol": 2e-6, "rtol": 0.0}
+
+
+@pytest.mark.parametrize("name", ["-", "corpus.csv"])
+def test_encode_writes_the_embeddings_of_every_sentence(
+    name: str, corpus: Path, expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    source: tuple[str | Path, ...] = ("-",) if name == "-" else (corpus, "--column", "text")
+    answer = _call("encode", tiny_encoder_dir, *source, "--out", tmp_path / "out.npy", stdin="\n".join(SENTENCES))
+    assert answer.exit_code == 0, answer.output
+    assert f"{len(SENTENCES)} embeddings of width 32" in answer.output
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, **CLOSE)
+
+
+def test_encode_keeps_ids_and_normalizes(corpus: Path, expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    answer = _call("encode", tiny_encoder_dir, corpus, "--column", "text", "--id", "id", "--normalize", "--dtype", "float16", "--out", out)
+    assert answer.exit_code == 0, answer.output
+    table = pq.read_table(out)
+    assert table["id"].to_pylist() == [f"d{number}" for number in range(len(SENTENCES))]
+    unit = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), unit, atol=5e-4)  # float16 has 11 bits
+
+
+def test_precision_and_length_reach_the_encoder(expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    found = {}
+    for name, options in {"bf16": ("--precision", "bf16"), "short": ("--max-length", "4"), "cls": ("--pooling", "cls")}.items():
+        answer = _call("encode", tiny_encoder_dir, "-", *options, "--out", tmp_path / f"{name}.npy", stdin="\n".join(SENTENCES))
+        assert answer.exit_code == 0, answer.output
+        found[name] = np.load(tmp_path / f"{name}.npy")
+    assert 0 < np.abs(found["bf16"] - expected).max() < 0.1
+    np.testing.assert_allclose(found["short"], encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES, max_length=4), **CLOSE)
+    assert np.abs(found["cls"] - expected).max() > 0.1
+
+
+@pytest.fixture(scope="module")
+def without_tokenizer(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("silent") / "encoder"
+    shutil.copytree(tiny_encoder_dir, folder, ignore=shutil.ignore_patterns("tokenizer*", "special*", "vocab*"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("{encoder}", "{corpus}x", "--out", "{out}"), "Did you mean"),
+        (("{encoder}", "{corpus}", "--column", "test", "--out", "{out}"), 'Did you mean "text"?'),
+        (("{encoder}", "{corpus}", "--out", "{out}"), "which 1 holds the sentences"),
+        (("{encoder}", "-", "--out", "{corpus}"), "suffix '.csv'"),
+        (("{encoder}", "-", "--out", "{out}", "--dtype", "int8"), "expected one of float32, float16"),
+        (("{encoder}", "-", "--out", "{out}", "--precision", "fp8"), "expected one of fp32, bf16"),
+        (("{encoder}", "-", "--out", "{out}", "--id", "id"), "room for ids"),
+        (("{encoder}", "-", "--out", "{out}", "--pooling", "cls_mlp"), "no weights of a dense layer"),
+        (("{silent}", "-", "--out", "{out}"), "no tokenizer"),
+        (("{encoder}", "-", "--out", "{out}"), "row 2, sentence: found ''"),
+        (("./nowhere", "-", "--out", "{out}"), "no such folder"),
+    ],
+)
+def test_a_mistake_leaves_one_sentence_and_no_file(
+    arguments: tuple[str, ...], words: str, corpus: Path, tiny_encoder_dir: Path, without_tokenizer: Path, tmp_path: Path
+) -> None:
+    names = {"encoder": tiny_encoder_dir, "corpus": corpus, "silent": without_tokenizer, "out": tmp_path / "out.npy"}
+    answer = _call("encode", *(argument.format(**names) for argument in arguments), stdin="a man\n\nthe dog\n")
+    assert answer.exit_code == 2, answer.output
+    assert words in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_encode_does_not_write_over_a_file_unless_told_to(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.npy").write_text("precious")
+    answer = _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", stdin="a man")
+    assert "there already" in answer.stderr
+    assert (tmp_path / "out.npy").read_text() == "precious"
+    assert _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", "--overwrite", stdin="a man").exit_code == 0
+    assert np.load(tmp_path / "out.npy").shape == (1, 32)

@@ -1,0 +1,122 @@
+"""The Hub: names and revisions are checked here; what the Hub answers is put in by hand, for a test has no network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sentdist.data.sources.pinned import inspect_source, read_source
+from sentdist.errors import DataError
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize("name", ["hub:stsb", "hub:", "hub:a/b/c", "hub:/b"])
+def test_names(name: str) -> None:
+    with pytest.raises(DataError, match="hub:OWNER/NAME"):
+        inspect_source(name, hub_revision=COMMIT)
+
+
+def test_a_revision_is_needed() -> None:
+    for look in (inspect_source, read_source):
+        with pytest.raises(DataError, match="no revision; expected the commit"):
+            look("hub:owner/name")
+
+
+def test_no_network_is_one_clear_sentence(tmp_path: Path) -> None:
+    """In a process of its own: the libraries read the address of the Hub when they are imported. Port 9 of this host refuses at once."""
+    script = (
+        "from sentdist.data.sources.pinned import inspect_source\n"
+        "from sentdist.errors import DataError\n"
+        "try:\n"
+        f"    inspect_source('hub:owner/name', hub_revision={COMMIT!r})\n"
+        "except DataError as error:\n"
+        "    print(error)\n"
+    )
+    environment = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[3], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.startswith("hub:owner/name: found no answer from the Hugging Face Hub"), done.stderr
+    assert done.stdout.endswith("Check the network, or download the data set elsewhere and put it under the data root as Parquet.\n")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Hub with one data set of two splits."""
+    import datasets
+    import huggingface_hub
+
+    parts = {
+        "train": datasets.Dataset.from_dict({"sentence1": ["a", "b"], "sentence2": ["c", "d"]}),
+        "test": datasets.Dataset.from_dict({"sentence1": ["e"], "sentence2": ["f"]}),
+    }
+
+    def dataset_info(self: object, path: str, **settings: Any) -> SimpleNamespace:
+        if path != "owner/name":
+            raise ConnectionError("no such host")
+        return SimpleNamespace(sha=COMMIT)
+
+    def builder(path: str, config: str | None, *, revision: str) -> SimpleNamespace:
+        if config not in (None, "default"):
+            raise ValueError(f"BuilderConfig '{config}' not found. Available: ['default']")
+        sizes = {name: SimpleNamespace(num_examples=len(part)) for name, part in parts.items()}
+        return SimpleNamespace(info=SimpleNamespace(splits=sizes, features=parts["train"].features))
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
+    monkeypatch.setattr(datasets, "load_dataset_builder", builder)
+    monkeypatch.setattr(datasets, "load_dataset", lambda path, config, *, revision: datasets.DatasetDict(parts))
+
+
+@pytest.mark.usefixtures("hub")
+def test_facts_pin_the_commit() -> None:
+    facts = inspect_source("hub:owner/name", hub_revision="main")
+    assert (facts.revision, facts.num_rows, facts.columns, facts.splits) == (COMMIT, 3, ("sentence1", "sentence2"), ("train", "test"))
+    assert inspect_source("hub:owner/name:default", split="test", hub_revision="main").num_rows == 1
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_commit_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    pinned = inspect_source("hub:owner/name", hub_revision=COMMIT)
+    inspect_source("hub:owner/name", hub_revision="main")
+
+    def gone(self: object, path: str, **settings: Any) -> None:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", gone)
+    assert inspect_source("hub:owner/name", hub_revision=COMMIT) == pinned
+    with pytest.raises(DataError, match="no network"):
+        inspect_source("hub:owner/name", hub_revision="main")
+
+
+@pytest.mark.usefixtures("hub")
+def test_rows() -> None:
+    table = read_source("hub:owner/name", split="train", hub_revision=COMMIT)
+    assert table.to_pylist() == [{"sentence1": "a", "sentence2": "c"}, {"sentence1": "b", "sentence2": "d"}]
+    assert {str(kind) for kind in table.schema.types} == {"large_string"}
+    assert read_source("hub:owner/name", hub_revision=COMMIT, columns=("split",))["split"].to_pylist() == ["train", "train", "test"]
+
+
+@pytest.mark.usefixtures("hub")
+def test_unknown_splits_columns_and_configurations() -> None:
+    for look in (inspect_source, read_source):
+        with pytest.raises(DataError, match="expected one of train, test"):
+            look("hub:owner/name", split="dev", hub_revision=COMMIT)
+        with pytest.raises(DataError, match="score missing"):
+            look("hub:owner/name", hub_revision=COMMIT, columns=("score",))
+    with pytest.raises(DataError, match=r"'strange' not found.*Name one of the configurations"):
+        inspect_source("hub:owner/name:strange", hub_revision=COMMIT)
+    with pytest.raises(DataError, match="no answer from the Hugging Face Hub"):
+        inspect_source("hub:owner/other", hub_revision=COMMIT)

@@ -1,0 +1,109 @@
+"""SentEval's protocol: its optimizer, its early stopping, many models side by side, and its peer's accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from rayjobs.benchmarks.senteval_classifier import nested_accuracy
+from sentdist.errors import DataError
+from sentdist.evaluation import linear_models
+from sentdist.evaluation.classification import PENALTIES
+from sentdist.evaluation.linear_models import trained_side_by_side
+from sentdist.evaluation.transfer import senteval_cross_validated, senteval_split
+
+
+def _planted(num_rows: int = 240, width: int = 32, distance: float = 2.2, seed: int = 0) -> tuple[np.ndarray, list[str]]:
+    """Two clouds of unit variance whose centres are that far apart."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 2, num_rows)
+    features = draw.normal(size=(num_rows, width))
+    features += (labels[:, None] - 0.5) * distance / np.sqrt(width)
+    return features.astype(np.float32), [str(label) for label in labels]
+
+
+def test_one_model_is_torchs_adam_on_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights after four passes, against torch.optim.Adam with weight decay."""
+    monkeypatch.setattr(linear_models, "MAX_PASSES", 0)
+    features, labels = _planted(num_rows=150)
+    rows = np.arange(150)
+    found = trained_side_by_side(features, np.asarray(labels), train=[rows], dev=[rows], penalties=[1e-2])
+    width, random = features.shape[1], np.random.RandomState(linear_models.SEED)
+    start = np.random.default_rng(linear_models.SEED).uniform(-1, 1, size=(width + 1, 2, 1)) / np.sqrt(width)
+    linear = torch.nn.Linear(width, 2)
+    linear.weight.data, linear.bias.data = torch.tensor(start[:-1, :, 0].T).float(), torch.tensor(start[-1, :, 0]).float()
+    adam = torch.optim.Adam(linear.parameters(), weight_decay=1e-2)
+    gold = torch.tensor([int(label) for label in labels])
+    for _ in range(4):
+        order = random.permutation(rows)
+        for first in range(0, 150, 64):
+            batch = order[first : first + 64]
+            adam.zero_grad()
+            torch.nn.functional.cross_entropy(linear(torch.from_numpy(features[batch])), gold[batch]).backward()
+            adam.step()
+    np.testing.assert_allclose(found.weights[:-1, :, 0], linear.weight.detach().numpy().T, atol=1e-5)
+    np.testing.assert_allclose(found.weights[-1, :, 0], linear.bias.detach().numpy(), atol=1e-5)
+
+
+def test_models_side_by_side_are_those_trained_alone() -> None:
+    """Same rows to walk through, so the same weights, whatever the others learn and whenever they stop."""
+    features, labels = _planted(num_rows=200)
+    gold, rows = np.asarray(labels), np.arange(200)
+    dev = [rows[:50], rows[50:100], rows[100:150]]
+    penalties = [1e-5, 1e-2, 1e-3]
+    together = trained_side_by_side(features, gold, train=[rows] * 3, dev=dev, penalties=penalties)
+    for number in range(3):
+        alone = trained_side_by_side(features, gold, train=[rows], dev=[dev[number]], penalties=[penalties[number]])
+        np.testing.assert_allclose(together.weights[:, :, number], alone.weights[:, :, 0], atol=1e-4)
+        assert together.dev_accuracies[number] == pytest.approx(alone.dev_accuracies[0])
+
+
+def test_rows_of_others_do_not_teach_a_model() -> None:
+    features, labels = _planted(num_rows=200, distance=9.0)
+    flipped = np.asarray([*labels[:100], *("0" if label == "1" else "1" for label in labels[100:])])
+    halves = [np.arange(100), np.arange(100, 200)]
+    models = trained_side_by_side(features, flipped, train=halves, dev=halves, penalties=[1e-5, 1e-5])
+    first, second = (models.predict(features, number, np.arange(200)) for number in range(2))
+    assert np.mean(first != second) > 0.9, "each learned its own half's meaning of the labels"
+
+
+def test_accuracy_is_that_of_sentevals_own_classifier() -> None:
+    """Clouds that overlap, as wide and as long as sentence embeddings; one point is the spread of either over its seeds at this size."""
+    features, labels = _planted(num_rows=1500)
+    ours = senteval_cross_validated(features, labels, num_folds=3).accuracy
+    theirs = nested_accuracy(features, [int(label) for label in labels], num_folds=3)
+    assert 75.0 < ours < 95.0 and ours == pytest.approx(theirs, abs=1.0)
+
+
+def test_a_seed_is_of_folds_weights_and_shuffles_and_sentevals_is_the_default() -> None:
+    features, labels = _planted(num_rows=150)
+    runs = [senteval_cross_validated(features, labels, num_folds=3, **seed) for seed in ({}, {"seed": 1111}, {"seed": 2})]  # type: ignore[arg-type]
+    np.testing.assert_array_equal(runs[0].predicted, runs[1].predicted)
+    assert (runs[1].predicted != runs[2].predicted).any()
+    parts = {"train": np.arange(100), "test": np.arange(100, 150)}
+    one, other = (senteval_split(features, labels, num_folds=3, seed=seed, **parts) for seed in (1111, 2))
+    assert (one.predicted != other.predicted).any()
+
+
+def test_fixed_splits_choose_on_dev_and_never_look_at_test() -> None:
+    features, labels = _planted(num_rows=600)
+    parts = {"train": list(range(300)), "dev": list(range(300, 400)), "test": list(range(400, 600))}
+    found = senteval_split(features, labels, **parts)  # type: ignore[arg-type]
+    spoiled = [*labels[:400], *("0" if label == "1" else "1" for label in labels[400:])]
+    again = senteval_split(features, spoiled, **parts)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(again.predicted, found.predicted)
+    assert again.accuracy == pytest.approx(100.0 - found.accuracy)
+
+
+def test_without_dev_folds_within_train_choose() -> None:
+    features, labels = _planted(num_rows=600)
+    found = senteval_split(features, labels, train=list(range(400)), test=list(range(400, 600)), num_folds=3)
+    assert found.accuracy > 75.0 and found.penalties[0] in PENALTIES
+    np.testing.assert_array_equal(found.rows, np.arange(400, 600))
+
+
+def test_rare_labels_are_refused() -> None:
+    features, labels = _planted(num_rows=60)
+    with pytest.raises(DataError, match="1 of 60 rows labelled 'rare'"):
+        senteval_cross_validated(features, ["rare", *labels[1:]])

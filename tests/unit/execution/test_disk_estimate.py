@@ -1,0 +1,51 @@
+"""What a sweep will write against what is free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentdist.errors import StoreError
+from sentdist.execution.disk_estimate import CHECKPOINT_BYTES, CHECKPOINTS, DiskRoom, disk_room
+from sentdist.plan.stages import Train
+from sentdist.stages.local import run_local
+from sentdist.store.store import ArtifactStore
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+
+def test_the_forecast_holds_what_a_run_writes(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    room = disk_room(plan, context, frozenset(stage.key for stage in plan.stages))
+    run_local(plan, context)
+    trained = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts("train"))
+    written = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts())
+    num_trainings = sum(isinstance(stage, Train) for stage in plan.stages)
+    checkpoints = CHECKPOINT_BYTES * CHECKPOINTS * (room.least / (num_trainings * 4 + CHECKPOINT_BYTES * CHECKPOINTS))
+    assert 0.3 * trained < room.least - checkpoints < 1.5 * trained  # a tiny encoder's tokenizer and card weigh as much as it does
+    assert written < room.likely
+    assert disk_room(plan, context, frozenset()) == DiskRoom(least=0, likely=0)
+
+
+def test_what_is_at_work_at_once_keeps_checkpoints_at_once(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    keys = frozenset(stage.key for stage in plan.stages)
+    one, two = (disk_room(plan, context, keys, at_once=number).least for number in (1, 2))
+    assert two - one == pytest.approx(one * CHECKPOINT_BYTES * CHECKPOINTS / (4 * _trainings(plan.stages) + CHECKPOINT_BYTES * CHECKPOINTS))
+
+
+def _trainings(stages: tuple[object, ...]) -> int:
+    return sum(isinstance(stage, Train) for stage in stages)
+
+
+def test_a_disk_that_may_be_too_small_is_told_and_one_that_is_too_small_refused(tmp_path: Path) -> None:
+    room = DiskRoom(least=2_000_000_000, likely=5_000_000_000)
+    assert room.warning(6_000_000_000) is None
+    assert room.warning(None) is None
+    assert "about 5.0 GB into the store, 4.0 GB free. It may stop on the way" in (room.warning(4_000_000_000) or "")
+    with pytest.raises(StoreError, match=r"GB free; expected about 1000000000\.0 GB"):
+        ArtifactStore(tmp_path).check_writable(needed_bytes=10**18)
+
+
+def test_a_store_that_is_not_there_yet_has_the_free_bytes_of_its_disk(tmp_path: Path) -> None:
+    assert (ArtifactStore(tmp_path / "not" / "yet").free_bytes() or 0) > 0

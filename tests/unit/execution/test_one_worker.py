@@ -1,0 +1,65 @@
+"""A training on one worker: it goes on from its own checkpoints, and leaves none behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.training.one_worker import train_in_task
+from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
+from sentdist.stages.local import build_here
+from sentdist.tracking.tracker import NullRun
+from tests.support.lost_training import HostLost, RecordingSink
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
+    """A training whose inputs are built, and a way to get a context with a store of its own."""
+    data = write_data(tmp_path_factory.mktemp("data"))
+    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
+
+    def place(name: str) -> tuple[Train, Context]:
+        plan, context = tiny_plan(values, data=data, store=tmp_path_factory.mktemp(name))
+        train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks)
+        build_here(train.corpus, context)
+        return train, context
+
+    return place
+
+
+def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
+    artifact = context.store.get(stage)
+    assert artifact is not None
+    return load_file(context.store.folder(artifact) / "model.safetensors")
+
+
+def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any) -> None:
+    stage, context = prepared("whole")
+    train_in_task(stage, Submission(context=context), RecordingSink(), NullRun())
+    again, interrupted = prepared("interrupted")
+    submission = Submission(context=interrupted)
+    with pytest.raises(HostLost):
+        train_in_task(again, submission, RecordingSink(lost_at=4), NullRun())
+    sink = RecordingSink()
+    train_in_task(again, submission, sink, NullRun())
+    assert sink.told[0].line.endswith("goes on from step 3 of 6")
+    assert min(event.step or 0 for event in sink.told[1:]) >= 4  # it did not begin again
+    expected, found = _weights(stage, context), _weights(again, interrupted)
+    for name, weight in expected.items():
+        # one machine, one engine, one number of threads, hence one order of sums: nothing may differ
+        torch.testing.assert_close(found[name], weight, rtol=0, atol=0)
+
+
+def test_a_finished_training_leaves_no_checkpoint_behind(prepared: Any) -> None:
+    stage, context = prepared("finished")
+    train_in_task(stage, Submission(context=context), RecordingSink(), NullRun())
+    assert not (Path(context.store.root) / "running" / stage.key).exists()

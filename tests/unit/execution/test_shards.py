@@ -1,0 +1,87 @@
+"""Stages in shards: into how many a corpus is cut for its workers, and that cutting changes nothing."""
+
+from __future__ import annotations
+
+import pickle
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from sentdist.data.targets import read_counts
+from sentdist.errors import DataError
+from sentdist.execution.parallel.pool import rows_per_part
+from sentdist.execution.parallel.shards import ShardMaker
+from sentdist.plan.corpora import Corpus
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stages import Tag
+from sentdist.stages.context import Context
+from sentdist.stages.local import build_here
+from sentdist.stages.sharded import body_of, build_in_shards, shard_name
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+
+@pytest.mark.parametrize(
+    ("num_sentences", "workers", "expected"),
+    [
+        (100, 8, 512),  # one shard: not worth cutting
+        (80_000, 2, 10_000),  # four for each worker
+        (10_000_000, 2, 65_536),  # never more than the runtime's
+    ],
+)
+def test_every_worker_has_several_shards_where_there_is_enough_to_do(num_sentences: int, workers: int, expected: int) -> None:
+    assert rows_per_part(num_sentences, Runtime(workers=workers)) == expected
+
+
+@pytest.fixture(scope="module")
+def tagging(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tag, Context]:
+    """A targets stage whose corpus is built, over four shards."""
+    recipe = tiny_values(Path("minilm-l6")) | {
+        "evaluation": {"tasks": ["stsb"], "probes": {}},
+        "targets": {"tagger": "tests.support.tiny_tagger:tag", "num_words": 12},
+        "methods": {"base": {}},
+        "baseline": None,
+        "runtime": {"rows_per_shard": 40},
+    }
+    plan, context = tiny_plan(recipe, data=write_data(tmp_path_factory.mktemp("data")), store=tmp_path_factory.mktemp("store"))
+    for stage in plan.stages:
+        if isinstance(stage, Corpus):
+            build_here(stage, context)
+    (tag,) = (stage for stage in plan.stages if isinstance(stage, Tag))
+    return tag, context
+
+
+def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Tag, Context], tmp_path: Path) -> None:
+    stage, context = tagging
+    cut = context.store.folder(build_in_shards(stage, context))
+    body = body_of(stage, context)
+    (tmp_path / "shards").mkdir()
+    whole = tmp_path / shard_name(0, body)
+    with whole.open("wb") as file:
+        body.write(range(body.num_rows), file)
+    body.finish(tmp_path, [whole], rows_per_shard=body.num_rows)
+    assert body.num_rows > 80
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == sorted(path.name for path in cut.iterdir() if path.name != "record.json")
+    assert all((tmp_path / name).read_bytes() == (cut / name).read_bytes() for name in names)
+
+
+def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_cannot(tagging: tuple[Tag, Context], tmp_path: Path) -> None:
+    stage, context = tagging
+    (tmp_path / "shards").mkdir()
+    writes, hands = (ShardMaker(stage, context, 40, folder, None) for folder in (tmp_path, None))
+    said, handed = writes.work(2), hands.work(2)
+    assert not said
+    assert [path.name for path in (tmp_path / "shards").iterdir()] == ["00002.npz"], "nothing half written is left"
+    assert (tmp_path / "shards/00002.npz").stat().st_size == len(handed) > 0
+    first, again = read_counts(tmp_path / "shards/00002.npz")[1], read_counts(BytesIO(handed))[1]
+    assert first.names == again.names
+
+
+def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Tag, Context]) -> None:
+    stage, context = tagging
+    missing = stage.model_copy(update={"tagger": "no_such_module:tag"})
+    maker = ShardMaker(missing, context, 40, None, None)  # an error here would be told as the death of an actor
+    with pytest.raises(DataError, match="no_such_module") as raised:
+        maker.work(0)
+    assert type(pickle.loads(pickle.dumps(raised.value))) is DataError

@@ -1,0 +1,203 @@
+"""What is said of work that does not move, as tables: who waits for what, which worker is silent, which host went."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from sentdist.execution.board.attempts import Attempts
+from sentdist.execution.board.diagnosis import ClusterState, Host, LastHeartbeat, Piece, notices
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.heartbeats import Heartbeat, Heartbeats
+from sentdist.execution.board.watchdog import Watchdog
+from sentdist.execution.resources import Demand, Node
+from sentdist.plan.corpora import Corpus
+from tests.support.waiting import wait_for
+
+GROUP = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
+POOL = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
+TASK = Demand(way="task", workers=1, num_cpus=4.0, num_gpus=1.0)
+A, B = (Host(node=f"node-{letter}", address=f"10.0.0.{number}", offers=Node(cpus=1.0)) for number, letter in enumerate("ab", start=1))
+BOTH = ClusterState(hosts=(A, B), free_cpus=0.0, free_gpus=0.0)
+ONE = ClusterState(hosts=(A,), free_cpus=1.0, free_gpus=0.0)
+
+
+def _piece(**fields: object) -> Piece:
+    return Piece(**({"key": "k", "kind": "train", "label": "rcl", "demand": GROUP, "since": 0.0} | fields))  # type: ignore[arg-type]
+
+
+def _heartbeats(*times: float) -> dict[str, LastHeartbeat]:
+    return {f"rank {rank}": LastHeartbeat(at=at, node=host.node) for rank, (at, host) in enumerate(zip(times, (A, B), strict=False))}
+
+
+MOVING = {"step": 60, "num_steps": 240, "moved_at": 995.0, "longest_s": 1.0}
+
+WAITS = "waits for 2 × 1 CPUs, the cluster has"
+
+
+@pytest.mark.parametrize(
+    ("piece", "cluster", "told"),
+    [
+        (_piece(since=950.0), BOTH, None),  # not for a minute yet
+        (_piece(), BOTH, f"{WAITS} 2 of which 0 are free"),
+        (_piece(), ONE, f"{WAITS} 1 of which 1 are free; it goes on when hosts join (`ray start --address …`), or stop it and submit it "
+         "again with fewer workers"),
+        (_piece(), replace(ONE, may_have=(8.0, 0.0)), f"{WAITS} 1 of which 1 are free; the autoscaler may bring it to 8 CPUs and 0 GPUs, "
+         "and is asked to"),
+        (_piece(), replace(ONE, may_have=(1.0, 0.0)), f"{WAITS} 1 of which 1 are free; it goes on when hosts join (`ray start --address …`), "
+         "or stop it and submit it again with fewer workers"),
+        (_piece(demand=POOL), ONE, "waits for 1 × 1 CPUs, the cluster has 1 of which 1 are free"),  # one worker is enough
+        (_piece(demand=TASK), BOTH, "waits for 1 × 4 CPUs, the cluster has 2 of which 0 are free and for 1 × 1 GPUs, it has 0 of which 0 "
+         "are free; it goes on when hosts join (`ray start --address …`), or stop it and submit it again with fewer workers"),
+        (_piece(heartbeats=_heartbeats(990.0, 990.0), **MOVING), BOTH, None),
+        (_piece(heartbeats=_heartbeats(990.0, 930.0), **MOVING), BOTH, "no sign of life of rank 1 for 70 s; last at step 60/240 on host 10.0.0.2"),
+        (_piece(heartbeats={"": LastHeartbeat(at=900.0, node=A.node)}), BOTH, "no sign of life for 100 s on host 10.0.0.1"),
+        (_piece(heartbeats=_heartbeats(990.0, 990.0), **(MOVING | {"moved_at": 900.0})), BOTH, "no step for 100 s, though its processes live; last at "
+         "step 60/240 on host 10.0.0.1, 10.0.0.2"),
+        (_piece(heartbeats=_heartbeats(990.0, 990.0), **(MOVING | {"moved_at": 900.0, "longest_s": 30.0})), BOTH, None),  # its steps are slow ones
+        (_piece(heartbeats=_heartbeats(990.0, 990.0)), BOTH, None),  # loads what it needs: there is no step yet
+        # host B went 100 s ago, and with it the group: rank 0 was ended too
+        (_piece(heartbeats=_heartbeats(900.0, 900.0), **MOVING), ONE, f"{WAITS} 1 of which 1 are free; it goes on when hosts join "
+         "(`ray start --address …`), or stop it and submit it again with fewer workers"),
+        (_piece(heartbeats=_heartbeats(980.0, 980.0), **MOVING), ONE, None),  # and 20 s ago
+    ],
+)  # fmt: skip
+def test_what_is_said_of_one_piece_of_work(piece: Piece, cluster: ClusterState, told: str | None) -> None:
+    assert [notice.sentence for notice in notices([piece], cluster, 1000.0)] == ([] if told is None else [told])
+
+
+def test_work_that_waits_its_turn_is_not_spoken_of_unless_nothing_moves_or_it_can_never_run() -> None:
+    alive = _piece(key="alive", heartbeats=_heartbeats(990.0, 990.0), **MOVING)
+    waiting = [_piece(key=key) for key in ("one", "two", "three")]
+    assert notices([alive, *waiting], BOTH, 1000.0) == []
+    (only,) = notices(waiting, BOTH, 1000.0)
+    assert only.sentence.endswith("0 are free; so do 2 others")
+    (never,) = notices([alive, *waiting, _piece(key="large", demand=TASK)], BOTH, 1000.0)
+    assert never.piece.key == "large"
+
+
+STAGE = Corpus(source="nli/triplets", source_revision="r")
+
+
+def _told(events: list[StageEvent]) -> list[str]:
+    return [f"{event.kind} {event.label}: {event.told}" for event in events]
+
+
+def _followed(demand: Demand, cluster: ClusterState) -> Watchdog:
+    dog = Watchdog()
+    dog.look(cluster, 0.0)
+    dog.follow([(STAGE, demand)], 0.0)
+    return dog
+
+
+def _hear(dog: Watchdog, now: float, *, step: int | None = None, nodes: tuple[str, ...] = (A.node, B.node)) -> None:
+    for rank, node in enumerate(nodes):
+        dog.on_heartbeat(Heartbeat(key=STAGE.key, worker=f"rank {rank}", node=node, step=step, num_steps=240), now)
+
+
+def test_a_line_comes_after_a_minute_and_then_more_and_more_rarely() -> None:
+    dog = _followed(GROUP, ONE)
+    said_at = [now for now in range(0, 3600, 5) if dog.look(ONE, float(now))]
+    assert said_at[:5] == [60, 120, 240, 480, 960]
+    assert max(later - earlier for earlier, later in pairwise(said_at)) == 600
+
+
+def test_a_host_that_goes_and_the_training_that_goes_on() -> None:
+    dog = _followed(GROUP, BOTH)
+    _hear(dog, 10.0, step=60)
+    (lost,) = _told(dog.look(ONE, 15.0))
+    assert lost == f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"
+    assert dog.look(ONE, 70.0 - 1) == []
+    (waits,) = _told(dog.look(ONE, 75.0))
+    assert f"{WAITS} 1 of which 1 are free" in waits
+    c = replace(B, node="node-c", address="10.0.0.3")
+    assert _told(dog.look(replace(BOTH, hosts=(A, c)), 80.0)) == ["host 10.0.0.3: joined"]
+    _hear(dog, 90.0, step=55, nodes=(A.node, c.node))
+    resumed = StageEvent(key=STAGE.key, kind="train", label="rcl", what="resumed", step=55, num_steps=240)
+    assert dog.completed(resumed).told == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"
+    assert dog.completed(resumed).told == "goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"  # the loss is told once
+    assert dog.look(replace(BOTH, hosts=(A, c)), 95.0) == []
+
+
+def test_a_worker_that_stops_and_one_that_ends() -> None:
+    dog = _followed(POOL, BOTH)
+    _hear(dog, 0.0)
+    dog.on_heartbeat(Heartbeat(key=STAGE.key, worker="rank 0", node=A.node, is_last=True), 50.0)  # a shard that is done
+    assert dog.look(BOTH, 59.0) == []
+    assert "no sign of life of rank 1 for 60 s on host 10.0.0.2" in _told(dog.look(BOTH, 60.0))[0]
+    _hear(dog, 61.0)
+    assert dog.look(BOTH, 120.0) == []
+
+
+def test_a_lost_attempt_takes_its_signs_with_it() -> None:
+    dog = _followed(GROUP, BOTH)
+    _hear(dog, 0.0, step=1)
+    dog.lost(STAGE.key, 30.0)
+    assert dog.look(BOTH, 89.0) == []
+    assert f"{WAITS} 2 of which 0 are free" in _told(dog.look(BOTH, 91.0))[0]
+
+
+def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_told_with_them() -> None:
+    dog = _followed(GROUP, BOTH)
+    _hear(dog, 10.0, step=60)
+    dog.lost(STAGE.key, 12.0)
+    assert _told(dog.look(ONE, 15.0)) == [f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"]
+    _hear(dog, 20.0, step=55, nodes=(A.node,))
+    resumed = StageEvent(key=STAGE.key, kind="train", label="rcl", what="resumed", step=55, num_steps=240)
+    assert dog.completed(resumed).told == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1"
+
+
+def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
+    heard: list[Heartbeat] = []
+
+    class Ear:
+        every_s = 60.0
+
+        def beat(self, heartbeat: Heartbeat) -> None:
+            heard.append(heartbeat)
+
+    with Heartbeats(STAGE, Ear(), worker="rank 3") as heartbeats:
+        wait_for(lambda: bool(heard), what="the first sign")
+        heartbeats.report_step(7, 9)
+    assert [(one.worker, one.step, one.is_last) for one in heard] == [("rank 3", None, False), ("rank 3", 7, True)]
+
+
+def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
+    class Ear:
+        every_s = 0.01
+
+        def beat(self, heartbeat: Heartbeat) -> None: ...
+
+    draining = False
+    with Heartbeats(STAGE, Ear(), is_draining=lambda node: draining) as heartbeats:
+        assert not heartbeats.is_leaving()
+        draining = True
+        wait_for(heartbeats.is_leaving, what="the notice")
+        draining = False
+        assert heartbeats.is_leaving(), "a host that is told to go does not come back"
+
+
+@pytest.mark.parametrize(
+    ("max_failures", "steps_after_losses", "is_over"),
+    [
+        (0, [0], True),
+        (1, [0], False),
+        (1, [0, 0], True),
+        (1, [10, 10], True),  # it had got on before the first loss, not between the two
+        (1, [10, 20, 30, 40], False),  # a machine that is taken away again and again
+        (1, [10, 20, 20], True),
+        (2, [10, 10, 11, 11], False),
+        (2, [10, 10, 10], True),
+        (1, [10, 5], True),  # a checkpoint that is gone is not progress
+    ],
+)
+def test_losses_are_counted_since_the_last_checkpoint_that_advanced(
+    max_failures: int, steps_after_losses: list[int], is_over: bool
+) -> None:
+    attempts = Attempts(max_failures=max_failures)
+    for step in steps_after_losses:
+        attempts = attempts.after_loss(step)
+    assert attempts.are_over == is_over
+    assert ("checkpoint of step" in attempts.next_one) == (max(steps_after_losses) > 0)

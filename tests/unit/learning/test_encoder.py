@@ -1,0 +1,245 @@
+"""Loading, reading, saving and embedding with an encoder, and what it says about bad input."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+
+from sentdist.errors import DataError, EncoderError, ResourceError
+from sentdist.learning.encoder.batch import collate
+from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.encode import encode, length_sorted
+from sentdist.learning.encoder.pooling import POOLINGS
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, tiny_encoder, word_tokenizer
+
+CARD = EncoderCard(
+    base_model="acme/tiny-bert",
+    data=("nli/triplets (10 rows)",),
+    objective="InfoNCE",
+    hyperparameters={"learning rate": 2e-5, "epochs": 1},
+    scores={"STS-B test (Spearman × 100)": 81.25},
+)
+
+
+def test_unit_batch_round_trip() -> None:
+    tokens = collate([[5, 6, 7], [8], [9, 10]])
+    assert tokens.lengths == (3, 1, 2)
+    assert tokens.boundaries.tolist() == [0, 3, 4, 6]
+    part = tokens.take(range(1, 3))
+    assert part.token_ids.tolist() == [8, 9, 10]
+    assert part.boundaries.tolist() == [0, 1, 3]
+    assert (tokens.num_sentences, tokens.num_tokens, tokens.longest) == (3, 6, 3)
+
+
+@pytest.mark.parametrize("sentences", [[], [[1], []]])
+def test_collate_refuses_nothing(sentences: list[list[int]]) -> None:
+    with pytest.raises(DataError, match=r"no (sentences|token)"):
+        collate(sentences)
+
+
+@pytest.mark.parametrize("pooling", sorted(POOLINGS))
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_saved_folder_gives_the_same_embeddings_everywhere(pooling: str, family: str, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "base", family), pooling=pooling, max_length=20)
+    expected = encode(encoder, SENTENCES)
+    encoder.save(tmp_path / "saved", card=CARD)
+    peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert peer.max_seq_length == 20
+    np.testing.assert_allclose(peer.encode(list(SENTENCES)), expected, atol=1e-6)
+    again = SentenceEncoder.load(tmp_path / "saved")
+    assert again.pooling == ("cls" if pooling == "cls_mlp_train_only" else pooling)
+    assert again.max_length == 20
+    np.testing.assert_allclose(encode(again, SENTENCES), expected, atol=1e-6)
+    np.testing.assert_allclose(_by_hand(tmp_path / "saved", pooling), expected, atol=1e-6)
+
+
+def _by_hand(folder: Path, pooling: str) -> np.ndarray:
+    """The folder's embeddings through AutoModel alone."""
+    inputs = AutoTokenizer.from_pretrained(folder)(list(SENTENCES), padding=True, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(folder).eval()(**inputs, output_hidden_states=True).hidden_states
+    mask = inputs["attention_mask"][:, :, None]
+    if pooling.startswith("cls"):
+        embeddings = states[-1][:, 0]
+    else:
+        tokens = states[-1] if pooling == "mean" else (states[1] + states[-1]) / 2
+        embeddings = (tokens * mask).sum(dim=1) / mask.sum(dim=1)
+    if pooling == "cls_mlp":
+        dense = SentenceTransformer(str(folder), device="cpu")[2].linear
+        embeddings = torch.tanh(dense(embeddings)).detach()
+    return embeddings.numpy()
+
+
+def test_saving_keeps_the_original_weights_and_says_how_it_was_made(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir)
+    encoder.save(tmp_path / "saved", card=CARD)
+    before, after = (AutoModel.from_pretrained(folder).state_dict() for folder in (tiny_encoder_dir, tmp_path / "saved"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert not any("pooler" in name for name, _ in encoder.named_parameters())
+    readme = (tmp_path / "saved" / "README.md").read_text()
+    for fact in (
+        "acme/tiny-bert",
+        "nli/triplets (10 rows)",
+        "InfoNCE",
+        "| learning rate | 2e-05 |",
+        "81.25",
+        "pipeline_tag: sentence-similarity",
+    ):
+        assert fact in readme
+
+
+def test_minilm_equals_sentence_transformers(minilm: Path) -> None:
+    encoder = SentenceEncoder.load("minilm-l6")
+    assert (encoder.pooling, encoder.max_length, encoder.width) == ("mean", 256, 384)
+    ours = encode(encoder, SENTENCES)
+    theirs = SentenceTransformer(str(minilm), device="cpu").encode(list(SENTENCES))
+    np.testing.assert_allclose(ours / np.linalg.norm(ours, axis=1, keepdims=True), theirs, atol=1e-6)
+
+
+def test_encode_keeps_the_order_whatever_the_batches(tiny_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir).train()
+    expected = encode(encoder, SENTENCES)
+    for budget in (1, 13, 50):
+        np.testing.assert_allclose(encode(encoder, SENTENCES, tokens_per_batch=budget), expected, atol=2e-6)
+    assert encoder.training, "encode leaves the mode as it was"
+    assert encode(encoder, []).shape == (0, 32)
+    with pytest.raises(ResourceError, match="tokens_per_batch"):
+        encode(encoder, SENTENCES, tokens_per_batch=0)
+
+
+def test_batches_stay_under_their_budget_and_cover_all() -> None:
+    tokens = collate([[1] * length for length in (9, 2, 2, 30, 5, 5, 1)])
+    batches = list(length_sorted(tokens, tokens_per_batch=12))
+    assert sorted(np.concatenate([rows for rows, _ in batches]).tolist()) == list(range(7))
+    assert all(part.num_tokens <= 12 or part.num_sentences == 1 for _, part in batches)
+
+
+def test_encode_tells_how_far_it_is(tiny_encoder_dir: Path) -> None:
+    told: list[int] = []
+    encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES, tokens_per_batch=16, told=told.append)
+    assert len(told) > 1 and told == sorted(set(told)) and told[-1] == len(SENTENCES)
+
+
+def test_planted_encoder_knows_the_right_answers(planted_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder.load(planted_encoder_dir)
+    same, shuffled, overlapping, disjoint = encode(
+        encoder, ["the dog runs quickly", "quickly runs the dog", "the dog sleeps slowly", "two birds plays guitar"]
+    )
+
+    def cosine(left: np.ndarray, right: np.ndarray) -> float:
+        return float(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
+
+    assert cosine(same, shuffled) == pytest.approx(1.0, abs=1e-6)
+    assert cosine(same, overlapping) > cosine(same, disjoint) + 0.2
+
+
+def test_long_sentences_are_truncated_and_counted(tiny_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir)
+    tokens = encoder.tokenize(["dog", "the dog " * 50, "a cat"], max_length=8)
+    assert tokens.lengths == (3, 8, 4)
+    assert tokens.num_truncated == 1
+    assert encoder.tokenize(["the dog " * 50]).lengths == (MAX_POSITIONS,)
+
+
+@pytest.mark.parametrize("empty", ["", "  \t"])
+def test_empty_sentence_is_refused(empty: str, tiny_encoder_dir: Path) -> None:
+    with pytest.raises(DataError, match="sentence 1 of 2"):
+        SentenceEncoder.load(tiny_encoder_dir).tokenize(["a dog", empty])
+
+
+def test_missing_folder_names_its_neighbour(tiny_encoder_dir: Path) -> None:
+    wrong = tiny_encoder_dir.parent / (tiny_encoder_dir.name + "x")
+    with pytest.raises(EncoderError, match="Did you mean") as caught:
+        SentenceEncoder.load(wrong)
+    assert str(tiny_encoder_dir) in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_misspelt_packaged_name_is_met() -> None:
+    with pytest.raises(EncoderError, match='Did you mean "minilm-l6"'):
+        SentenceEncoder.load("minilm-l7")
+
+
+def test_folder_has_no_revision(tiny_encoder_dir: Path) -> None:
+    with pytest.raises(EncoderError, match="revision"):
+        SentenceEncoder.load(tiny_encoder_dir, revision="abc")
+
+
+def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match="no readable"):
+        SentenceEncoder.load(tmp_path)
+
+
+def test_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    folder = tiny_encoder(tmp_path, "bert")
+    word_tokenizer(words=tuple(f"word{number}" for number in range(500))).save_pretrained(folder)
+    with pytest.raises(EncoderError, match="504 tokens and 53 word embeddings"):
+        SentenceEncoder.load(folder)
+
+
+def test_weights_of_another_model_are_refused(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny_encoder_dir, tmp_path / "deeper")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    with pytest.raises(EncoderError, match=r"no weights for encoder\.layer\.2"):
+        SentenceEncoder.load(folder)
+
+
+def test_pooling_that_we_cannot_compute_is_refused_unless_one_is_named(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    SentenceEncoder.load(tiny_encoder_dir).save(tmp_path / "saved", card=CARD)
+    pooling = tmp_path / "saved" / "1_Pooling" / "config.json"
+    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"pooling_mode": "max"}))
+    with pytest.raises(EncoderError, match="'max'"):
+        SentenceEncoder.load(tmp_path / "saved")
+    assert SentenceEncoder.load(tmp_path / "saved", pooling="cls").pooling == "cls"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pooling": "average"}, "one of mean, cls"),
+        ({"max_length": MAX_POSITIONS + 1}, "max_length"),
+        ({"max_length": 2}, "max_length"),
+        ({"attention_dropout": 1.0}, "attention_dropout"),
+        ({"hidden_dropout": -0.1}, "hidden_dropout"),
+        ({"drophead": 1.0}, "drophead"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, object], message: str, tiny_encoder_dir: Path) -> None:
+    with pytest.raises(EncoderError, match=message):
+        SentenceEncoder.load(tiny_encoder_dir, **settings)  # type: ignore[arg-type]
+
+
+def test_drophead_needs_a_model_that_runs_flat(tiny_mpnet_dir: Path) -> None:
+    with pytest.raises(EncoderError, match="mpnet is not among"):
+        SentenceEncoder.load(tiny_mpnet_dir, drophead=0.1)
+
+
+def test_tokenizing_beyond_the_positions_is_refused(tiny_encoder_dir: Path) -> None:
+    with pytest.raises(EncoderError, match="max_length"):
+        SentenceEncoder.load(tiny_encoder_dir).tokenize(["a dog"], max_length=400)
+
+
+def test_a_random_encoder_takes_only_the_architecture(tiny_encoder_dir: Path) -> None:
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(SentenceEncoder.load(tiny_encoder_dir, initialization="random"))
+    pretrained = SentenceEncoder.load(tiny_encoder_dir)
+    names = [name for name, weight in pretrained.named_parameters() if weight.dim() > 1]
+    weights = [dict(encoder.named_parameters()) for encoder in (*drawn, pretrained)]
+    assert [dict(encoder.named_parameters()).keys() for encoder in drawn[:1]] == [dict(pretrained.named_parameters()).keys()]
+    for name in names:
+        assert torch.equal(weights[0][name], weights[1][name])
+        assert not torch.equal(weights[0][name], weights[2][name])
+        assert not torch.equal(weights[0][name], weights[3][name])

@@ -1,0 +1,56 @@
+"""Paraphrases by a sequence-to-sequence checkpoint: order, seeds, refusals; by a tiny random T5."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sentdist.errors import EncoderError
+from sentdist.learning.paraphrase import paraphrase
+from tests.support.tiny_encoders import SENTENCES, tiny_writer
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_writer(tmp_path_factory.mktemp("tiny-t5"))
+
+
+def test_each_sentence_gets_one_in_its_place(writer: Path) -> None:
+    answers = paraphrase(SENTENCES, checkpoint=writer, max_tokens=8)
+    assert len(answers) == len(SENTENCES) and all(answers)
+    assert all("[" not in answer for answer in answers)
+    assert answers != list(SENTENCES)
+
+
+def test_the_seed_decides_and_torchs_generator_is_left_alone(writer: Path) -> None:
+    before = torch.get_rng_state()
+    first = paraphrase(SENTENCES, checkpoint=writer, max_tokens=8, seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(3)
+    assert paraphrase(SENTENCES, checkpoint=writer, max_tokens=8, seed=1) == first
+    assert paraphrase(SENTENCES, checkpoint=writer, max_tokens=8, seed=2) != first
+
+
+def test_equal_sentences_get_different_paraphrases(writer: Path) -> None:
+    assert len(set(paraphrase(["a dog runs"] * 6, checkpoint=writer, max_tokens=8))) > 1
+
+
+def test_nothing_to_paraphrase(writer: Path) -> None:
+    assert paraphrase([], checkpoint=writer) == []
+
+
+def test_no_checkpoint_is_refused() -> None:
+    with pytest.raises(EncoderError, match=r"paraphrase\.checkpoint: found none; expected a sequence-to-sequence model"):
+        paraphrase(["a dog runs"], checkpoint=None)
+
+
+def test_an_encoder_is_refused(tiny_encoder_dir: Path) -> None:
+    with pytest.raises(EncoderError, match="a bert, which has no decoder"):
+        paraphrase(["a dog runs"], checkpoint=tiny_encoder_dir)
+
+
+def test_an_absent_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match="no such folder"):
+        paraphrase(["a dog runs"], checkpoint=tmp_path / "parrot")

@@ -1,0 +1,84 @@
+"""Several dev tasks choose a checkpoint together: by the mean of their scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.plan.stages import Train
+from sentdist.report.selection import chosen_cells
+from sentdist.report.sweep_rows import sweep_rows
+from sentdist.report.tables import build_table
+from sentdist.stages.inputs import folder_of
+from sentdist.stages.local import run_local
+from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
+from tests.support.planning import plan_of, small_recipe
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+
+def _training(task: str) -> Train:
+    encoder = plan_of(small_recipe(selection={"task": task})).trials[-1].scores.encoder
+    assert isinstance(encoder, Train)
+    return encoder
+
+
+def test_one_task_more_is_another_training_and_one_alone_is_the_same_as_ever() -> None:
+    both = _training("stsb-dev+sickr-dev").selection
+    assert both is not None and [task.name for task in both.tasks] == ["stsb-dev", "sickr-dev"] and both.name == "stsb-dev+sickr-dev"
+    assert _training("stsb-dev").key != _training("stsb-dev+sickr-dev").key
+    assert "further_tasks" not in json.dumps(_training("stsb-dev").canonical())
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("stsb-dev+sickr-dve", 'Did you mean "sickr-dev"?'),
+        ("stsb-dev+stsb-dev", "expected each task once"),
+        ("stsb-dev+stackfaq", "found tasks of retrieval and of sts"),
+        ("stsb-dev+", 'selection.task: "" is not one of'),
+    ],
+)
+def test_tasks_without_a_mean_are_refused(task: str, said: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        small_recipe(selection={"task": task})
+    assert said in str(caught.value)
+
+
+def test_the_mean_of_the_dev_scores_chooses(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data")
+    pairs = pq.read_table(data / "sts/stsb.parquet").to_pylist()
+    trial = [pair | {"split": {"dev": "trial", "test": "test"}[pair["split"]], "score": 1 + 0.8 * pair["score"]} for pair in pairs[::3]]
+    pq.write_table(pa.Table.from_pylist(trial), data / "sts/sick.parquet")
+    curves = {}
+    for task in ("stsb-dev", "sickr-dev", "stsb-dev+sickr-dev"):
+        methods = {"fine_tuned": tiny_values(tiny_encoder_dir)["methods"]["fine_tuned"]}  # type: ignore[index, call-overload]
+        values = tiny_values(
+            tiny_encoder_dir,
+            methods=methods,
+            selection={"task": task, "every_fraction": 0.5},
+            evaluation={"tasks": ["stsb", "sickr"]},
+            name=task.replace("+", "-"),
+        )
+        plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+        run_local(plan, context)
+        save_sweep(context.store, sweep_record(plan))
+        stage = plan.trials[0].scores.encoder
+        assert isinstance(stage, Train)
+        lines = map(json.loads, (folder_of(stage, context) / "history.jsonl").read_text().splitlines())
+        curves[task] = [line["dev_score"] for line in lines if "dev_score" in line]
+    first, second, both = curves.values()
+    assert len(both) == 2 and first != second
+    assert both == pytest.approx([(one + other) / 2 for one, other in zip(first, second, strict=True)])
+    sweep = load_sweep(context.store, "stsb-dev-sickr-dev")
+    records = sweep.records(context.store)
+    rows = sweep_rows(sweep, context.store, records).sts
+    (cell,) = chosen_cells(sweep, records, build_table(rows, title="t", tasks=["STS-B", "SICK-R"], baseline=None, num_resamples=50))
+    assert (cell.dev_task, cell.test_task) == ("stsb-dev+sickr-dev", "stsb+sickr")
+    assert cell.dev == pytest.approx(max(both))
+    results = records[sweep.trials[0].key].results
+    assert cell.test == pytest.approx((results["stsb"] + results["sickr"]) / 2)  # type: ignore[operator]

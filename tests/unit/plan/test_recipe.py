@@ -1,0 +1,187 @@
+"""Recipes: read strictly, overridden by `--set`, refused with file, field, finding and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.plan.objectives import OBJECTIVE_NAMES
+from sentdist.plan.recipe import check_unique_name, load_recipe, recipe_from_values
+from sentdist.plan.stage import Json
+from tests.support.planning import small_values, with_method
+
+SMALL = """
+name: small
+corpus: {source: nli/triplets}
+training: {batch_size: 32, learning_rate: 5e-5}
+evaluation: {tasks: [stsb]}
+methods:
+  base: {}
+  fine_tuned: {objective: {name: info_nce}}
+"""
+
+
+def _write(folder: Path, text: str = SMALL, name: str = "small.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def _refusal(values: dict[str, Json]) -> str:
+    with pytest.raises(RecipeError) as caught:
+        recipe_from_values(values, where="small.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "value"), [("5e-5", 5e-5), ("5.0e-5", 5e-5), ("1e5", 1e5), ("+2E-05", 2e-5), (".5e-4", 5e-5)])
+def test_exponents_are_numbers(tmp_path: Path, text: str, value: float) -> None:
+    recipe = load_recipe(_write(tmp_path, SMALL.replace("5e-5", text)))
+    assert recipe.training.learning_rate == value
+
+
+@pytest.mark.parametrize("text", ["e5", "1e", "abc1e5"])
+def test_words_stay_words(tmp_path: Path, text: str) -> None:
+    with pytest.raises(RecipeError, match=r"training\.learning_rate.*found '"):
+        load_recipe(_write(tmp_path, SMALL.replace("5e-5", text)))
+
+
+def test_overrides_apply_in_order_and_are_typed(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    recipe = load_recipe(path, ["training.batch_size=8", "training.batch_size=16", "training.learning_rate=1e-4", "seeds=[0, 1]"])
+    assert (recipe.training.batch_size, recipe.training.learning_rate, recipe.seeds) == (16, 1e-4, (0, 1))
+    assert load_recipe(path, ["encoder.pooling=cls"]).encoder.pooling == "cls"  # a section that the file leaves out
+    assert load_recipe(path, ["methods.fine_tuned.stopping={patience: 5}"]).methods["fine_tuned"].stopping is not None
+
+
+def test_an_override_reaches_one_axis_of_the_sweep(tmp_path: Path) -> None:
+    path = _write(tmp_path, SMALL + "sweep: {training.batch_size: [32, 64], training.epochs: [1, 2]}\n")
+    recipe = load_recipe(path, ["sweep.training.batch_size=[8]"])
+    assert recipe.sweep == {"training.batch_size": (8,), "training.epochs": (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.batch_size", "no a.b=c"),
+        ("=3", "no a.b=c"),
+        ("training.bach_size=3", 'did you mean "batch_size"'),
+        ("training.batch_size=[1", "a YAML value"),
+        ("training.batch_size=many", "found 'many'"),
+        ("name.first=x", "expected a mapping there"),
+        ("methods.fine_tund.select=false", 'Did you mean "fine_tuned"'),
+    ],
+)
+def test_a_wrong_override_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=r"small\.yaml|--set") as caught:
+        load_recipe(_write(tmp_path), [override])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SMALL + "name: other\n", 'the key "name" stands twice'),
+        (SMALL.replace("batch_size: 32", "batch_size: 32, batch_size: 64"), 'the key "batch_size" stands twice'),
+        (SMALL + "[a, b]: c\n", "valid YAML"),
+        (SMALL + "a: [\n", "valid YAML"),
+        ("- a\n- b\n", "expected a mapping"),
+        ("", "expected a mapping"),
+    ],
+)
+def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=r"small\.yaml") as caught:
+        load_recipe(_write(tmp_path, text))
+    assert message in str(caught.value)
+
+
+def test_a_recipe_that_does_not_exist_names_a_near_one(tmp_path: Path) -> None:
+    _write(tmp_path)
+    with pytest.raises(RecipeError, match=r'Did you mean ".*small\.yaml"\?'):
+        load_recipe(tmp_path / "smal.yaml")
+    with pytest.raises(RecipeError, match="no UTF-8"):
+        (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\xfa")
+        load_recipe(tmp_path / "binary.yaml")
+
+
+def test_a_misspelt_key_is_refused_with_the_near_one() -> None:
+    assert 'evalution: unknown key; did you mean "evaluation"' in _refusal(small_values(evalution={"tasks": ["stsb"]}))
+    assert 'training.warmup: unknown key; did you mean "warmup_fraction"' in _refusal(small_values(training={"warmup": 0.1}))
+    assert 'runtime.wokers: unknown key; did you mean "workers"' in _refusal(small_values(runtime={"wokers": 2}))
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (
+            {"objective": {"name": "entropi", "phi": 0.1}},
+            f'"entropi" is not one of {", ".join(OBJECTIVE_NAMES)}. Did you mean "entropy"?',
+        ),
+        ({"objective": {"name": "entropy"}}, "methods.new.objective.phi: found nothing"),
+        ({"objective": {"name": "entropy", "phi": float("nan")}}, "methods.new.objective.phi"),
+        ({"objective": {"name": "info_nce", "phi": 0.1}}, "methods.new.objective.phi: unknown key"),
+        ({"objective": {"name": "info_nce", "temperature": 0}}, "methods.new.objective.temperature"),
+        ({"objective": {"name": "rcl"}}, "methods.new.bank: found nothing"),
+        ({"objective": {"name": "rcl"}, "bank": "entropi"}, 'methods.new.bank: "entropi" is not one of'),
+        ({"objective": {"name": "rcl"}, "bank": "entropy", "phis": []}, "methods.new.phis: found an empty set"),
+        ({"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.1, 0.1]}, "expected each value once"),
+        ({"objective": {"name": "rcl"}, "bank": "entropy", "phis": [float("inf")]}, "methods.new.phis.0"),
+        ({"objective": {"name": "rcl"}, "bank": "entropy", "phis": ["high"]}, "methods.new.phis.0"),
+        ({"objective": {"name": "info_nce"}, "bank": "entropy"}, "methods.new.bank: has no effect"),
+        ({"objective": {"name": "info_nce"}, "phis": [0.1]}, "methods.new.phis: has no effect"),
+        ({"objective": {"name": "info_nce"}, "start": "bse"}, 'Did you mean "base"?'),
+        ({"training": {"epochs": 2}}, "methods.new.training: has no effect"),
+        (
+            {"objective": {"name": "info_nce"}, "training": {"learning_rte": 1}},
+            'methods.new.training: "learning_rte" is not one of',
+        ),
+        ({"objective": {"name": "info_nce"}, "training": {"epochs": 0}}, "methods.new.training.epochs: "),
+        ({"objective": {"name": "info_nce"}, "regularizers": {"drophead": 1.0}}, "methods.new.regularizers.drophead"),
+        ({"objective": {"name": "info_nce"}, "stopping": {"reading": "step", "interval_fraction": 0.2}}, "methods.new.stopping"),
+    ],
+)
+def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Json], message: str) -> None:
+    refusal = _refusal(with_method(new=method))
+    assert message in refusal
+    assert "small.yaml" in refusal
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"evaluation": {"tasks": ["stsd"]}}, 'evaluation.tasks[0]: "stsd" is not one of'),
+        ({"evaluation": {"tasks": []}}, "evaluation.tasks"),
+        ({"selection": {"task": "sts"}}, 'selection.task: "sts" is not one of'),
+        ({"baseline": "bass"}, 'Did you mean "base"?'),
+        ({"seeds": [1, 1]}, "expected each seed once"),
+        ({"seeds": []}, "seeds"),
+        ({"methods": {}}, "methods"),
+        ({"name": "Two Words"}, "name"),
+        ({"corpus": {"source": "nli/triplets", "columns": []}}, "found 0 columns"),
+        ({"training": {"batch_size": 1}}, "training.batch_size"),
+        ({"training": {"learning_rate": -1.0}}, "training.learning_rate"),
+        ({"training": {"learning_rate": float("nan")}}, "training.learning_rate"),
+        ({"folds": {"num": 2}}, "folds.num"),
+        ({"methods": {"base": {"title": "two\nlines"}}}, "methods.base.title"),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused(changes: dict[str, Json], message: str) -> None:
+    assert message in _refusal(small_values(**changes))
+
+
+def test_all_faults_are_told_at_once() -> None:
+    refusal = _refusal(small_values(evalution={}, training={"batch_size": 0}))
+    assert "evalution" in refusal
+    assert "batch_size" in refusal
+
+
+def test_two_recipes_of_one_name_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "recipes"
+    (folder / "sweeps").mkdir(parents=True)
+    path = _write(folder)
+    check_unique_name(path, "small")
+    _write(folder / "sweeps", "name: 'small'  # twin\n", "twin.yaml")
+    with pytest.raises(RecipeError, match=r"twin\.yaml bears too|twin\.yaml"):
+        check_unique_name(path, "small")
+    check_unique_name(path, "smal")

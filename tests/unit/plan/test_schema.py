@@ -1,0 +1,100 @@
+"""The recipe's JSON schema: shipped recipes pass it and name it, unknown keys fail it, and the committed file is the generated one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner
+
+from sentdist.cli import app
+from sentdist.plan.schema import recipe_schema
+from sentdist.plan.stage import Json
+from sentdist.plan.strict_yaml import parsed_yaml
+from tests.support.planning import RECIPES, small_values
+
+SCHEMA_FILE = RECIPES / "recipe.schema.json"
+SHIPPED = sorted(RECIPES.rglob("*.yaml"))
+AGAIN = "the schema has changed: sentdist schema --output rayjobs/recipes/recipe.schema.json"
+
+
+@pytest.fixture(scope="module")
+def schema() -> Draft202012Validator:
+    Draft202012Validator.check_schema(recipe_schema())
+    return Draft202012Validator(recipe_schema())
+
+
+def _values(path: Path) -> Json:
+    return parsed_yaml(path.read_text(), where=str(path), expected="YAML", remedy="")
+
+
+def test_the_committed_schema_is_the_generated_one() -> None:
+    assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == recipe_schema(), AGAIN
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.relative_to(RECIPES).as_posix())
+def test_a_shipped_recipe_names_the_schema_and_passes_it(path: Path, schema: Draft202012Validator) -> None:
+    named = os.path.relpath(SCHEMA_FILE, path.parent)
+    assert path.read_text().partition("\n")[0] == f"# yaml-language-server: $schema={named}"
+    assert not [f"{list(error.absolute_path)}: {error.message}" for error in schema.iter_errors(_values(path))]
+
+
+def _mappings(value: Json, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The places of all mappings whose keys are fields; names of one's own (relations, paths of a sweep) are free."""
+    if isinstance(value, dict):
+        if place[-1:] not in (("weights",), ("sweep",)):
+            yield place
+        for key, inner in value.items():
+            yield from _mappings(inner, (*place, key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _mappings(inner, (*place, number))
+
+
+@pytest.mark.parametrize("name", ["demo", "rse_sts", "supmpn_sts", "sts_regression", "auxiliary", "combinations", "rcl_faq"])
+def test_an_unknown_key_fails_wherever_it_stands(name: str, schema: Draft202012Validator) -> None:
+    whole = _values(RECIPES / f"{name}.yaml")
+    passing = []
+    for place in _mappings(whole):
+        if "sweep" in place:
+            continue
+        values = copy.deepcopy(whole)
+        at: Json = values
+        for step in place:
+            at = at[step]  # type: ignore[index,call-overload]
+        assert isinstance(at, dict)
+        at["Not A Key"] = 1
+        if schema.is_valid(values):
+            passing.append(".".join(map(str, place)))
+    assert not passing
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seeds": []},
+        {"training": {"batch_size": 1}},
+        {"training": {"precision": "fp8"}},
+        {"methods": {}},
+        {"methods": {"a": {"objective": {"name": "info_nse"}}}},
+        {"methods": {"a": {"training": {"learning_rte": 1e-5}}}},
+        {"evaluation": {}},
+    ],
+)
+def test_what_no_recipe_can_say_fails(changes: dict[str, Json], schema: Draft202012Validator) -> None:
+    assert schema.is_valid(small_values())
+    assert not schema.is_valid(small_values(**changes))
+
+
+def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:
+    printed = CliRunner().invoke(app, ["schema"])
+    written = CliRunner().invoke(app, ["schema", "--output", str(tmp_path / "schema.json")])
+    assert printed.exit_code == written.exit_code == 0
+    assert printed.output == (tmp_path / "schema.json").read_text(encoding="utf-8") == SCHEMA_FILE.read_text(encoding="utf-8"), AGAIN
+    failed = CliRunner().invoke(app, ["schema", "--output", str(tmp_path / "nowhere" / "schema.json")])
+    assert failed.exit_code == 2 and len(failed.stderr.splitlines()) == 1

@@ -1,0 +1,169 @@
+"""Keys: what counts, what is refused, and what a key survives."""
+
+from __future__ import annotations
+
+import enum
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from pydantic import ConfigDict, ValidationError
+
+from sentdist.frozen import Frozen
+from sentdist.objectives.entropy import Entropy
+from sentdist.objectives.info_nce import InfoNCE
+from sentdist.objectives.rcl import Regularized
+from sentdist.plan.specs import EncoderSpec, Stopping, Training
+from sentdist.plan.stage import KEY_LENGTH, Stage, topological
+from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+
+
+class Soup(Stage):
+    """A stage for tests."""
+
+    kind: ClassVar[str] = "soup"
+    revision: ClassVar[int] = 1
+    salt: float = 1.0
+    bowls: tuple[int, ...] = ()
+    stock: Stage | None = None
+
+
+class SaltierSoup(Soup):
+    revision: ClassVar[int] = 2
+
+
+class PepperedSoup(Soup):
+    """Pepper came later."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("pepper",)
+    pepper: float = 0.0
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Anything(Stage):
+    """Takes any field value, so that the canonical form itself is what refuses."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=True)
+    kind: ClassVar[str] = "anything"
+    revision: ClassVar[int] = 1
+    value: object
+
+
+CORPUS = Corpus(source="nli/triplets", source_revision="r")
+ENCODER = EncoderSpec(checkpoint="minilm-l6", revision="r")
+
+
+def _train(**changes: object) -> Train:
+    return Train.model_validate({"encoder": ENCODER, "corpus": CORPUS, "objective": InfoNCE(), "training": Training(), "seed": 0} | changes)
+
+
+def test_a_key_is_a_short_digest_that_equal_values_share() -> None:
+    assert len(_train().key) == KEY_LENGTH
+    assert _train().key == _train().key
+    assert _train() == _train()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 1},
+        {"objective": InfoNCE(temperature=0.05)},
+        {"objective": InfoNCE(hard_negatives=False)},
+        {"training": Training(batch_size=32)},
+        {"training": Training(precision="bf16")},
+        {"stopping": Stopping()},
+        {"corpus": Corpus(source="nli/triplets", source_revision="another")},
+        {"start": _train(seed=9)},
+    ],
+)
+def test_every_field_counts(changes: dict[str, object]) -> None:
+    assert _train(**changes).key != _train().key
+
+
+def test_one_spelling_per_value() -> None:
+    assert Soup(salt=1).key == Soup(salt=1.0).key  # type: ignore[arg-type]
+    assert Soup(salt=-0.0).key == Soup(salt=0.0).key
+    assert Soup(salt=5e-05).key == Soup(salt=0.00005).key
+
+
+def test_a_revision_changes_the_key() -> None:
+    assert SaltierSoup().key != Soup().key
+
+
+@pytest.mark.parametrize("value", [None, True, 3, 0.5, "text", Colour.RED, ("a", (1, 2)), InfoNCE(), CORPUS])
+def test_plain_values_have_a_canonical_spelling(value: object) -> None:
+    assert Anything(value=value).key == Anything(value=value).key
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), Path("/somewhere"), [1, 2], {"a": 1}, object(), {1}, b"bytes"])
+def test_all_else_is_refused_by_the_name_of_the_field(value: object) -> None:
+    with pytest.raises(TypeError, match=r"anything\.value"):
+        _ = Anything(value=value).key
+
+
+def test_true_and_one_are_two_values() -> None:
+    assert Anything(value=True).key != Anything(value=1).key
+
+
+def test_inputs_are_the_stages_in_the_fields() -> None:
+    entropy = _train(objective=Entropy(phi=0.01))
+    bank = Embed(encoder=entropy, corpus=CORPUS)
+    final = _train(objective=Regularized(), banks=(bank, bank))
+    assert [stage.key for stage in final.inputs] == [CORPUS.key, bank.key]
+    assert [stage.kind for stage in topological((Evaluate(encoder=final, tasks=()),))] == ["corpus", "train", "bank", "train", "scores"]
+
+
+def test_a_key_depends_on_the_keys_of_its_inputs() -> None:
+    banks = [Embed(encoder=_train(objective=Entropy(phi=phi)), corpus=CORPUS) for phi in (0.01, -0.01)]
+    assert len({_train(objective=Regularized(), banks=(bank,)).key for bank in banks}) == 2
+
+
+def test_a_bank_without_its_objective_is_refused() -> None:
+    with pytest.raises(ValidationError, match="uses no bank"):
+        _train(banks=(Embed(encoder=_train(), corpus=CORPUS),))
+
+
+def test_a_stopping_interval_that_does_nothing_is_refused() -> None:
+    with pytest.raises(ValidationError, match="interval_fraction"):
+        Stopping(reading="step", interval_fraction=0.2)
+
+
+def test_values_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        Training().batch_size = 32  # type: ignore[misc]
+    assert issubclass(Training, Frozen)
+
+
+def test_a_key_survives_pickling_and_another_process() -> None:
+    stage = _train(objective=Entropy(phi=-0.03))
+    assert pickle.loads(pickle.dumps(stage)).key == stage.key
+    script = "import pickle, sys; print(pickle.load(sys.stdin.buffer).key)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=pickle.dumps(stage),
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+        env=os.environ | {"PYTHONHASHSEED": "7"},
+    )
+    assert done.stdout.decode().strip() == stage.key
+
+
+def test_labels_are_safe_folder_names() -> None:
+    stage = _train(
+        encoder=EncoderSpec(checkpoint="Some Org/Model:x", revision="r"), objective=Entropy(phi=-0.01), training=Training(batch_size=32)
+    )
+    assert stage.place == f"train/entropy-0.01-some-org-model-x-b32-s0-{stage.key}"
+
+
+def test_a_later_field_counts_only_where_it_is_used() -> None:
+    assert PepperedSoup(salt=2.0).key == PepperedSoup(salt=2.0, pepper=0.0).key == Soup(salt=2.0).key
+    assert PepperedSoup(salt=2.0, pepper=1.0).key != Soup(salt=2.0).key
+    assert PepperedSoup(pepper=1.0).canonical()["fields"] == {"salt": 1.0, "bowls": [], "stock": None, "pepper": 1.0}

@@ -1,0 +1,200 @@
+"""Unrolling: which stages a recipe comes to, what trials share, and what is refused before any work."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.objectives.entropy import Entropy
+from sentdist.objectives.rcl import Regularized
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Embed, Train
+from sentdist.plan.unroll import Plan, unroll
+from tests.support.planning import FixedResolver, plan_of, small_recipe, with_method
+from tests.support.planning import small_values as small
+
+PAPER_SETS: list[Json] = [[round(0.01 * n, 2) for n in range(1, last + 1)] for last in range(1, 6)]
+
+
+def _kinds(plan: Plan) -> Counter[str]:
+    return Counter(stage.kind for stage in plan.stages)
+
+
+def _entropy_trainings(plan: Plan) -> list[Train]:
+    return [stage for stage in plan.stages if isinstance(stage, Train) and isinstance(stage.objective, Entropy)]
+
+
+def _refusal(**changes: Json) -> str:
+    with pytest.raises(RecipeError) as caught:
+        plan_of(small_recipe(**changes))
+    return str(caught.value)
+
+
+def test_the_paper_s_grid_builds_ten_entropy_encoders_for_thirty_mentions() -> None:
+    methods = {name: method for name, method in _methods().items() if name in ("entropy", "rcl")}
+    plan = plan_of(small_recipe(methods=methods, sweep={"training.batch_size": [32, 64], "methods.rcl.phis": PAPER_SETS}))
+    entropy = _entropy_trainings(plan)
+    assert len(plan.trials) == 10
+    assert len(entropy) == 10
+    assert sum(plan.mentions[stage.key] for stage in entropy) == 30
+    assert _kinds(plan) == {"corpus": 1, "train": 20, "bank": 10, "scores": 10}
+
+
+def test_another_seed_adds_only_what_it_changes() -> None:
+    one, two = plan_of(small_recipe()), plan_of(small_recipe(seeds=[0, 1]))
+    before, after = ({stage.key for stage in plan.stages} for plan in (one, two))
+    assert before < after
+    assert _kinds(two) - _kinds(one) == {"train": 4, "bank": 2, "scores": 2}
+
+
+def test_a_method_with_a_seed_of_its_own_is_one_training_for_all_seeds() -> None:
+    first: Json = {"objective": {"name": "info_nce"}, "seed": 7}
+    second: Json = {"objective": {"name": "info_nce", "temperature": 0.5}, "start": "first"}
+    plan = plan_of(recipe_from_values(with_method(first=first, second=second) | {"seeds": [0, 1, 2]}, where="x.yaml"))
+    assert [trial.seed for trial in plan.trials if trial.method == "first"] == [7]
+    assert [trial.seed for trial in plan.trials if trial.method == "second"] == [0, 1, 2]
+    starts = {stage.start.key for stage in plan.stages if isinstance(stage, Train) and stage.start is not None}
+    assert starts == {trial.scores.inputs[0].key for trial in plan.trials if trial.method == "first"}
+    assert "base.seed: has no effect on the untouched checkpoint" in _refusal(methods={"base": {"seed": 0}})
+
+
+def test_the_untouched_checkpoint_is_one_trial_for_all_seeds_and_grid_points() -> None:
+    plan = plan_of(small_recipe(seeds=[0, 1, 2], sweep={"training.batch_size": [32, 64]}))
+    base = [trial for trial in plan.trials if trial.method == "base"]
+    assert [(trial.seed, trial.params) for trial in base] == [(None, ())]
+
+
+def test_a_grid_value_is_named_only_where_it_matters() -> None:
+    plan = plan_of(small_recipe(sweep={"methods.rcl.phis": [[0.01], [0.01, 0.02]]}))
+    cells = [trial.cell for trial in plan.trials]
+    assert cells == ["base", "fine_tuned", "rcl (phis={0.01})", "rcl (phis={0.01, 0.02})"]
+
+
+def test_the_order_of_a_phi_set_does_not_matter() -> None:
+    values = [with_method(rcl={"objective": {"name": "rcl"}, "bank": "entropy", "phis": phis}) for phis in ([0.02, -0.01], [-0.01, 0.02])]
+    first, second = (plan_of(small_recipe(**value)) for value in values)
+    assert {trial.key for trial in first.trials} == {trial.key for trial in second.trials}
+    assert sorted(stage.objective.phi for stage in _entropy_trainings(first) if isinstance(stage.objective, Entropy)) == [-0.01, 0.02]
+
+
+def test_runtime_changes_no_key() -> None:
+    runtimes: list[Json] = [{}, {"workers": 2, "zero_stage": 3, "log_every": 1, "engine": "torch", "rows_per_shard": 100}]
+    first, second = (plan_of(small_recipe(runtime=runtime)) for runtime in runtimes)
+    assert [stage.key for stage in first.stages] == [stage.key for stage in second.stages]
+
+
+def test_a_default_that_is_written_out_is_the_default() -> None:
+    explicit: Json = {"objective": {"name": "rcl", "temperature": 0.05, "regulator_temperature": 0.05}, "bank": "entropy", "phis": [0.01]}
+    implicit: Json = {"objective": {"name": "rcl", "temperature": 0.05}, "bank": "entropy", "phis": [0.01]}
+    keys = [{trial.key for trial in plan_of(small_recipe(**with_method(rcl=method))).trials} for method in (explicit, implicit)]
+    assert keys[0] == keys[1]
+
+
+def test_two_columns_mean_no_hard_negatives() -> None:
+    plan = plan_of(small_recipe(corpus={"source": "nli/triplets", "columns": ["sent0", "sent1"]}))
+    assert {stage.objective.hard_negatives for stage in plan.stages if isinstance(stage, Train)} == {False}
+
+
+def test_a_final_training_may_start_elsewhere_than_its_entropy_encoders() -> None:
+    """RCL's FAQ protocol: initial → entropy encoders → final from the pretrained one."""
+    methods: Json = {
+        "initial": {"objective": {"name": "info_nce"}, "reported": False},
+        "entropy": {"objective": {"name": "entropy", "phi": 0.01}, "start": "initial", "reported": False},
+        "rcl": {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01, 0.02]},
+    }
+    plan = plan_of(small_recipe(methods=methods))
+    (final,) = [stage for stage in plan.stages if isinstance(stage, Train) and isinstance(stage.objective, Regularized)]
+    starts = [bank.encoder.start for bank in final.banks]
+    assert final.start is None
+    assert len({start.key for start in starts if start is not None}) == 1
+    assert _kinds(plan) == {"corpus": 1, "train": 4, "bank": 2, "scores": 1}
+
+
+def test_a_bank_without_phis_is_one_encoder() -> None:
+    plan = plan_of(small_recipe(**with_method(rcl={"objective": {"name": "rcl"}, "bank": "fine_tuned"})))
+    assert _kinds(plan)["bank"] == 1
+
+
+def test_folds_give_each_fold_its_corpus_dev_and_test() -> None:
+    plan = plan_of(
+        small_recipe(
+            corpus={"source": "retrieval/stackfaq", "split": None},
+            folds={"num": 5},
+            selection={"task": "stackfaq"},
+            evaluation={"tasks": ["stackfaq"]},
+        )
+    )
+    trials = [trial for trial in plan.trials if trial.method == "fine_tuned"]
+    assert [trial.fold for trial in trials] == [0, 1, 2, 3, 4]
+    for trial in trials:
+        train = trial.scores.encoder
+        assert isinstance(train, Train)
+        assert train.corpus.fold == trial.scores.tasks[0].fold
+        assert trial.scores.tasks[0].fold_role == "test"
+        assert train.selection is not None
+        assert train.selection.task.fold_role == "dev"
+    assert next(iter(plan.rows.values())) == 6000  # three of five folds train
+
+
+def test_only_a_training_that_nothing_else_needs_runs_under_its_trial() -> None:
+    plan = plan_of(small_recipe(**with_method(again={"objective": {"name": "info_nce"}, "start": "fine_tuned"})))
+    own = {trial.method: plan.own_training(trial) is not None for trial in plan.trials}
+    assert own == {"base": False, "fine_tuned": False, "rcl": True, "again": True}
+
+
+def test_each_source_is_pinned_by_the_resolver() -> None:
+    resolver = FixedResolver()
+    plan = unroll(small_recipe(), resolver)
+    assert {"nli/triplets", "sts/stsb"} == set(resolver.asked)
+    assert all(
+        stage.encoder.corpus is stage.corpus or stage.encoder.corpus == stage.corpus for stage in plan.stages if isinstance(stage, Embed)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"training": {"batch_size": 10}, "runtime": {"workers": 3}}, "10 rows for 3 workers"),
+        ({"training": {"batch_size": 4}, "runtime": {"workers": 4}}, "1 row a worker"),
+        ({"training": {"batch_size": 20000}}, "20000 rows a batch, 10000 in the corpus"),
+        ({"corpus": {"source": "nli/triplets", "limit": 32}}, "64 rows a batch, 32 in the corpus"),
+        ({"folds": {}}, "a retrieval corpus"),
+        ({"sweep": {"training.batch_size": []}}, "sweep.training.batch_size: found no value"),
+        ({"sweep": {"training.bach_size": [32, 64]}}, 'did you mean "batch_size"'),
+        ({"sweep": {"methods.rlc.select": [True, False]}}, 'Did you mean "rcl"'),
+        ({"sweep": {"runtime.log_every": [1, 2]}}, "2 values that lead to the same stages"),
+        ({"sweep": {"methods.rcl.phis": [[], [0.01]]}}, "found an empty set"),
+    ],
+)
+def test_what_cannot_work_is_refused_while_planning(changes: dict[str, Json], message: str) -> None:
+    assert message in _refusal(**changes)
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        (
+            {
+                "a": {"objective": {"name": "info_nce"}, "start": "b"},
+                "b": {"objective": {"name": "info_nce"}, "start": "a"},
+            },
+            "a → b → a",
+        ),
+        ({"rcl": {"objective": {"name": "rcl"}, "bank": "fine_tuned", "phis": [0.01]}}, "a bank whose objective has a phi"),
+        ({"rcl": {"objective": {"name": "rcl"}, "bank": "base"}}, "methods.rcl.bank"),
+        ({"again": {"objective": {"name": "info_nce"}, "start": "base"}}, "methods.again.start"),
+    ],
+)
+def test_methods_that_lead_nowhere_are_refused(methods: dict[str, Json], message: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        plan_of(small_recipe(**with_method(**methods)))
+    assert message in str(caught.value)
+
+
+def _methods() -> dict[str, Json]:
+    methods = small()["methods"]
+    assert isinstance(methods, dict)
+    return methods

@@ -1,0 +1,70 @@
+"""The speed benchmark: contestants take turns, both sides score alike, parts that are not measured again stay."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rayjobs.benchmarks.interleaved import Draw, Side, interleave
+from rayjobs.benchmarks.speed_page import speed_page
+
+
+def counting(start: float) -> Iterator[Draw]:
+    """Seconds that say which draw of which side they are, and the process."""
+    for number in range(100):
+        yield {"seconds": start + number, "process": float(os.getpid())}
+
+
+def test_sides_take_turns_in_processes_of_their_own_and_the_first_turn_does_not_count() -> None:
+    found = interleave({"low": Side(contestant=counting, work=0.0), "high": Side(contestant=counting, work=50.0)}, rounds=3, units=2)
+    assert [draw["seconds"] for draw in found["low"].draws] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    assert found["high"].median("seconds") == 54.5
+    assert found["low"].median("process") != found["high"].median("process") != os.getpid()
+    assert 0.0 < found["low"].peak_gib < 8.0
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_both_sides_score_alike(precision: str, planted_encoder_dir: Path, tmp_path: Path) -> None:
+    """To what a different padding does to the last digits: bfloat16 weights (theirs) and products (ours) keep three of them."""
+    from rayjobs.benchmarks.sts_peers import StsWork, peer_sts, sentdist_sts
+
+    work = StsWork(encoder=str(planted_encoder_dir), data=str(tmp_path), tasks=("scenes-sts",), precision=precision, threads=1)
+    ours, theirs = next(sentdist_sts(work)), next(peer_sts(work))
+    assert ours["seconds"] > 0 and theirs["seconds"] > 0
+    assert ours["scenes-sts"] > 20.0, "the encoder knows some words of the scenes"
+    assert ours["scenes-sts"] == pytest.approx(theirs["scenes-sts"], abs=0.01 if precision == "fp32" else 0.5)
+
+
+def test_the_bootstrap_resamples_both_precisions(tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rayjobs.benchmarks import sts_peers
+
+    asked = []
+    real = sts_peers.resample_spearman
+    monkeypatch.setattr(sts_peers, "NUM_RESAMPLES", 20)
+    monkeypatch.setattr(
+        sts_peers, "resample_spearman", lambda systems, *rest, **options: asked.append(systems) or real(systems, *rest, **options)
+    )
+    work = sts_peers.StsWork(encoder=str(tiny_encoder_dir), data=str(tmp_path), tasks=("scenes-sts",), precision="fp32", threads=1)
+    assert next(sts_peers.bootstrap(work))["seconds"] > 0
+    ((fp32, bf16),) = asked
+    assert len(fp32) > 100 and 0 < abs(fp32 - bf16).max() < 0.05
+
+
+def test_the_page_has_ratios_scores_and_their_largest_difference() -> None:
+    machine = {"date": "2026-01-01", "threads": "2"}
+    figures = [
+        {"side": side, "precision": precision, "seconds": seconds, "peak_gib": 1.0, "rounds": 3, "scores": {"sts12": score}}
+        for side, precision, seconds, score in (
+            ("sentdist", "fp32", 10.0, 72.0), ("sentence-transformers", "fp32", 25.0, 72.004),
+            ("sentdist", "bf16", 5.0, 71.9), ("sentence-transformers", "bf16", 10.0, 72.0),
+        )
+    ]  # fmt: skip
+    page = speed_page({"sts": {"machine": machine, "command": "measure", "figures": figures, "bootstrap_s": 3.125}})
+    assert "| sentdist | bf16 | 5.0 | **5.00×** | **2.00×** | 1.0 |" in page
+    assert "| sentdist | fp32 | 10.0 | **2.50×** | **2.50×** | 1.0 |" in page
+    assert "| sentence-transformers | fp32 | 25.0 | – | – | 1.0 |" in page
+    assert "0.004 in fp32, 0.100 in bf16" in page and "3.12 s (target 5 s)" in page
+    assert "Training" not in page

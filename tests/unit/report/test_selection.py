@@ -1,0 +1,116 @@
+"""A report keeps dev and test apart, and marks what is no evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentdist.plan.stage import Json
+from sentdist.plan.unroll import Plan, Trial
+from sentdist.report.selection import chosen_cells, selection_rows, selection_sentence
+from sentdist.report.sweep_report import report_sweep
+from sentdist.report.sweep_rows import sweep_rows
+from sentdist.report.tables import ResultTable, build_table
+from sentdist.stages.context import Context
+from sentdist.store.sweep import SweepRecord, load_sweep
+from tests.support.synthetic_sweeps import fill_store
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+BY_DEV = {"fine_tuned": 83.0, "rcl": 82.0}
+NOISE = {"base": 3.0, "fine_tuned": 1.6, "rcl": 0.8}  # rcl is best on test, fine_tuned on dev
+
+
+def _world(folder: Path, encoder: Path, *, seeds: int = 3, unfinished: tuple[str, ...] = ()) -> tuple[Plan, Context]:
+    seeds_of: Json = list(range(seeds))
+    plan, context = tiny_plan(tiny_values(encoder, seeds=seeds_of), data=write_data(folder / "data"), store=folder / "store")
+    fill_store(
+        context.store,
+        plan,
+        noise=lambda trial: NOISE[trial.method],
+        dev=lambda trial: BY_DEV[trial.method] + 0.1 * (trial.seed or 0),
+        skip=lambda trial: trial.name in unfinished,
+        num_items={"stsb": 120},
+    )
+    return plan, context
+
+
+def _table(context: Context) -> tuple[ResultTable, SweepRecord]:
+    sweep = load_sweep(context.store, "tiny")
+    found = sweep_rows(sweep, context.store, sweep.records(context.store))
+    table = build_table(
+        found.sts, title="t", tasks=["STS-B"], baseline="fine_tuned", average=False, exploratory=found.exploratory, num_resamples=200
+    )
+    return table, sweep
+
+
+def test_dev_and_test_stand_apart(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    _, context = _world(tmp_path, tiny_encoder_dir)
+    table, sweep = _table(context)
+    cells = chosen_cells(sweep, sweep.records(context.store), table)
+    assert [(cell.label, cell.dev_task, cell.test_task) for cell in cells] == [
+        ("fine_tuned", "stsb-dev", "stsb"),
+        ("rcl", "stsb-dev", "stsb"),
+    ]
+    tuned = table.line("fine_tuned").cells["STS-B"].summary
+    assert tuned is not None and cells[0].dev == pytest.approx(83.1) and cells[0].test == pytest.approx(tuned.mean)
+    assert cells[0].gap == pytest.approx(83.1 - tuned.mean)
+    assert selection_rows(cells)[0][2] == "83.10"
+
+
+def test_choosing_on_test_is_told_as_optimism(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    _, context = _world(tmp_path, tiny_encoder_dir)
+    table, sweep = _table(context)
+    cells = chosen_cells(sweep, sweep.records(context.store), table)
+    said = selection_sentence(cells, column="STS-B")
+    optimism = (cells[1].headline or 0) - (cells[0].headline or 0)
+    assert said.startswith("Of 2 systems, stsb-dev alone chooses fine_tuned") and said.endswith(f"{optimism:.2f} points of optimism.")
+    assert selection_sentence(cells[:1], column="STS-B") == ""
+
+
+def test_the_report_shows_selection_tests_and_what_is_exploratory(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    _, context = _world(tmp_path, tiny_encoder_dir, unfinished=("rcl · seed 2",))
+    report = report_sweep(context.store, "tiny")
+    line = next(line for line in report.markdown.splitlines() if line.startswith("| rcl (exploratory)"))
+    assert "[" in line.split("|")[3], "the interval stands beside the mean"
+    assert "Exploratory: rcl has scores of 2 of its 3 trials; the others were stopped early, failed or still run." in report.markdown
+    assert "## Chosen on dev, scored on test" in report.markdown and "dev − test" in report.html
+    assert '<details class="tests">' in report.html and "Williams' test" in report.html
+    assert "exploratory" in str(report.files["table1.csv"]).splitlines()[0]
+
+
+def test_one_run_each_has_intervals_over_items(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    _, context = _world(tmp_path, tiny_encoder_dir, seeds=1)
+    table, _ = _table(context)
+    cell = table.line("rcl").cells["STS-B"]
+    assert cell.interval is not None and cell.interval.unit == "items" and cell.summary is not None
+    assert cell.interval.low < cell.summary.mean < cell.interval.high
+    comparison = next(one for one in table.comparisons if (one.system, one.relation) == ("rcl", "baseline"))
+    bootstrap, williams = comparison.over_items["STS-B"], comparison.williams["STS-B"]
+    assert williams.difference == pytest.approx(bootstrap.difference)  # both start from the same two correlations
+    assert williams.p is not None and williams.p < 0.01 and bootstrap.p is not None and bootstrap.p < 0.05
+
+
+def test_fewer_seeds_than_others_are_exploratory(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    def trial_is_late(trial: Trial) -> bool:
+        return trial.method == "rcl" and trial.seed == 1
+
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir, seeds=[0, 1]), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    fill_store(context.store, plan, noise=lambda trial: NOISE[trial.method], skip=trial_is_late, num_items={"stsb": 60})
+    sweep = load_sweep(context.store, "tiny")
+    found = sweep_rows(sweep, context.store, sweep.records(context.store))
+    table = build_table(found.sts, title="t", tasks=["STS-B"], baseline="fine_tuned", average=False, num_resamples=50)
+    assert table.line("rcl").exploratory == "rcl has 1 seed, others have 2"
+    assert table.line("fine_tuned").exploratory == "" and table.line("base").exploratory == ""
+    assert table.verdicts["rcl"].endswith("Exploratory: rcl has 1 seed, others have 2.")
+
+
+@pytest.mark.parametrize(("headline", "first"), [(None, "fine_tuned is"), ("words", "words is")])
+def test_a_report_opens_with_what_was_trained_unless_the_recipe_says_otherwise(
+    headline: str | None, first: str, tmp_path: Path, tiny_encoder_dir: Path
+) -> None:
+    methods: Json = {"words": {"lexical": "word_overlap"}, "base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}}
+    values = tiny_values(tiny_encoder_dir, methods=methods, baseline="base", about="Does it help?", headline=headline)
+    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 300})
+    assert report_sweep(context.store, "tiny").markdown.splitlines()[2].startswith(f"Does it help? {first}")

@@ -1,0 +1,80 @@
+"""Grouped corpora as stages: each rewording reaches the rows, is cached under a key of its own, and says what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentdist.data.corpus import Corpus
+from sentdist.errors import DataError, EncoderError
+from sentdist.plan.corpora import GroupedCorpus
+from sentdist.plan.stage import Json
+from sentdist.stages.context import Context
+from sentdist.stages.inputs import folder_of
+from sentdist.stages.local import build_here
+from tests.support.groups_data import groups, supmpn_values, write_inference
+from tests.support.tiny_data import tiny_plan
+from tests.support.tiny_encoders import tiny_writer
+
+
+def built(tmp_path: Path, encoder: Path, augmentation: Json, data: Path) -> tuple[Corpus, dict[str, Json], GroupedCorpus, Context]:
+    """The corpus of a recipe with that augmentation, and what its record says of the premises."""
+    methods: Json = {"supmpn": {"objective": {"name": "supmpn"}, "select": False}}
+    values = supmpn_values(encoder, corpus=groups(4, 2, augmentation=augmentation), corpora={}, methods=methods, selection=None)
+    plan, context = tiny_plan(values | {"baseline": None}, data=data, store=tmp_path / "store")
+    stage = next(stage for stage in plan.stages if isinstance(stage, GroupedCorpus))
+    premises = build_here(stage, context).record.results["premises"]
+    assert isinstance(premises, dict)
+    return Corpus.open(folder_of(stage, context)), premises, stage, context
+
+
+def positives(corpus: Corpus) -> list[str]:
+    return corpus.sentences(corpus.ids[1:5].ravel())
+
+
+def test_deleted_words(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    data = write_inference(tmp_path / "data")
+    copies, plain, _, _ = built(tmp_path, tiny_encoder_dir, None, data)
+    shorter, told, _, _ = built(tmp_path, tiny_encoder_dir, {"name": "word_deletion"}, data)
+    assert plain["num_augmented"] == 0 and told["num_augmented"] == told["num_filled_positives"] == plain["num_filled_positives"]
+    assert told["num_unchanged"] == 0
+    anchors = set(copies.sentences(copies.ids[0]))
+    assert anchors & set(positives(copies)) and not anchors & set(positives(shorter))
+
+
+def test_paraphrases_by_a_model_of_the_users_own(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    data, writer = write_inference(tmp_path / "data"), tiny_writer(tmp_path / "writer")
+    section: Json = {"name": "paraphrases", "checkpoint": str(writer)}
+    corpus, told, stage, context = built(tmp_path, tiny_encoder_dir, section, data)
+    assert told["num_augmented"] == round(0.5 * float(str(told["num_filled_positives"])))
+    assert stage.augmentation is not None and str(stage.augmentation.source_revision).startswith("sha256:")
+    assert str(writer) not in stage.model_dump_json()  # a place on this machine is no part of what is made
+    assert len(set(positives(corpus)) - set(positives(built(tmp_path, tiny_encoder_dir, None, data)[0]))) > 20
+    assert context.store.get(stage) is not None
+
+
+@pytest.mark.data
+def test_synonyms(tmp_path: Path, tiny_encoder_dir: Path, data_root: Path) -> None:
+    data = write_inference(tmp_path / "data")
+    (data / "nltk_data").symlink_to(data_root / "nltk_data")
+    _, told, stage, _ = built(tmp_path, tiny_encoder_dir, {"name": "synonyms"}, data)
+    assert float(str(told["num_unchanged"])) < 0.2 * float(str(told["num_augmented"]))
+    assert stage.augmentation is not None and stage.augmentation.source_revision is not None
+
+
+def test_what_is_missing_is_told_while_planning(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    data = write_inference(tmp_path / "data")
+    (data / "nltk_data").mkdir()
+    with pytest.raises(DataError, match=r"corpus\.augmentation: nltk corpora/wordnet: .* nltk\.downloader wordnet"):
+        built(tmp_path, tiny_encoder_dir, {"name": "synonyms"}, data)
+    with pytest.raises(EncoderError, match=r"corpus\.augmentation\.checkpoint.*no such folder"):
+        built(tmp_path, tiny_encoder_dir, {"name": "paraphrases", "checkpoint": str(tmp_path / "parrot")}, data)
+    with pytest.raises(EncoderError, match="without a revision"):
+        built(tmp_path, tiny_encoder_dir, {"name": "paraphrases", "checkpoint": "owner/parrot"}, data)
+
+
+def test_an_encoder_cannot_paraphrase(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    data = write_inference(tmp_path / "data")
+    with pytest.raises(EncoderError, match="which has no decoder"):
+        built(tmp_path, tiny_encoder_dir, {"name": "paraphrases", "checkpoint": str(tiny_encoder_dir)}, data)

@@ -1,0 +1,154 @@
+"""Labelled tasks from file to score: columns, splits, empty texts, and each sentence encoded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from sentdist.data.labels import EMPTY, read_labelled
+from sentdist.errors import DataError, RecipeError
+from sentdist.plan.task_kinds import ClassificationTask
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.report import citations
+from sentdist.stages import embed_sentences as embedding
+from sentdist.stages.tasks.labels import load_classification
+from tests.support.tasks_data import evaluated, stage_of, write_table
+
+SUBJECTS = ("a man", "a woman", "the old man", "the young woman", "a child", "the small child")
+VERBS = ("eats", "drinks", "plays", "sings", "reads", "walks")
+ANIMALS = ("a dog", "a cat", "the red bird", "the big dog", "the small cat", "a bird")
+
+
+def _rows() -> list[dict[str, object]]:
+    """Who does it, people or animals: a planted encoder's bags of words tell them apart."""
+    people = [{"text": f"{who} {verb}", "label": 1} for who in SUBJECTS for verb in VERBS]
+    return people + [{"text": f"{who} {verb}", "label": 0} for who in ANIMALS for verb in VERBS]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    root = tmp_path / "data"
+    rows = _rows()
+    write_table(root, "transfer/cr", [*rows, {"text": "  ", "label": 1}, {"text": "", "label": 0}])
+    split = ["test" if number % 3 == 0 else "dev" if number % 3 == 1 else "train" for number in range(len(rows))]
+    write_table(root, "transfer/sst2", [{**row, "split": part} for row, part in zip(rows, split, strict=True)])
+    texts = [str(row["text"]) for row in rows]
+    pairs = [
+        {
+            "split": "test" if number % 5 == 0 else "train",
+            "text": text,
+            "text2": text if number % 2 else texts[number - 30],
+            "label": number % 2,
+        }
+        for number, text in enumerate(texts)
+    ]
+    write_table(root, "transfer/mrpc", pairs)
+    return root
+
+
+def test_a_planted_encoder_finds_the_labels_and_items_say_which(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    own = "classification=transfer/sst2@test"
+    artifact, context = evaluated(planted_encoder_dir, ("cr", "sst2", own), data=data, store=tmp_path / "store")
+    results, items = artifact.record.results, context.store.folder(artifact) / "items"
+    assert results["classification-transfer-sst2-test"] == 100.0 == results["classification-transfer-sst2-test.f1"]
+    assert float(str(results["sst2"])) > 70.0, "SentEval's classifier stops early, the more so on few rows"
+    found = pq.read_table(items / "cr.parquet")
+    assert found.num_rows == 74 and np.mean(found["accuracy"]) == pytest.approx(results["cr"])
+    assert pq.read_table(items / "sst2.parquet")["row"].to_pylist() == list(range(0, 72, 3)), "rows are those of the file"
+
+
+def test_pairs_are_told_by_difference_and_product(data: Path) -> None:
+    loaded = load_classification(
+        ClassificationTask(name="mrpc", source="transfer/mrpc", revision="x", columns=("text", "text2"), split="test", num_folds=5), data
+    )
+    words = sorted({word for text in loaded.sentences for word in text.split()})
+    bags = np.asarray([[1.0, *(word in text.split() for word in words)] for text in loaded.sentences], dtype=np.float32)
+    score = loaded.score(bags)
+    assert score.main is not None and score.main > 90.0 and float(str(score.measures["f1"])) > 90.0
+
+
+def test_every_unique_sentence_is_encoded_once_over_all_tasks(
+    planted_encoder_dir: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    encode = embedding.encode
+    monkeypatch.setattr(
+        embedding, "encode", lambda encoder, sentences, **options: (seen.extend(sentences), encode(encoder, sentences, **options))[1]
+    )
+    evaluated(planted_encoder_dir, ("cr", "sst2", "mrpc"), data=data, store=tmp_path / "store")
+    assert len(seen) == len(set(seen)) == 73
+
+
+def test_other_tasks_of_an_encoder_encode_only_what_is_new(
+    planted_encoder_dir: Path, tiny_encoder_dir: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    encode = embedding.encode
+    monkeypatch.setattr(
+        embedding, "encode", lambda encoder, sentences, **options: (counts.append(len(sentences)), encode(encoder, sentences, **options))[1]
+    )
+    write_table(
+        data, "my/new", [{"text": "the man eats", "label": "x"}, {"text": "a new text", "label": "y"}, {"text": "a man eats", "label": "y"}]
+    )
+
+    def scores(encoder: Path, *tasks: str, keeps: bool = True) -> dict[str, object]:
+        return dict(evaluated(encoder, tasks, data=data, store=tmp_path / "store", keeps_embeddings=keeps)[0].record.results)
+
+    first = scores(planted_encoder_dir, "classification=transfer/sst2@test")
+    again = scores(planted_encoder_dir, "classification=transfer/sst2@test", "clustering=my/new")
+    assert counts == [72, 2], "of three texts one was known"
+    assert again["classification-transfer-sst2-test"] == first["classification-transfer-sst2-test"]
+    assert again == scores(planted_encoder_dir, "clustering=my/new", "classification=transfer/sst2@test") and counts == [72, 2]
+    scores(tiny_encoder_dir, "clustering=my/new")
+    scores(planted_encoder_dir, "clustering=my/new", keeps=False)
+    assert counts == [72, 2, 3, 3], "another encoder knows nothing of it, and a sweep keeps nothing"
+
+
+def test_empty_texts_become_what_senteval_encodes(data: Path) -> None:
+    rows = read_labelled("transfer/cr", data_root=data)
+    assert rows.num_empty == 2 and rows.texts[0][-2:] == (EMPTY, EMPTY) and rows.labels[-2:] == ("1", "0")
+
+
+def test_spaces_within_texts_are_made_one(tmp_path: Path) -> None:
+    write_table(tmp_path, "made", [{"text": " a\tman  eats ", "label": "x"}, {"text": "b", "label": "y"}])
+    assert read_labelled("made", data_root=tmp_path).texts == (("a man eats", "b"),)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"text": "a", "label": 1}, {"text": "b", "label": None}], "no label in row 1"),
+        ([{"text": 3, "label": 1}], "text 3 in row 0"),
+        ([{"sentence": "a", "label": 1}], "text missing"),
+    ],
+)
+def test_bad_rows_are_named(rows: list[dict[str, object]], message: str, tmp_path: Path) -> None:
+    write_table(tmp_path, "made", rows)
+    with pytest.raises(DataError, match=message):
+        read_labelled("made", data_root=tmp_path)
+
+
+def test_an_absent_split_is_told_while_planning(tiny_encoder_dir: Path, data: Path) -> None:
+    write_table(data, "transfer/sst2", [{**row, "split": "train"} for row in _rows()])
+    with pytest.raises(DataError, match=r'task sst2: transfer/sst2: found split "test"'):
+        stage_of(tiny_encoder_dir, ("sst2",), data)
+
+
+def test_words_alone_have_no_score(data: Path) -> None:
+    loaded = load_classification(ClassificationTask(name="cr", source="transfer/cr", revision="x"), data)
+    with pytest.raises(RecipeError, match="expected an encoder"):
+        loaded.score_words("bm25")
+
+
+def test_the_transfer_group_is_sentevals() -> None:
+    assert TASK_GROUPS["transfer"] == ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
+    assert {(TASKS[name].kind, TASKS[name].classifier) for name in TASK_GROUPS["transfer"]} == {("classification", "senteval")}
+    assert [TASKS[name].split for name in TASK_GROUPS["transfer"]] == [None] * 4 + ["test"] * 3
+
+
+def test_every_task_says_whose_data_it_is() -> None:
+    assert {card.citation for card in TASKS.values()} - {"sentdist"} <= citations.CITATIONS.keys()
+    assert all(card.licence and card.metric for card in TASKS.values())

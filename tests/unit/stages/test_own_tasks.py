@@ -1,0 +1,208 @@
+"""Tasks that are given by name: groups, a user's own files of every kind, and what the command line shows of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from sentdist.cli import app
+from sentdist.data.leaks import LeakFinder
+from sentdist.errors import DataError, RecipeError
+from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
+from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.stages.overlaps import task_texts
+from sentdist.stages.tasks.scoring import load_task
+from tests.support.tasks_data import evaluated, stage_of, write_table
+
+PEOPLE, ANIMALS, DOINGS = ("man", "woman", "child"), ("dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads")
+OWN = (
+    "sts=my/pairs",
+    "pairs=my/labelled-pairs@test",
+    "classification=my/labels@test",
+    "clustering=my/labels",
+    "reranking=my/candidates",
+    "retrieval=my/bank",
+)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    root = tmp_path / "data"
+    texts = [
+        (f"the {who} {what}", group) for group, names in (("people", PEOPLE), ("animals", ANIMALS)) for who in names for what in DOINGS
+    ]
+    write_table(
+        root, "my/labels", [{"text": text, "label": label, "split": part} for text, label in texts for part in ("train", "dev", "test")]
+    )
+    near = [(f"a {who} {what}", f"the {who} {what}", 90.0) for who in PEOPLE for what in DOINGS]
+    far = [(f"a {who} eats", f"{other} not under water", 10.0) for who in PEOPLE for other in ANIMALS]
+    write_table(root, "my/pairs", [{"sentence1": one, "sentence2": other, "score": score} for one, other, score in near + far])
+    labelled = [{"sentence1": one, "sentence2": other, "label": int(score > 50), "split": "test"} for one, other, score in near + far]
+    write_table(root, "my/labelled-pairs", labelled)
+    candidates = [
+        {"query_id": str(number), "query": one, "document_id": place, "document": text, "relevance": int(place == "right")}
+        for number, (one, right, _) in enumerate(near)
+        for place, text in (("wrong", "a garden near the house"), ("right", right))
+    ]
+    write_table(root, "my/candidates", candidates)
+    documents = [{"_id": str(number), "title": "", "text": right} for number, (_, right, _) in enumerate(near)]
+    bank = root / "my/bank"
+    (bank / "qrels").mkdir(parents=True)
+    (bank / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    (bank / "queries.jsonl").write_text(
+        "\n".join(json.dumps({"_id": f"q{number}", "text": one}) for number, (one, _, _) in enumerate(near))
+    )
+    (bank / "qrels/test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\n" + "".join(f"q{number}\t{number}\t1\n" for number in range(len(near)))
+    )
+    return root
+
+
+def test_every_kind_of_own_file_is_scored(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    artifact, context = evaluated(planted_encoder_dir, OWN, data=data, store=tmp_path / "store")
+    results = artifact.record.results
+    names = [named_task(name).name for name in OWN]
+    assert names == [
+        "sts-my-pairs",
+        "pairs-my-labelled-pairs-test",
+        "classification-my-labels-test",
+        "clustering-my-labels",
+        "reranking-my-candidates",
+        "retrieval-my-bank",
+    ]
+    assert [results[name] for name in names if not name.startswith(("sts", "clustering"))] == [pytest.approx(100.0)] * 4
+    assert float(str(results["sts-my-pairs"])) > 80.0, "two gold scores and many similarities: ties keep a perfect encoder below 100"
+    folder = context.store.folder(artifact) / "items"
+    assert {path.stem for path in folder.iterdir()} == set(names)
+    assert pq.read_table(folder / "retrieval-my-bank.parquet").num_rows == 15
+
+
+def test_geometry_is_a_task_without_a_main_score(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    rows = [
+        {"subset": "x", "split": "test", "sentence1": f"a {one}", "sentence2": f"the {one}", "score": 4.5} for one in (*PEOPLE, *ANIMALS)
+    ]
+    write_table(data, "sts/stsb", rows)
+    artifact, context = evaluated(planted_encoder_dir, ("geometry", "stsb"), data=data, store=tmp_path / "store")
+    results = artifact.record.results
+    assert "geometry-stsb" not in results
+    for measure in ("alignment", "uniformity", "mean_cosine", "effective_rank"):
+        assert results[f"geometry-stsb.{measure}"] == pytest.approx(results[f"geometry.{measure}"]), "as the fact beside STS scores"
+    values = pq.read_table(context.store.folder(artifact) / "items/geometry-stsb.parquet")["singular_value"].to_numpy()
+    assert (values**2).sum() == pytest.approx(1.0)
+
+
+def test_own_labels_use_dev_where_there_is_one(planted_encoder_dir: Path, data: Path) -> None:
+    stage, _ = stage_of(planted_encoder_dir, ("classification=my/labels@test", "classification=my/labels"), data)
+    fixed, folds = stage.tasks
+    assert isinstance(fixed, ClassificationTask) and (fixed.split, fixed.dev) == ("test", "dev")
+    assert isinstance(folds, ClassificationTask) and (folds.split, folds.dev) == (None, None)
+
+
+def test_names_say_kind_source_and_split_and_two_of_a_name_are_refused(tiny_encoder_dir: Path, data: Path) -> None:
+    assert named_task("sts=my/pairs@dev").name == "sts-my-pairs-dev"
+    write_table(data, "my-pairs", pq.read_table(data / "my/pairs.parquet").to_pylist())
+    with pytest.raises(RecipeError, match="two tasks called sts-my-pairs"):
+        stage_of(tiny_encoder_dir, ("sts=my/pairs", "sts=my-pairs"), data)
+    assert named_task("pairs=hub:owner/name:config#abc@test").revision == "abc"
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "message"),
+    [
+        ("sts=my/labels", DataError, "columns sentence1, sentence2, score"),
+        ("pairs=my/labelled-pairs@tset", DataError, 'Did you mean "test"'),
+        ("reranking=my/pairs", DataError, "query_id"),
+        ("retrieval=my/banc", DataError, "my/banc"),
+        ("classification=", RecipeError, "expected KIND=SOURCE"),
+        ("classify=my/labels", RecipeError, "is not one of"),
+    ],
+)
+def test_mistakes_surface_while_planning(task: str, kind: type[Exception], message: str, tiny_encoder_dir: Path, data: Path) -> None:
+    with pytest.raises(kind, match=message):
+        stage_of(tiny_encoder_dir, (task,), data)
+
+
+@pytest.mark.parametrize("spoil", ["0\tq0\t1\n", "q0\t99\t1\n"])
+def test_qrels_that_name_unknown_things_are_refused(spoil: str, planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    with (data / "my/bank/qrels/test.tsv").open("a") as file:
+        file.write(spoil)
+    with pytest.raises(DataError, match="row 15 of the judgements"):
+        evaluated(planted_encoder_dir, ("retrieval=my/bank",), data=data, store=tmp_path / "store")
+
+
+def test_a_query_without_a_relevant_document_is_refused_before_anything_is_encoded(tiny_encoder_dir: Path, data: Path) -> None:
+    path = data / "my/bank/qrels/test.tsv"
+    path.write_text(path.read_text().replace("q3\t3\t1", "q3\t3\t0"))
+    (task,) = stage_of(tiny_encoder_dir, ("retrieval=my/bank",), data)[0].tasks
+    with pytest.raises(DataError, match="1 of 15 queries without a relevant document, first 'q3'"):
+        load_task(task, str(data))
+
+
+def test_a_relevant_document_without_text_counts_as_not_found(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    documents = [json.loads(line) for line in (data / "my/bank/corpus.jsonl").read_text().splitlines()]
+    (data / "my/bank/corpus.jsonl").write_text("\n".join(map(json.dumps, [documents[0] | {"text": " "}, *documents[1:]])))
+    artifact, _ = evaluated(planted_encoder_dir, ("retrieval=my/bank",), data=data, store=tmp_path / "store")
+    assert artifact.record.results["retrieval-my-bank"] == pytest.approx(100 * 14 / 15), "the other queries have theirs"
+
+
+def test_an_encoder_that_cannot_tell_documents_apart_has_no_score(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    documents = [json.loads(line) | {"text": "a house"} for line in (data / "my/bank/corpus.jsonl").read_text().splitlines()]
+    (data / "my/bank/corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    artifact, _ = evaluated(planted_encoder_dir, ("retrieval=my/bank",), data=data, store=tmp_path / "store")
+    assert artifact.record.results["retrieval-my-bank"] is None and artifact.record.results["retrieval-my-bank.mrr"] is None
+
+
+def test_the_command_line_takes_commas_and_averages_groups(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    labelled = pq.read_table(data / "my/labelled-pairs.parquet").to_pylist()
+    write_table(data, "pairs/qqp", labelled)
+    write_table(
+        data,
+        "transfer/mrpc",
+        [{"split": row["split"], "text": row["sentence1"], "text2": row["sentence2"], "label": row["label"]} for row in labelled],
+    )
+    arguments = [
+        "evaluate",
+        str(planted_encoder_dir),
+        "--tasks",
+        "pairs, clustering=my/labels",
+        "--tasks",
+        "sts=my/pairs",
+        "--data",
+        str(data),
+    ]
+    answer = CliRunner().invoke(app, [*arguments, "--store", str(tmp_path / "store")], env={"COLUMNS": "160"})
+    assert answer.exit_code == 0, answer.output
+    lines = {line.strip().split("  ")[0]: line.split() for line in answer.output.splitlines()}
+    assert lines["qqp-pairs"][1:] == lines["mrpc-pairs"][1:] == ["ap", "100.00"]
+    assert lines["average of pairs"][-2:] == ["ap", "100.00"]
+    assert lines["clustering-my-labels"][1] == "v_measure" and lines["sts-my-pairs"][1] == "spearman"
+
+
+def test_a_task_of_every_kind_is_found_in_what_was_trained_on(tiny_encoder_dir: Path, data: Path) -> None:
+    """Trained on all pairs that a task asks for: each is seen as a pair, of paraphrases and candidates too."""
+    tasks = {task.kind: task for task in stage_of(tiny_encoder_dir, OWN, data)[0].tasks}
+    assert set(tasks) == set(OWN_KINDS)
+    for kind, task in tasks.items():
+        texts = task_texts(task, str(data))
+        assert texts.num_items, kind
+        if kind in ("classification", "clustering"):
+            assert not texts.pairs, "their answers are labels"
+            continue
+        sentences = list(dict.fromkeys(text for pair in texts.pairs for text in pair[1:]))
+        ids_2R = np.array([[sentences.index(one), sentences.index(other)] for _, one, other in texts.pairs]).T
+        (leaks,) = LeakFinder([texts], near=0.8).find([sentences], ids_2R)
+        assert leaks.count("exact") == texts.num_items, kind
+
+
+def test_groups_hold_tasks_of_the_table_each_once() -> None:
+    for group, tasks in TASK_GROUPS.items():
+        assert set(tasks) <= TASKS.keys() and len(set(tasks)) == len(tasks)
+        assert group not in TASKS
+    assert task_names(("sts", "stsb", "pairs")) == (*TASK_GROUPS["sts"], *TASK_GROUPS["pairs"])
+    assert {card.kind for card in TASKS.values()} == {name for name, kind in TASK_KINDS.items() if kind.make is not None}

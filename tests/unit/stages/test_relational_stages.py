@@ -1,0 +1,271 @@
+"""Relational embeddings from triples to scores on the tiny world: what is built, kept and refused."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from sentdist.data.corpus import Corpus
+from sentdist.errors import DataError, RecipeError
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.relation_file import has_relations, read_relations
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Evaluate, Train
+from sentdist.plan.unroll import Plan
+from sentdist.report.sweep_report import report_sweep
+from sentdist.stages.context import Context
+from sentdist.stages.corpora import build_corpus
+from sentdist.stages.evaluate import build_scores
+from sentdist.stages.inputs import folder_of
+from sentdist.stages.local import run_local
+from sentdist.store.store import Artifact
+from sentdist.store.sweep import save_sweep, sweep_record
+from tests.support.planning import plan_of
+from tests.support.relations_data import ENTAILMENT, TWIN, relations_values, write_relations_data
+from tests.support.tiny_data import tiny_plan
+
+NAMES = ("entailment", "twin", "same-caption", "same-sentence")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_relations_data(tmp_path_factory.mktemp("relations"))
+
+
+@pytest.fixture(scope="module")
+def world(data: Path, tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Context]:
+    """The whole recipe, built in this process."""
+    plan, context = tiny_plan(relations_values(tiny_encoder_dir), data=data, store=tmp_path_factory.mktemp("store"))
+    run_local(plan, context)
+    return plan, context
+
+
+def scores_of(world: tuple[Plan, Context], method: str) -> tuple[Evaluate, Artifact]:
+    plan, context = world
+    stage = next(trial.scores for trial in plan.trials if trial.method == method)
+    artifact = context.store.get(stage)
+    assert artifact is not None
+    return stage, artifact
+
+
+def train_of(world: tuple[Plan, Context], method: str) -> Train:
+    encoder = scores_of(world, method)[0].encoder
+    assert isinstance(encoder, Train)
+    return encoder
+
+
+def test_a_corpus_knows_the_relation_of_every_row(world: tuple[Plan, Context]) -> None:
+    context = world[1]
+    stage = train_of(world, "rse").corpus
+    corpus = Corpus.open(folder_of(stage, context))
+    assert corpus.ids.shape[0] == 3 and corpus.relations is not None
+    counts = np.bincount(corpus.relations).tolist()
+    assert counts == [32 - 8, 48 - 8, 60 - 8, 12]  # four pairs of each relation are kept for dev and four for test; the last is capped
+    record = context.store.get(stage)
+    assert record is not None and record.record.results["relations"]["twin"]["num_kept"] == 40  # type: ignore[index, call-overload]
+
+
+def test_an_encoder_keeps_its_relations(world: tuple[Plan, Context]) -> None:
+    for method in ("rse", "regulated"):
+        found = read_relations(folder_of(train_of(world, method), world[1]))
+        assert found.names == NAMES and found.vectors.shape == (4, 32)
+        assert np.linalg.norm(found.vectors, axis=1).min() > 0.05
+    for method in ("merged", "rcl_on_rse"):
+        assert not has_relations(folder_of(train_of(world, method), world[1]))
+
+
+def test_the_relations_learn_at_a_rate_of_their_own(
+    world: tuple[Plan, Context], tiny_encoder_dir: Path, data: Path, tmp_path: Path
+) -> None:
+    """Ten steps at 1e-2 move a component by about 0.05; at 1e-6 it stays where it started."""
+    values = relations_values(tiny_encoder_dir)
+    methods: dict[str, Json] = {"rse": {"objective": {"name": "rse", "relation_learning_rate": 1e-6}, "select": False}}
+    plan, context = tiny_plan(values | {"methods": methods, "baseline": None}, data=data, store=tmp_path)
+    run_local(plan, context)
+    slow = read_relations(folder_of(plan.trials[0].scores.encoder, context))  # type: ignore[arg-type]
+    fast = read_relations(folder_of(train_of(world, "rse"), world[1]))
+    assert slow.vectors.std() == pytest.approx(0.02, rel=0.2)
+    assert np.abs(fast.vectors - slow.vectors).mean() > 0.02
+
+
+def test_relations_of_the_start_are_kept_where_the_recipe_says_so(world: tuple[Plan, Context], tiny_encoder_dir: Path, data: Path) -> None:
+    """At a rate of 1e-6 a vector stays where it began: at that of the start, or at a random one."""
+    still = relations_values(tiny_encoder_dir)["methods"]["rse"]  # type: ignore[index, call-overload]
+    slow: Json = {"name": "rse", "relation_learning_rate": 1e-6}
+    twins: Json = {"kind": "relations", "relations": [TWIN, ENTAILMENT | {"name": "implication"}], "held_out": 4}
+    second: Json = {"corpus": "twins", "start": "rse", "select": False}
+    methods: Json = {
+        "rse": still,
+        "anew": second | {"objective": slow},
+        "kept": second | {"objective": slow | {"keep_relations": True}},
+    }
+    values = relations_values(tiny_encoder_dir, methods=methods, baseline=None, corpora={"twins": twins}, evaluation={"tasks": ["stsb"]})
+    plan, context = tiny_plan(values, data=data, store=world[1].store.root)
+    run_local(plan, context)
+    tables = {
+        trial.method: dict(zip(found.names, found.vectors, strict=True))
+        for trial in plan.trials
+        for found in [read_relations(folder_of(trial.scores.encoder, context))]  # type: ignore[arg-type]
+    }
+    assert list(tables["kept"]) == list(tables["anew"]) == ["twin", "implication"]
+    np.testing.assert_allclose(tables["kept"]["twin"], tables["rse"]["twin"], atol=1e-4)
+    np.testing.assert_allclose(tables["kept"]["implication"], tables["anew"]["implication"], atol=1e-4)  # the start does not know it
+    assert np.abs(tables["anew"]["twin"] - tables["rse"]["twin"]).mean() > 0.02
+
+
+def test_sentence_transformers_reads_the_encoder_without_its_relations(world: tuple[Plan, Context]) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = folder_of(train_of(world, "rse"), world[1])
+    sentences = ["a dog runs in the garden", "the old man sleeps"]
+    ours = encode(SentenceEncoder.load(folder).eval(), sentences, max_length=None, tokens_per_batch=1024, precision="fp32")
+    np.testing.assert_allclose(SentenceTransformer(str(folder), device="cpu").encode(sentences), ours, atol=1e-5)
+
+
+def test_a_reading_of_relations_scores_another_way(world: tuple[Plan, Context]) -> None:
+    by_method = {method: scores_of(world, method)[1].record.results for method in ("rse", "rse_plain", "rse_one_way")}
+    assert len({results["stsb"] for results in by_method.values()}) == 3
+    assert len({results["links"] for results in by_method.values()}) == 1  # link prediction reads the table, not the view
+    assert train_of(world, "rse") == train_of(world, "rse_plain") == train_of(world, "rse_one_way")
+
+
+def test_the_checkpoint_is_chosen_by_the_method_s_own_reading(world: tuple[Plan, Context]) -> None:
+    chosen = train_of(world, "rse").selection
+    assert chosen is not None and chosen.view.relations is not None
+    assert chosen.view.relations.by_name == {"entailment": 1.0, "twin": 0.5} and chosen.view.relations.curve is None
+    merged = train_of(world, "merged").selection
+    assert merged is not None and merged.view.relations is None
+
+
+def test_scores_equal_those_of_the_saved_files(world: tuple[Plan, Context], data: Path) -> None:
+    """By hand, from the folder: max over both directions of 2/3 cos(h + r_entailment, h') + 1/3 cos(h + r_twin, h')."""
+    stage, artifact = scores_of(world, "rse")
+    folder = folder_of(stage.encoder, world[1])  # type: ignore[arg-type]
+    items = pq.read_table(world[1].store.folder(artifact) / "items" / "stsb.parquet")["similarity"].to_numpy()
+    rows = [row for row in pq.read_table(data / "sts/stsb.parquet").to_pylist() if row["split"] == "test"]
+    relations = dict(zip(NAMES, read_relations(folder).vectors.astype(np.float64), strict=True))
+    encoder = SentenceEncoder.load(folder).eval()
+    first, second = (
+        encode(encoder, [row[column] for row in rows], max_length=None, tokens_per_batch=1024, precision="fp32").astype(np.float64)
+        for column in ("sentence1", "sentence2")
+    )
+
+    def one_way(heads: np.ndarray, tails: np.ndarray) -> np.ndarray:
+        total = np.zeros(len(heads))
+        for name, weight in (("entailment", 2 / 3), ("twin", 1 / 3)):
+            shifted = heads + relations[name]
+            total += weight * (shifted * tails).sum(1) / np.linalg.norm(shifted, axis=1) / np.linalg.norm(tails, axis=1)
+        return total
+
+    np.testing.assert_allclose(items, np.maximum(one_way(first, second), one_way(second, first)), atol=1e-5)  # float32 embeddings
+
+
+def test_the_record_holds_what_the_figures_show(world: tuple[Plan, Context]) -> None:
+    results = scores_of(world, "rse")[1].record.results
+    relations, curve = results["relations"], results["weight_curve"]
+    assert isinstance(relations, dict) and relations["names"] == list(NAMES)
+    cosines = np.array(relations["cosines"])
+    assert cosines.shape == (4, 4) and np.allclose(np.diag(cosines), 1) and np.allclose(cosines, cosines.T)
+    assert isinstance(curve, dict) and curve["weights"] == [0.0, 0.5, 1.0]
+    scores = curve["scores"]
+    assert isinstance(scores, list) and scores[1] == pytest.approx(results["stsb"])  # the weight that the view itself has
+    assert "weight_curve" not in scores_of(world, "rse_one_way")[1].record.results
+    assert "relations" not in scores_of(world, "merged")[1].record.results
+
+
+def test_tails_are_ranked_for_every_encoder(world: tuple[Plan, Context]) -> None:
+    for method in ("base", "merged", "rse"):
+        results = scores_of(world, method)[1].record.results
+        assert results["links"] == results["links.all.mrr"]
+        for name in (*NAMES, "all"):
+            mrr, first, tenth = (float(results[f"links.{name}.{measure}"]) for measure in ("mrr", "hits@1", "hits@10"))  # type: ignore[arg-type]
+            assert 0 <= first <= mrr <= 100 and first <= tenth == 100  # four tails a relation
+    assert scores_of(world, "rse")[1].record.results["links.same-sentence.mrr"] == pytest.approx(100.0)  # a sentence finds itself
+
+
+def test_the_report_shows_relations_and_links(world: tuple[Plan, Context]) -> None:
+    plan, context = world
+    save_sweep(context.store, sweep_record(plan))
+    report = report_sweep(context.store, "tiny-relations")
+    assert {"relations-rse.svg", "relations-regulated.png", "weights-twin.csv", "relations-rse.csv"} <= report.files.keys()
+    assert not any("rse_plain" in name for name in report.files)  # another reading of one table
+    curve = str(report.files["weights-twin.csv"]).splitlines()
+    assert len(curve) == 1 + 3 * 2  # of rse and of regulated
+    assert "Link prediction" in report.html and "| rse | same-sentence | 100.0 |" in report.markdown
+    assert "links" not in str(report.files["table1.csv"])
+
+
+# What is refused
+
+
+def refusal(**changes: Json) -> str:
+    values = copy.deepcopy(relations_values(Path("encoder"))) | {"encoder": {"checkpoint": "minilm-l6"}}
+    methods = values["methods"]
+    assert isinstance(methods, dict)
+    values["methods"] = {name: method for name, method in methods.items() if name in ("base", "merged", "rse")}
+    for path, value in changes.items():
+        target = values
+        *inner, last = path.split("__")
+        for part in inner:
+            target = target[part]  # type: ignore[assignment]
+        target[last] = value
+    with pytest.raises(RecipeError) as caught:
+        plan_of(recipe_from_values(values, where="recipe.yaml"))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"methods__rse__view": {"relations": {"weights": {"entailmemt": 1.0}}}}, 'Did you mean "entailment"?'),
+        ({"methods__rse__view": {"relations": {"weights": {"entailment": 1.0}, "curve": {"relation": "x", "weights": [0, 1]}}}}, '"x" is not one'),
+        ({"methods__merged__view": {"relations": {"weights": {"entailment": 1.0}}}}, "an encoder without relations"),
+        ({"methods__base__view": {"relations": {"weights": {"entailment": 1.0}}}}, "an encoder without relations"),
+        ({"methods__rse__view": {"relations": {"weights": {"entailment": 0.0}}}}, "no weight above 0"),
+        ({"methods__rse__view": {"relations": {"weights": {"entailment": -1.0}}}}, "greater than or equal to 0"),
+        ({"methods__rse__view": {"relations": {"weights": {}}}}, "at least 1"),
+        ({"methods__rse__view": {"postprocess": "whiten", "relations": {"weights": {"twin": 1.0}}}}, "whole embeddings"),
+        ({"selection": {"task": "stsb-dev", "view": {"relations": {"weights": {"twin": 1.0}}}}}, "selection.view.relations"),
+        ({"corpus": {"source": "nli/triplets"}, "evaluation": {"tasks": ["stsb"]}}, "rows of no relation"),
+        ({"corpus": {"kind": "relations", "relations": [ENTAILMENT, ENTAILMENT]}}, "expected each name once"),
+        ({"corpus": {"kind": "relations", "relations": []}}, "at least 1"),
+        ({"corpus": {"kind": "relations", "relations": [TWIN], "cap": 0}}, "greater than or equal to 1"),
+        ({"corpus": {"kind": "relations", "relations": [TWIN], "cap_rule": "sample"}}, "no effect without a cap"),
+        ({"corpus": {"kind": "relations", "relations": [TWIN | {"columns": ["a"]}]}}, "expected 2 for pairs"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN]}, "evaluation__links": {"corpus": "alone"}}, "holds out none"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 4, "seed": 1}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
+        ({"evaluation": {"tasks": ["stsb"], "links": {"corpus": "aloen"}}}, 'Did you mean "alone"?'),
+        ({"methods__rse__objective": {"name": "rse", "keep_relations": True}}, "keep_relations: found no start"),
+        ({"methods__rse__objective": {"name": "rse", "keep_relations": True}, "methods__rse__start": "merged"}, "a start without relations"),
+    ],
+)  # fmt: skip
+def test_recipes_without_a_meaning_are_refused(changes: dict[str, Json], said: str) -> None:
+    assert said in refusal(**changes)
+
+
+def test_a_relation_that_no_data_has_is_refused(data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    absent = TWIN | {"sources": [{"source": "pairs/twinz", "split": None}]}
+    with pytest.raises(DataError, match="Did you mean pairs/twins"):
+        tiny_plan(relations_values(tiny_encoder_dir, corpus={"kind": "relations", "relations": [absent]}), data=data, store=tmp_path)
+    empty = ENTAILMENT | {"columns": ["premise", "label", "hypothesis"]}
+    alone: Json = {"rse": {"objective": {"name": "rse"}}}
+    values = relations_values(tiny_encoder_dir, corpus={"kind": "relations", "relations": [empty, TWIN], "held_out": 4}, methods=alone)
+    del values["baseline"]
+    plan, context = tiny_plan(values, data=data, store=tmp_path)
+    stage = next(stage.corpus for stage in plan.stages if isinstance(stage, Train))
+    with pytest.raises(DataError, match="relation entailment: found no pair"):
+        build_corpus(stage, context)
+
+
+def test_words_alone_rank_tails_too(data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    values = relations_values(tiny_encoder_dir) | {"methods": {"overlap": {"lexical": "word_overlap"}}, "baseline": None}
+    plan, context = tiny_plan(values, data=data, store=tmp_path)
+    results = build_scores(plan.trials[0].scores, context).record.results
+    assert results["links.same-sentence.mrr"] == pytest.approx(100.0) and float(results["links"]) > 50  # type: ignore[arg-type]

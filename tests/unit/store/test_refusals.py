@@ -1,0 +1,130 @@
+"""What a store that is full, read-only, unreachable or misnamed says."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sentdist.errors import StoreError
+from sentdist.plan.stages import Corpus
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
+from tests.support.planning import plan_of, small_recipe
+
+CORPUS = Corpus(source="nli/triplets", source_revision="r")
+
+TROUBLE = [
+    (errno.ENOSPC, "no space left"),
+    (errno.EROFS, "a read-only file system"),
+    (errno.EACCES, "no right to write"),
+    (errno.EDQUOT, "a quota that is used up"),
+]
+
+
+def _commit(store: ArtifactStore) -> None:
+    with store.staged() as folder:
+        (folder / "data.txt").write_text("data")
+        store.commit(CORPUS, folder, seconds=0.0, runtime={}, environment={}, results={})
+
+
+@pytest.mark.parametrize(("number", "message"), TROUBLE)
+def test_trouble_while_staging_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(StoreError, match=message):
+        _commit(ArtifactStore(tmp_path))
+
+
+@pytest.mark.parametrize(("number", "message"), TROUBLE)
+def test_trouble_while_publishing_is_told_and_nothing_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str
+) -> None:
+    def refuse(*_: object) -> Path:
+        raise OSError(number, os.strerror(number))
+
+    store = ArtifactStore(tmp_path)
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(StoreError, match=message):
+        _commit(store)
+    assert store.get(CORPUS) is None
+
+
+def test_a_disk_that_fills_while_an_artifact_is_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no space left"), ArtifactStore(tmp_path).staged():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_other_errors_of_the_writer_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), ArtifactStore(tmp_path).staged() as folder:
+        (folder / "missing").read_text()
+
+
+@contextmanager
+def _without_roots_rights() -> Iterator[None]:
+    """Root may write anywhere, so for once it is nobody."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+def test_a_folder_without_the_right_to_write_is_told() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not pytest's own, into which nobody but its owner may look
+        Path(folder).chmod(0o555)
+        with _without_roots_rights(), pytest.raises(StoreError, match="no right to write"):
+            ArtifactStore(folder).check_writable()
+
+
+def test_a_file_in_the_place_of_the_store_is_told(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("a file")
+    with pytest.raises(StoreError, match="expected a store that can be written"):
+        ArtifactStore(tmp_path / "store").check_writable()
+    with pytest.raises(StoreError, match="a file where a folder should be"):
+        _commit(ArtifactStore(tmp_path / "store"))
+
+
+def test_too_little_room_is_told_with_the_numbers(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"GB free; expected about 1000000000\.0 GB"):
+        ArtifactStore(tmp_path).check_writable(needed_bytes=10**18)
+
+
+@pytest.mark.parametrize("address", ["ftp://host/path", "s3://", "nonsense://x"])
+def test_an_address_of_an_unknown_kind_is_refused(address: str) -> None:
+    with pytest.raises(StoreError, match="Correct the address"):
+        ArtifactStore(address)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed")
+def test_a_store_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    store = ArtifactStore("s3://key:secret@artifacts/store?scheme=http&region=us-east-1&endpoint_override=127.0.0.1:9")
+    with pytest.raises(StoreError, match="expected a store that can be read") as caught:
+        store.get(CORPUS)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_sweep_is_read_back_and_counts_mentions(tmp_path: Path) -> None:
+    store, plan = ArtifactStore(tmp_path), plan_of(small_recipe(sweep={"methods.rcl.phis": [[0.01], [0.01, 0.02]]}))
+    sweep = sweep_record(plan)
+    save_sweep(store, sweep)
+    again = load_sweep(store, "small")
+    assert again == sweep
+    assert again.mentions == dict(plan.mentions)
+    assert again.records(store) == {}
+
+
+def test_a_sweep_that_was_never_started_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="sweep demo"):
+        load_sweep(ArtifactStore(tmp_path), "demo")

@@ -1,0 +1,112 @@
+"""A store on a server that fails: a short trouble is waited out; a long one is told in one sentence, and costs nothing that was finished."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sentdist.errors import StoreError
+from sentdist.execution.training.checkpoints import RunningFolder
+from sentdist.plan.stages import Corpus, Train
+from sentdist.store import store as store_module
+from sentdist.store.store import ASIDE, Artifact, ArtifactStore
+from tests.support.faulty_s3 import FaultyS3, faulty_s3
+from tests.support.planning import plan_of, small_recipe
+
+CORPUS = Corpus(source="nli/triplets", source_revision="r")
+TRAIN = next(stage for stage in plan_of(small_recipe()).stages if isinstance(stage, Train))
+SENTENCES = {
+    "internal error": "an error of the server",
+    "throttled": "too busy",
+    "expired credentials": "expired",
+    "no such key": "wrong credentials",
+    "no right": "no right",
+    "cut": "a connection that fails",
+}
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[FaultyS3]:
+    with faulty_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def store(s3: FaultyS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ArtifactStore]:
+    for name, value in {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(store_module, "_whole", set())
+    yield ArtifactStore(s3.root(tmp_path.name))
+    s3.be(None)
+
+
+def _commit(store: ArtifactStore) -> Artifact:
+    with store.staged() as folder:
+        (folder / "data.bin").write_bytes(b"0123456789" * 100_000)
+        return store.commit(CORPUS, folder, seconds=0.0, runtime={}, environment={}, results={})
+
+
+@pytest.mark.parametrize("mood", ["internal error", "throttled", "cut", "slow"])
+def test_a_short_trouble_is_waited_out(s3: FaultyS3, store: ArtifactStore, mood: str) -> None:
+    s3.be(mood, for_requests=3)
+    artifact = _commit(store)
+    s3.be(mood, for_requests=2)
+    assert (store.folder(artifact) / "data.bin").read_bytes() == b"0123456789" * 100_000
+
+
+@pytest.mark.parametrize("mood", SENTENCES)
+def test_a_long_trouble_is_one_sentence_and_nothing_half_written_counts(s3: FaultyS3, store: ArtifactStore, mood: str) -> None:
+    s3.be(mood, only=("PUT", "POST"))
+    began = time.monotonic()
+    with pytest.raises(StoreError, match=SENTENCES[mood]) as caught:
+        _commit(store)
+    assert time.monotonic() - began < 60
+    assert len(str(caught.value)) < 700 and "\n" not in str(caught.value)
+    assert "What is finished is kept" in caught.value.remedy
+    s3.be(None)
+    assert store.get(CORPUS) is None
+    assert store.folder(_commit(store))
+
+
+@pytest.mark.parametrize("mood", ["internal error", "expired credentials"])
+def test_what_cannot_be_read_for_now_is_not_taken_for_damaged(s3: FaultyS3, store: ArtifactStore, mood: str) -> None:
+    artifact = _commit(store)
+    s3.be(mood)
+    with pytest.raises(StoreError, match=SENTENCES[mood]):
+        store.folder(artifact)
+    with pytest.raises(StoreError, match=SENTENCES[mood]):
+        store.get(CORPUS)
+    s3.be(None)
+    assert store.folder(artifact)
+    assert store.names(ASIDE) == []
+
+
+def test_damage_on_the_server_is_moved_aside_and_damage_of_a_copy_is_copied_again(s3: FaultyS3, store: ArtifactStore) -> None:
+    artifact = _commit(store)
+    (store.folder(artifact) / "data.bin").write_bytes(b"x")
+    store_module._whole.clear()
+    assert (store.folder(artifact) / "data.bin").stat().st_size == 1_000_000
+    store.write_text(f"{artifact.record.place}/data.bin", "y" * 1_000_000)
+    assert "data.bin" in (store.damage(artifact) or "")
+    with pytest.raises(StoreError, match="moved to"):
+        store.open_file(f"{artifact.record.place}/data.bin")
+    assert store.get(CORPUS) is None
+    assert store.folder(_commit(store))
+
+
+def test_a_training_keeps_its_last_checkpoint_through_a_trouble(s3: FaultyS3, store: ArtifactStore) -> None:
+    def write(folder: Path) -> None:
+        (folder / "weights").write_bytes(b"w" * 1000)
+
+    running = RunningFolder(store, TRAIN)
+    assert running.save(write, step=5) is None
+    s3.be("expired credentials")
+    assert "expired" in (running.save(write, step=10) or "")
+    with pytest.raises(StoreError, match="expired"):
+        running.resume(lambda found: None)
+    s3.be(None)
+    assert running.resume(lambda found: None)[0] == 5

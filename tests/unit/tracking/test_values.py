@@ -1,0 +1,270 @@
+"""What tracking makes of plans and records before any server is asked: parameters, metrics, ownership, notes."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import socket
+import time
+
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.unroll import Plan
+from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import sweep_record
+from sentdist.tracking.figures import averages, curve_metrics, final_metrics, metric_name, primary_metric
+from sentdist.tracking.mlflow_tracker import make_tracker
+from sentdist.tracking.notes import Link, stage_note, summary_csv, summary_rows, sweep_note, trial_note
+from sentdist.tracking.parameters import data_sets
+from sentdist.tracking.run_handle import MlflowRun
+from sentdist.tracking.run_layout import Casting
+from sentdist.tracking.run_update import TAG_LETTERS, Point, batches
+from sentdist.tracking.server import Server
+from sentdist.tracking.tracker import NullRun, NullTracker
+from tests.support.mlflow_fixtures import grid_sweep, small_sweep
+from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
+
+STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+
+
+def casting_of(plan: Plan) -> Casting:
+    return Casting(sweep=sweep_record(plan), stages={stage.key: stage.canonical() for stage in plan.stages})
+
+
+def record(kind: str, *, key: str = "0" * 16, seconds: float = 2.0, **results: Json) -> Record:
+    return Record(
+        key=key, kind=kind, label="label", place=f"{kind}/label-{key}", stage={}, inputs=(), created_at="2026-01-02T03:04:05Z",
+        seconds=seconds, runtime={}, environment={}, results=results, files={},
+    )  # fmt: skip
+
+
+def test_a_trial_repeats_the_parameters_of_its_training_under_the_recipes_names() -> None:
+    casting = casting_of(small_sweep("s"))
+    trial = next(trial for trial in casting.trials.values() if trial.method == "rcl" and len(trial.stages) > 6)
+    found = casting.parameters(trial.key)
+    expected = {
+        "method": "rcl", "seed": "0", "encoder": "minilm-l6", "corpus": "nli/triplets", "objective.name": "rcl", "objective.temperature": "0.05",
+        "training.batch_size": "64", "training.learning_rate": "2e-05", "phis": "0.01, 0.02", "num_regulators": "2", "selection.task": "stsb-dev",
+    }  # fmt: skip
+    assert expected.items() <= found.items()
+    assert "fold" not in found
+    assert "stopping" not in found
+
+
+def test_a_sum_and_its_corpora_are_told_in_flat_parameters() -> None:
+    casting = casting_of(shipped_plan(RECIPES / "combinations.yaml"))
+    rows = {trial.method: casting.parameters(trial.key) for trial in casting.trials.values()}
+    expected = {
+        "objective.name": "rse + regulators", "objective.regulators.weight": "0.1", "objective.rse.temperature": "0.05", "phis": "-0.3, 0.3",
+        "corpus": "nli/snli + nli/mnli + pairs/qqp_duplicates",
+    }  # fmt: skip
+    assert expected.items() <= rows["rse_rcl"].items()
+    assert rows["regression_on_rcl"]["start"] == "rcl"
+    assert ("sts/sick (train)", "sha256:0000000000000000", "train") in data_sets(
+        next(trial.key for trial in casting.trials.values() if trial.method == "regression"), casting.stages
+    )
+
+
+def test_an_entropy_encoder_shows_its_phi_of_either_sign() -> None:
+    methods: dict[str, Json] = {"entropy": {"objective": {"name": "entropy", "phi": -0.02}}}
+    plan = plan_of(small_recipe(methods=methods))
+    casting = casting_of(plan)
+    assert casting.parameters(plan.trials[0].key)["phi"] == "-0.02"
+
+
+def test_a_fold_is_a_parameter() -> None:
+    methods: dict[str, Json] = {"fine_tuned": {"objective": {"name": "info_nce"}}}
+    changes: dict[str, Json] = {"corpus": {"source": "retrieval/stackfaq"}, "folds": {"num": 3}, "evaluation": {"tasks": ["stackfaq"]}}
+    plan = plan_of(small_recipe(methods=methods, selection={"task": "stackfaq"}, **changes))
+    casting = casting_of(plan)
+    assert [casting.parameters(trial.key)["fold"] for trial in plan.trials] == ["0", "1", "2"]
+    corpora = [stage for stage in plan.stages if isinstance(stage, Corpus)]
+    assert [casting.parameters(stage.key)["fold"] for stage in corpora] == ["0", "1", "2"]
+
+
+def test_an_unfinished_sweep_that_is_read_back_has_the_parameters_that_are_known() -> None:
+    plan = small_sweep("s")
+    casting = Casting(sweep=sweep_record(plan), stages={})
+    assert casting.parameters(plan.trials[-1].key) == {"method": "rcl", "cell": "RCL (phis={0.01, 0.02})", "seed": "0"}
+    assert casting.parameters(plan.stages[1].key) == {}
+    assert casting.data_sets(plan.trials[-1].key) == []
+
+
+def test_a_training_belongs_to_its_trial_only_if_nobody_else_needs_it() -> None:
+    plan = small_sweep("s")
+    casting = casting_of(plan)
+    for trial in plan.trials:
+        own = plan.own_training(trial)
+        train = trial.scores.encoder
+        if isinstance(train, Train):
+            assert casting.owner(train.key) == (trial.key if own is not None else train.key)
+        assert casting.owner(trial.key) == trial.key
+    assert set(casting.shared) == {stage.key for stage in plan.stages} - set(casting.trials) - set(casting.own)
+
+
+def test_two_methods_that_come_to_the_same_stages_are_one_run() -> None:
+    methods: dict[str, Json] = {name: {"objective": {"name": "info_nce"}} for name in ("one", "two")}
+    casting = casting_of(plan_of(small_recipe(methods=methods)))
+    assert len(casting.sweep.trials) == 2
+    assert [trial.method for trial in casting.trials.values()] == ["one"]
+
+
+def test_data_sets_say_what_they_are_for() -> None:
+    casting = casting_of(small_sweep("s"))
+    found = casting.data_sets(next(trial.key for trial in casting.trials.values() if trial.method == "rcl"))
+    assert found[:2] == [("nli/triplets (train)", "sha256:0000000000000000", "train"), ("sts/stsb (dev)", "sha256:0000000000000000", "dev")]
+    assert {context for *_, context in found[2:]} == {"test"}
+
+
+def test_the_average_over_sts_needs_all_seven() -> None:
+    scores = dict.fromkeys(STS, 70.0) | {"sickr": 77.0}
+    assert averages(scores) == {"avg_sts": 71.0}
+    assert averages({"stsb": 80.0, "sickr": 70.0}) == {"avg": 75.0}
+    assert averages({"stsb": 80.0}) == {}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "metric"), [(["sts"], "avg_sts"), (["stsb"], "stsb"), (["stsb", "sickr"], "avg"), (["stackfaq", "sts"], "avg_sts")]
+)
+def test_the_primary_metric_is_one_that_the_trials_have(tasks: list[str], metric: str) -> None:
+    assert primary_metric(tasks) == metric
+
+
+def test_metrics_are_finite_numbers_under_names_that_a_server_takes() -> None:
+    found = final_metrics(record("scores", **{"stackfaq": 50.0, "stackfaq.acc@1": 41.0, "worst": None, "bad": math.nan, "text": "x"}))
+    assert found == {"stackfaq": 50.0, "stackfaq.acc_at_1": 41.0, "scores_s": 2.0}
+    assert metric_name("a@b,c") == "a_at_b_c"
+    assert curve_metrics({"step": 5, "loss": 1.5, "lr": 1e-5, "grad_norm": math.inf, "at": 12.0, "task": "stsb-dev"}) == {
+        "loss": 1.5,
+        "learning_rate": 1e-5,
+    }
+
+
+def test_a_trainings_mean_throughput_does_not_disturb_its_curve() -> None:
+    found = final_metrics(record("train", sentences_per_s=400.0, stopped_early=True))
+    assert found == {"mean_sentences_per_s": 400.0, "stopped_early": 1.0, "train_s": 2.0}
+
+
+def test_the_sweeps_note_orders_trials_and_says_what_sharing_saved() -> None:
+    sweep = sweep_record(small_sweep("s"))
+    records = {
+        trial.key: record("scores", key=trial.key, **dict.fromkeys(STS, 70.0 + number)) for number, trial in enumerate(sweep.trials[:3])
+    }
+    note = sweep_note(
+        sweep,
+        records,
+        trials={trial.key: Link(name=trial.name, kind="scores", url="#/x") for trial in sweep.trials},
+        views=[Link(name="Trials", kind="view", url="#/c")],
+        store="/store",
+    )
+    assert note.startswith("**3 of 5 trials are scored**; best avg_sts 72.00: [Entropy encoder · seed 0](#/x).\n\n[Trials](#/c)\n\n")
+    assert f"{len(sweep.places)} stages stand for the {sum(sweep.mentions.values())} that the trials need" in note
+    lines = summary_csv(summary_rows(sweep, records)).splitlines()
+    assert lines[0].startswith("trial,method,seed,fold,dev_score,avg_sts,sts12")
+    assert len(lines) == 4
+
+
+def test_notes_say_why_something_ended() -> None:
+    sweep = sweep_record(small_sweep("s"))
+    link = Link(name="s", kind="sweep", url=None)
+    trial = trial_note(sweep.trials[0], sweep=link, train=None, scores=None, address=None, shared=(), reason="out of memory")
+    assert "Ended without scores: out of memory" in trial
+    stage = stage_note("nli", "corpus", sweep=link, record=None, address=None, trials=[link], made_from=(), reason="no such file")
+    assert "a corpus that 1 trial of s uses" in stage
+    assert "no such file" in stage
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "./mlruns", "http://", "databricks"])
+def test_an_address_that_is_no_server_is_refused_before_anything_starts(uri: str) -> None:
+    with pytest.raises(RecipeError, match="MLFLOW_TRACKING_URI"):
+        Server(uri)
+
+
+def test_a_password_in_the_address_is_not_shown() -> None:
+    assert Server("https://me:secret@host:5000/prefix/").page == "https://host:5000/prefix"
+
+
+def test_a_server_that_never_answers_is_asked_once_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # the kernel accepts, nobody reads
+        server = Server(f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        assert server.attempt("open the sweep", lambda client: client.get_experiment("1")) is None
+        started = time.monotonic()
+        assert server.attempt("open a run", lambda client: client.get_experiment("1")) is None
+        assert time.monotonic() - started < 3.0  # not asked: one question takes the whole three seconds
+    (warning,) = server.warnings
+    assert "is away (could not open the sweep" in warning
+
+
+def test_without_an_address_only_the_store_keeps_track(tmp_path: object) -> None:
+    tracker = make_tracker(None, ArtifactStore(str(tmp_path)))
+    assert isinstance(tracker, NullTracker)
+    run = tracker.begin("0" * 16)
+    assert isinstance(run, NullRun)
+    assert run.close() == []
+
+
+def test_a_run_handle_travels_by_pickle_and_costs_nothing_before_its_first_message() -> None:
+    run = MlflowRun(uri="http://127.0.0.1:9", experiment_id="1", run_id="a")
+    again = pickle.loads(pickle.dumps(run))
+    assert again.url == run.url == "http://127.0.0.1:9/#/experiments/1/runs/a?workflowType=machine_learning"
+    assert again.close() == []
+
+
+def test_a_measure_that_is_the_main_score_already_is_no_second_metric() -> None:
+    found = final_metrics(record("scores", **{"stsb": 80.0, "stsb.spearman": 80.0, "stsb.pearson": 79.0}))
+    assert found == {"stsb": 80.0, "stsb.pearson": 79.0, "scores_s": 2.0}
+
+
+def test_the_parts_of_a_trainings_seconds_carry_their_unit() -> None:
+    found = final_metrics(record("train", **{"seconds.forward": 1.5}))
+    assert found == {"time.forward_s": 1.5, "train_s": 2.0}
+
+
+def test_a_shared_stage_is_not_named_like_a_trial() -> None:
+    casting = casting_of(small_sweep("s"))
+    kinds = {casting.name(key).partition(":")[0] for key in casting.shared}
+    assert kinds == {"corpus", "training", "bank"}
+    assert not any(":" in casting.name(key) for key in casting.trials)
+
+
+def test_notes_of_a_large_sweep_are_whole() -> None:
+    """MLflow cuts a note after 8000 letters: what comes after the table would be lost."""
+    casting = casting_of(grid_sweep("large", num_trials=300))
+    records = {key: record("scores", key=key, **dict.fromkeys(STS, 80.0)) for key in casting.trials}
+    url = f"#/experiments/1/runs/{'0' * 32}?workflowType=machine_learning"
+    links = {trial.key: Link(name=trial.name, kind="scores", url=url) for trial in casting.trials.values()}
+    note = sweep_note(casting.sweep, records, trials=links, views=[], store="/store")
+    assert len(note) < TAG_LETTERS and note.endswith("Artifacts: `/store`")
+    assert "The other 270 stand in `summary.csv`" in note
+    link = Link(name="large", kind="sweep", url=url)
+    stage = stage_note("nli", "corpus", sweep=link, record=None, address="a", trials=list(links.values()), made_from=(), reason=None)
+    assert len(stage) < TAG_LETTERS and stage.endswith("- and 270 more")
+
+
+@pytest.mark.parametrize(
+    ("num_parameters", "num_metrics", "num_tags", "sizes"),
+    [
+        (0, 0, 0, []),
+        (0, 0, 2, [(0, 0, 2)]),
+        (30, 50, 2, [(30, 50, 2)]),
+        (100, 800, 0, [(100, 800, 0)]),
+        (101, 0, 1, [(100, 0, 0), (1, 0, 1)]),
+        (1, 1700, 3, [(1, 800, 0), (0, 800, 0), (0, 100, 3)]),
+    ],
+)
+def test_requests_have_a_size_that_a_server_takes(
+    num_parameters: int, num_metrics: int, num_tags: int, sizes: list[tuple[int, int, int]]
+) -> None:
+    parameters = {f"p{number}": "1" for number in range(num_parameters)}
+    metrics: list[Point] = [("loss", 1.0, 0, step) for step in range(num_metrics)]
+    tags = {f"t{number}": "1" for number in range(num_tags)}
+    found = batches(parameters, metrics, tags)
+    assert [(len(batch.parameters), len(batch.metrics), len(batch.tags)) for batch in found] == sizes
+    assert [point for batch in found for point in batch.metrics] == metrics
+    assert dict(pair for batch in found for pair in batch.parameters) == parameters
