@@ -14,17 +14,6 @@ def fold_text(sentence: str) -> str:
     return " ".join("".join(letter if letter.isalnum() else " " for letter in folded).split())
 
 
-def as_written(sentence: str) -> str:
-    """Return the sentence itself: overlap is then exact."""
-    return sentence
-
-
-def sentences_seen(test: Iterable[str], train: Iterable[str], *, fold: Callable[[str], str] = fold_text) -> np.ndarray:
-    """Return (P,) bool: is this test sentence, after `fold`, among the training sentences?"""
-    seen = {fold(sentence) for sentence in train}
-    return np.fromiter((fold(sentence) in seen for sentence in test), dtype=bool)
-
-
 def pairs_seen(
     test: Iterable[tuple[str, str]],
     train: Iterable[tuple[str, str]],

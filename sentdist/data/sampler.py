@@ -47,16 +47,6 @@ def epoch_batches(ids_CR: np.ndarray, *, batch_size: int, seed: int, epoch: int,
     return np.asarray(packed, dtype=np.int64)
 
 
-def batches_from(
-    ids_CR: np.ndarray, *, batch_size: int, seed: int, unique_sentences: bool, epochs: int, epoch: int = 0, step: int = 0
-) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield (epoch, step within the epoch, (M,) row numbers) from that epoch and step to the end: what an interrupted run has left to do."""
-    for number in range(epoch, epochs):
-        batches = epoch_batches(ids_CR, batch_size=batch_size, seed=seed, epoch=number, unique_sentences=unique_sentences)
-        for place in range(step if number == epoch else 0, len(batches)):
-            yield number, place, batches[place]
-
-
 def _rows_in(order: np.ndarray, ids_CR: np.ndarray) -> Iterator[Row]:
     for first in range(0, len(order), CHUNK_ROWS):
         rows = order[first : first + CHUNK_ROWS]

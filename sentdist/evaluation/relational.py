@@ -14,7 +14,6 @@ from sentdist.errors import DataError
 from sentdist.evaluation.metrics import checked_embeddings, normalized, paired_cosines
 
 DIRECTIONS = ("one", "max_both")
-PAPER_WEIGHTS: Mapping[str, float] = {"entailment": 1.0, "duplicate-question": 0.5}
 
 
 def relation_weights(

@@ -11,7 +11,8 @@ import ray
 from ray.exceptions import RayActorError
 
 from sentdist.errors import ResourceError
-from sentdist.execution.board.client import BOARDS, NAMESPACE
+from sentdist.execution.banks.owner import NAMESPACE
+from sentdist.execution.board.client import BOARDS
 
 
 @dataclass(frozen=True, kw_only=True)

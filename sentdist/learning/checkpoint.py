@@ -101,12 +101,6 @@ def check_engine(folder: Path, *, wrote: EngineFacts, reads: EngineFacts) -> Non
         )
 
 
-def latest_checkpoint(root: Path) -> Path | None:
-    """The whole checkpoint with the most steps among the folders in `root`; None where there is none."""
-    whole = [path.parent for path in root.glob(f"*/{PROGRESS_FILE}")]
-    return max(whole, key=lambda folder: read_progress(folder)[0].step, default=None)
-
-
 def save_rng(folder: Path, *, rank: int, world_size: int) -> None:
     """Write torch's random states of this rank: dropout draws from them; nothing here draws from `random` or NumPy's global state."""
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() and torch.cuda.is_initialized() else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from sentdist.errors import RecipeError
 
@@ -54,7 +54,3 @@ class EarlyStopping:
         if self.lowest is None or mean < self.lowest - self.min_delta:
             return replace(self, lowest=mean, num_waited=0, loss_sum=0.0, num_steps=0)
         return replace(self, num_waited=self.num_waited + 1, loss_sum=0.0, num_steps=0)
-
-    def as_dict(self) -> dict[str, float | int | None]:
-        """Plain values that JSON keeps; `EarlyStopping(**values)` gives the rule back."""
-        return asdict(self)

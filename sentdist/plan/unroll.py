@@ -72,13 +72,6 @@ class Plan:
         """How many trials need each stage, by key: what would be built without sharing."""
         return Counter(stage.key for trial in self.trials for stage in topological((trial.scores,)))
 
-    def own_training(self, trial: Trial) -> Train | None:
-        """The trial's last training, if no other stage or trial needs it; it then runs under the trial itself."""
-        train = trial.scores.encoder
-        if not isinstance(train, Train) or self.mentions[train.key] > 1:
-            return None
-        return None if any(train.key in {i.key for i in s.inputs} for s in self.stages if s.key != trial.key) else train
-
 
 def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     """Turn a recipe into its trials.

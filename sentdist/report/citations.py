@@ -113,7 +113,6 @@ CITATIONS: dict[str, Citation] = _works(
 # fmt: on
 
 # Keys that are used together.
-STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sick")
 TESTS = ("welch", "holm", "bootstrap")
 
 

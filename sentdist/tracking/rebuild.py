@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sentdist.errors import ResourceError
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
-from sentdist.tracking.run_layout import Casting
+from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.server import Server, patience
 from sentdist.tracking.sweep_runs import SweepRuns
 
@@ -37,13 +37,13 @@ def _rebuild(store: ArtifactStore, uri: str, name: str) -> Rebuilt:
     sweep = load_sweep(store, name)
     records = sweep.records(store)
     server = Server(uri)
-    casting = Casting(sweep=sweep, stages={key: record.stage for key, record in records.items()})
-    runs = SweepRuns(casting, store, page=server.page)
+    layout = RunLayout(sweep=sweep, stages={key: record.stage for key, record in records.items()})
+    runs = SweepRuns(layout, store, page=server.page)
     with patience():
         touched = server.attempt(f"rebuild the sweep {name}", lambda client: runs.rebuild(client, records))
     if touched is None:
         raise ResourceError(
             where=f"sweep {name}", found=server.warnings[-1], expected="an MLflow server that answers", remedy="Start it and rebuild again."
         )
-    num_scored = sum(key in records for key in casting.trials)
-    return Rebuilt(name=name, num_runs=touched, num_trials=len(casting.trials), num_scored=num_scored)
+    num_scored = sum(key in records for key in layout.trials)
+    return Rebuilt(name=name, num_runs=touched, num_trials=len(layout.trials), num_scored=num_scored)

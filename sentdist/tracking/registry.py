@@ -115,7 +115,7 @@ def _upload(client: MlflowClient, runs: SweepRuns, best: SummaryRow, *, folder: 
         name=re.sub(r"[^\w-]", "_", train.label),
         source_run_id=run_id,
         tags=_identity(best, train),
-        params=runs.casting.parameters(best.trial.key),
+        params=runs.layout.parameters(best.trial.key),
         model_type="encoder",
     )
     with scratch_folder(Path(tempfile.gettempdir()), "model") as copy:

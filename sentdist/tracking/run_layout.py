@@ -15,7 +15,7 @@ KINDS = {"train": "training"}  # where the word of a run's name is not the kind'
 
 
 @dataclass(frozen=True, kw_only=True)
-class Casting:
+class RunLayout:
     """A sweep and the canonical values of those of its stages that are known (of an unfinished sweep that is read back, the finished ones)."""
 
     sweep: SweepRecord

@@ -16,7 +16,7 @@ from sentdist.store.sweep import SweepRecord
 from sentdist.tracking import notes
 from sentdist.tracking.figures import curve_metrics, final_metrics, metric_name
 from sentdist.tracking.notes import Link
-from sentdist.tracking.run_layout import Casting
+from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import Point, RunUpdate, add_tags
 from sentdist.tracking.server import (
     NOTE,
@@ -50,8 +50,8 @@ REPORT = "sentdist.report"  # the report's page among the artifacts
 class SweepRuns:
     """Every method may raise whatever the client raises; doing anything twice changes nothing. Holds no client, so it can be pickled."""
 
-    def __init__(self, casting: Casting, store: ArtifactStore, *, page: str) -> None:
-        self.casting = casting
+    def __init__(self, layout: RunLayout, store: ArtifactStore, *, page: str) -> None:
+        self.layout = layout
         self.store = store
         self.experiment = ""
         self.parent: str | None = None
@@ -63,7 +63,7 @@ class SweepRuns:
 
     @property
     def sweep(self) -> SweepRecord:
-        return self.casting.sweep
+        return self.layout.sweep
 
     def open(self, client: MlflowClient, *, is_running: bool, started_ms: int | None = None) -> None:
         """Find or make the experiment with its views, and the sweep's run with the recipe on it; `started_ms`: when it began, if not now."""
@@ -92,7 +92,7 @@ class SweepRuns:
 
     def begin(self, client: MlflowClient, key: str) -> str:
         """The id of the run for a stage that is about to be built."""
-        owner = self.casting.owner(key)
+        owner = self.layout.owner(key)
         run = self._ensure(client, owner)
         if run.info.status != "RUNNING" and PUBLISHED not in run.data.tags:
             client.update_run(run.info.run_id, status="RUNNING")
@@ -106,14 +106,14 @@ class SweepRuns:
 
     def finish(self, client: MlflowClient, record: Record) -> None:
         """Complete the run that a finished stage belongs to, as far as its records go."""
-        owner = self.casting.owner(record.key)
+        owner = self.layout.owner(record.key)
         own = self._own_records(owner) | {record.key: record}
         self._find_inputs(client, owner)
         run = self._ensure(client, owner, started_ms=min(map(_started_ms, own.values())))
         self._update(run, owner, own).send(client)
 
     def fail(self, client: MlflowClient, key: str, reason: str, outcome: Outcome) -> None:
-        owner = self.casting.owner(key)
+        owner = self.layout.owner(key)
         self._find_inputs(client, owner)
         update = self._update(self._ensure(client, owner), owner, {}, reason=reason)
         update.tags({REASON: reason})
@@ -128,7 +128,7 @@ class SweepRuns:
         left = f"tags.`{PARENT}` = '{self._parent_id}' and attributes.status = 'RUNNING'"
         for run in list(all_runs(client, self.experiment, left)):
             client.set_terminated(run.info.run_id, "KILLED")
-        is_complete = all(key in records for key in self.casting.trials)
+        is_complete = all(key in records for key in self.layout.trials)
         client.set_terminated(self._parent_id, _ended(outcome, is_complete=is_complete))
 
     def refresh(self, client: MlflowClient, records: Mapping[str, Record]) -> int:
@@ -136,7 +136,7 @@ class SweepRuns:
 
         All runs exist before anything is written on them, so each is written once, with its links.
         """
-        shown = {owner: own for owner in (*self.casting.shared, *self.casting.trials) if (own := self._select(owner, records))}
+        shown = {owner: own for owner in (*self.layout.shared, *self.layout.trials) if (own := self._select(owner, records))}
         runs = self._look_up(client)
         missing = [owner for owner in shown if owner not in runs]
         if missing:
@@ -150,7 +150,7 @@ class SweepRuns:
                 update.end("KILLED")
             update.send(client)
 
-        at_once(write, [owner for owner in runs if owner in self.casting.sweep.places])
+        at_once(write, [owner for owner in runs if owner in self.layout.sweep.places])
         self.summarize(client, records)
         return len(shown)
 
@@ -158,7 +158,7 @@ class SweepRuns:
         """The result table on the sweep's run, as note, as CSV and as metrics."""
         sweep, rows = self.sweep, notes.summary_rows(self.sweep, records)
         run = client.get_run(self._parent_id)
-        links = {key: self._link(key) for key in self.casting.trials}
+        links = {key: self._link(key) for key in self.layout.trials}
         note = notes.sweep_note(
             sweep,
             records,
@@ -194,7 +194,7 @@ class SweepRuns:
         self.open(client, is_running=False, started_ms=_first_ms(records))
         is_new = NOTE not in client.get_run(self._parent_id).data.tags
         touched = self.refresh(client, records)
-        if not all(key in records for key in self.casting.trials):
+        if not all(key in records for key in self.layout.trials):
             if is_new:
                 client.set_terminated(self._parent_id, "KILLED")
         elif client.get_run(self._parent_id).info.status != "FINISHED":
@@ -218,7 +218,7 @@ class SweepRuns:
 
     def _described(self, owner: str) -> RunIdentity:
         tags = self._source_tags() | {PARENT: self._parent_id}
-        return {"name": self.casting.name(owner), "identity": self.casting.identity(owner), "tags": tags}
+        return {"name": self.layout.name(owner), "identity": self.layout.identity(owner), "tags": tags}
 
     def _look_up(self, client: MlflowClient) -> dict[str, Run]:
         """The runs that exist, by owner; of several that were made at once the oldest stays."""
@@ -236,18 +236,18 @@ class SweepRuns:
         """The runs that this one points to, where this process has not met them yet."""
         if self.parent is None:
             self.open(client, is_running=True)
-        for key in self.casting.made_from(owner):
-            if key not in self._run_ids and (run := find_run(client, self.experiment, *self.casting.identity(key))):
+        for key in self.layout.made_from(owner):
+            if key not in self._run_ids and (run := find_run(client, self.experiment, *self.layout.identity(key))):
                 self._run_ids[key] = run.info.run_id
 
     def _update(self, run: Run, owner: str, own: Mapping[str, Record], *, reason: str | None = None) -> RunUpdate:
         """Everything that its records say of a run, and how it is linked."""
         update = RunUpdate(run)
-        update.parameters(self.casting.parameters(owner))
-        update.inputs(self.casting.data_sets(owner))
+        update.parameters(self.layout.parameters(owner))
+        update.inputs(self.layout.data_sets(owner))
         is_complete = run.data.tags.get(PUBLISHED) == _stamp(own)
         for key, record in own.items():
-            if key != owner and self.casting.owner(key) != owner:  # a training with a run of its own: its figures, not its curve
+            if key != owner and self.layout.owner(key) != owner:  # a training with a run of its own: its figures, not its curve
                 update.figures(final_metrics(record), _started_ms(record))
                 continue
             update.figures(final_metrics(record), _ended_ms(record))
@@ -260,17 +260,17 @@ class SweepRuns:
         update.tags({PARENT: self._parent_id, NOTE: self._note(owner, own, reason or run.data.tags.get(REASON))})
         if own:
             update.tags({"sentdist.place": self._address(self.sweep.places[owner])})
-            update.tags({"sentdist.uses": " ".join(self.casting.made_from(owner))})
+            update.tags({"sentdist.uses": " ".join(self.layout.made_from(owner))})
         if owner in own:
             update.end("FINISHED", max(_ended_ms(own[owner]), run.info.start_time))
             update.tags({PUBLISHED: _stamp(own)})
         return update
 
     def _note(self, owner: str, own: Mapping[str, Record], reason: str | None) -> str:
-        casting = self.casting
+        layout = self.layout
         sweep = Link(name=self.sweep.name, kind="sweep", url=self._url(self._parent_id))
-        made_from = [self._link(key) for key in casting.made_from(owner)]
-        trial = casting.trials.get(owner)
+        made_from = [self._link(key) for key in layout.made_from(owner)]
+        trial = layout.trials.get(owner)
         if trial is not None:
             place = self.sweep.places[trial.train] if trial.train is not None and trial.train in own else None
             return notes.trial_note(
@@ -284,12 +284,12 @@ class SweepRuns:
             )
         record = own.get(owner)
         return notes.stage_note(
-            casting.label(owner),
-            casting.kind(owner),
+            layout.label(owner),
+            layout.kind(owner),
             sweep=sweep,
             record=record,
             address=None if record is None else self._address(record.place),
-            trials=[self._link(key) for key in casting.used_by(owner)],
+            trials=[self._link(key) for key in layout.used_by(owner)],
             made_from=made_from,
             reason=None if record else reason,
         )
@@ -306,16 +306,16 @@ class SweepRuns:
     def _select(self, owner: str, records: Mapping[str, Record]) -> dict[str, Record]:
         """Those of the records that a run shows; a training that has a run of its own counts only beside scores."""
         found = {key: records[key] for key in self._shown_keys(owner) if key in records}
-        return found if owner in found or any(self.casting.owner(key) == owner for key in found) else {}
+        return found if owner in found or any(self.layout.owner(key) == owner for key in found) else {}
 
     def _shown_keys(self, owner: str) -> tuple[str, ...]:
         """The stage itself; for a trial its scores and its training."""
-        trial = self.casting.trials.get(owner)
+        trial = self.layout.trials.get(owner)
         return (owner,) if trial is None or trial.train is None else (owner, trial.train)
 
     def _link(self, owner: str) -> Link:
         run_id = self._run_ids.get(owner)
-        return Link(name=self.casting.link_name(owner), kind=self.casting.kind(owner), url=self._url(run_id) if run_id else None)
+        return Link(name=self.layout.link_name(owner), kind=self.layout.kind(owner), url=self._url(run_id) if run_id else None)
 
     def _report_link(self, run: Run) -> list[Link]:
         path = run.data.tags.get(REPORT)
@@ -327,7 +327,7 @@ class SweepRuns:
     @cached_property
     def _views(self) -> tuple[View, ...]:
         scores = [metric_name(score) for score in notes.sweep_scores(self.sweep)]
-        trials = [self.casting.parameters(key) for key in self.casting.trials]
+        trials = [self.layout.parameters(key) for key in self.layout.trials]
         return views(metric=notes.sweep_metric(self.sweep), scores=scores, trials=trials)
 
     @property

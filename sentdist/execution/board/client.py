@@ -15,7 +15,7 @@ from ray.exceptions import ActorUnavailableError, OwnerDiedError, RayActorError,
 
 import sentdist
 from sentdist.errors import ArtifactLost
-from sentdist.execution.banks.owner import HEAD
+from sentdist.execution.banks.owner import HEAD, NAMESPACE
 from sentdist.execution.board.actor import BoardActor, cause_of
 from sentdist.execution.board.diagnosis import PATIENCE_S as SILENCE_S
 from sentdist.execution.board.events import StageEvent
@@ -24,7 +24,6 @@ from sentdist.execution.board.submission import Submission
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact, ArtifactStore
 
-NAMESPACE = "sentdist"
 BOARDS = "sentdist-board-"  # their names begin so
 CALLS_AT_ONCE = 20_000  # to a board: one for each stage in flight, two for each process that uses it
 FRESH_BOARDS = 3  # how often a caller puts up with a board that dies under it

@@ -48,10 +48,6 @@ class TokenBatch:
             boundaries=self.boundaries.to(device, non_blocking=True),
         )
 
-    def pin(self) -> TokenBatch:
-        """Return the batch in page-locked host memory, from which copies to a GPU overlap with work."""
-        return replace(self, token_ids=self.token_ids.pin_memory(), boundaries=self.boundaries.pin_memory())
-
     def take(self, rows: Sequence[int]) -> TokenBatch:
         """Return the sentences of `rows`, in that order (a micro-batch); truncation is counted by the whole batch only."""
         lengths_S = np.asarray(self.lengths, dtype=np.int64)
@@ -114,10 +110,6 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         labels, relations = (value if value is None else value.to(device, non_blocking=True) for value in (self.labels, self.relations))
         return replace(self, tokens=self.tokens.to(device), labels=labels, relations=relations)
-
-    def pin(self) -> Batch:
-        labels, relations = (value if value is None else value.pin_memory() for value in (self.labels, self.relations))
-        return replace(self, tokens=self.tokens.pin(), labels=labels, relations=relations)
 
 
 def collate(token_ids: Sequence[Sequence[int] | np.ndarray], *, num_truncated: int = 0) -> TokenBatch:

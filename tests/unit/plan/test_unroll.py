@@ -139,12 +139,6 @@ def test_folds_give_each_fold_its_corpus_dev_and_test() -> None:
     assert next(iter(plan.rows.values())) == 6000  # three of five folds train
 
 
-def test_only_a_training_that_nothing_else_needs_runs_under_its_trial() -> None:
-    plan = plan_of(small_recipe(**with_method(again={"objective": {"name": "info_nce"}, "start": "fine_tuned"})))
-    own = {trial.method: plan.own_training(trial) is not None for trial in plan.trials}
-    assert own == {"base": False, "fine_tuned": False, "rcl": True, "again": True}
-
-
 def test_each_source_is_pinned_by_the_resolver() -> None:
     resolver = FixedResolver()
     plan = unroll(small_recipe(), resolver)

@@ -21,7 +21,7 @@ from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.notes import Link, stage_note, summary_csv, summary_rows, sweep_note, trial_note
 from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
-from sentdist.tracking.run_layout import Casting
+from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import TAG_LETTERS, Point, batches
 from sentdist.tracking.server import Server
 from sentdist.tracking.tracker import NullRun, NullTracker
@@ -31,8 +31,8 @@ from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
 
-def casting_of(plan: Plan) -> Casting:
-    return Casting(sweep=sweep_record(plan), stages={stage.key: stage.canonical() for stage in plan.stages})
+def layout_of(plan: Plan) -> RunLayout:
+    return RunLayout(sweep=sweep_record(plan), stages={stage.key: stage.canonical() for stage in plan.stages})
 
 
 def record(kind: str, *, key: str = "0" * 16, seconds: float = 2.0, **results: Json) -> Record:
@@ -43,9 +43,9 @@ def record(kind: str, *, key: str = "0" * 16, seconds: float = 2.0, **results: J
 
 
 def test_a_trial_repeats_the_parameters_of_its_training_under_the_recipes_names() -> None:
-    casting = casting_of(small_sweep("s"))
-    trial = next(trial for trial in casting.trials.values() if trial.method == "rcl" and len(trial.stages) > 6)
-    found = casting.parameters(trial.key)
+    layout = layout_of(small_sweep("s"))
+    trial = next(trial for trial in layout.trials.values() if trial.method == "rcl" and len(trial.stages) > 6)
+    found = layout.parameters(trial.key)
     expected = {
         "method": "rcl", "seed": "0", "encoder": "minilm-l6", "corpus": "nli/triplets", "objective.name": "rcl", "objective.temperature": "0.05",
         "training.batch_size": "64", "training.learning_rate": "2e-05", "phis": "0.01, 0.02", "num_regulators": "2", "selection.task": "stsb-dev",
@@ -56,8 +56,8 @@ def test_a_trial_repeats_the_parameters_of_its_training_under_the_recipes_names(
 
 
 def test_a_sum_and_its_corpora_are_told_in_flat_parameters() -> None:
-    casting = casting_of(shipped_plan(RECIPES / "combinations.yaml"))
-    rows = {trial.method: casting.parameters(trial.key) for trial in casting.trials.values()}
+    layout = layout_of(shipped_plan(RECIPES / "combinations.yaml"))
+    rows = {trial.method: layout.parameters(trial.key) for trial in layout.trials.values()}
     expected = {
         "objective.name": "rse + regulators", "objective.regulators.weight": "0.1", "objective.rse.temperature": "0.05", "phis": "-0.3, 0.3",
         "corpus": "nli/snli + nli/mnli + pairs/qqp_duplicates",
@@ -65,57 +65,57 @@ def test_a_sum_and_its_corpora_are_told_in_flat_parameters() -> None:
     assert expected.items() <= rows["rse_rcl"].items()
     assert rows["regression_on_rcl"]["start"] == "rcl"
     assert ("sts/sick (train)", "sha256:0000000000000000", "train") in data_sets(
-        next(trial.key for trial in casting.trials.values() if trial.method == "regression"), casting.stages
+        next(trial.key for trial in layout.trials.values() if trial.method == "regression"), layout.stages
     )
 
 
 def test_an_entropy_encoder_shows_its_phi_of_either_sign() -> None:
     methods: dict[str, Json] = {"entropy": {"objective": {"name": "entropy", "phi": -0.02}}}
     plan = plan_of(small_recipe(methods=methods))
-    casting = casting_of(plan)
-    assert casting.parameters(plan.trials[0].key)["phi"] == "-0.02"
+    layout = layout_of(plan)
+    assert layout.parameters(plan.trials[0].key)["phi"] == "-0.02"
 
 
 def test_a_fold_is_a_parameter() -> None:
     methods: dict[str, Json] = {"fine_tuned": {"objective": {"name": "info_nce"}}}
     changes: dict[str, Json] = {"corpus": {"source": "retrieval/stackfaq"}, "folds": {"num": 3}, "evaluation": {"tasks": ["stackfaq"]}}
     plan = plan_of(small_recipe(methods=methods, selection={"task": "stackfaq"}, **changes))
-    casting = casting_of(plan)
-    assert [casting.parameters(trial.key)["fold"] for trial in plan.trials] == ["0", "1", "2"]
+    layout = layout_of(plan)
+    assert [layout.parameters(trial.key)["fold"] for trial in plan.trials] == ["0", "1", "2"]
     corpora = [stage for stage in plan.stages if isinstance(stage, Corpus)]
-    assert [casting.parameters(stage.key)["fold"] for stage in corpora] == ["0", "1", "2"]
+    assert [layout.parameters(stage.key)["fold"] for stage in corpora] == ["0", "1", "2"]
 
 
 def test_an_unfinished_sweep_that_is_read_back_has_the_parameters_that_are_known() -> None:
     plan = small_sweep("s")
-    casting = Casting(sweep=sweep_record(plan), stages={})
-    assert casting.parameters(plan.trials[-1].key) == {"method": "rcl", "cell": "RCL (phis={0.01, 0.02})", "seed": "0"}
-    assert casting.parameters(plan.stages[1].key) == {}
-    assert casting.data_sets(plan.trials[-1].key) == []
+    layout = RunLayout(sweep=sweep_record(plan), stages={})
+    assert layout.parameters(plan.trials[-1].key) == {"method": "rcl", "cell": "RCL (phis={0.01, 0.02})", "seed": "0"}
+    assert layout.parameters(plan.stages[1].key) == {}
+    assert layout.data_sets(plan.trials[-1].key) == []
 
 
 def test_a_training_belongs_to_its_trial_only_if_nobody_else_needs_it() -> None:
     plan = small_sweep("s")
-    casting = casting_of(plan)
+    layout = layout_of(plan)
     for trial in plan.trials:
-        own = plan.own_training(trial)
         train = trial.scores.encoder
         if isinstance(train, Train):
-            assert casting.owner(train.key) == (trial.key if own is not None else train.key)
-        assert casting.owner(trial.key) == trial.key
-    assert set(casting.shared) == {stage.key for stage in plan.stages} - set(casting.trials) - set(casting.own)
+            users = {stage.key for stage in plan.stages if train.key in {needed.key for needed in stage.inputs}}
+            assert layout.owner(train.key) == (trial.key if users == {trial.key} else train.key)
+        assert layout.owner(trial.key) == trial.key
+    assert set(layout.shared) == {stage.key for stage in plan.stages} - set(layout.trials) - set(layout.own)
 
 
 def test_two_methods_that_come_to_the_same_stages_are_one_run() -> None:
     methods: dict[str, Json] = {name: {"objective": {"name": "info_nce"}} for name in ("one", "two")}
-    casting = casting_of(plan_of(small_recipe(methods=methods)))
-    assert len(casting.sweep.trials) == 2
-    assert [trial.method for trial in casting.trials.values()] == ["one"]
+    layout = layout_of(plan_of(small_recipe(methods=methods)))
+    assert len(layout.sweep.trials) == 2
+    assert [trial.method for trial in layout.trials.values()] == ["one"]
 
 
 def test_data_sets_say_what_they_are_for() -> None:
-    casting = casting_of(small_sweep("s"))
-    found = casting.data_sets(next(trial.key for trial in casting.trials.values() if trial.method == "rcl"))
+    layout = layout_of(small_sweep("s"))
+    found = layout.data_sets(next(trial.key for trial in layout.trials.values() if trial.method == "rcl"))
     assert found[:2] == [("nli/triplets (train)", "sha256:0000000000000000", "train"), ("sts/stsb (dev)", "sha256:0000000000000000", "dev")]
     assert {context for *_, context in found[2:]} == {"test"}
 
@@ -227,19 +227,19 @@ def test_the_parts_of_a_trainings_seconds_carry_their_unit() -> None:
 
 
 def test_a_shared_stage_is_not_named_like_a_trial() -> None:
-    casting = casting_of(small_sweep("s"))
-    kinds = {casting.name(key).partition(":")[0] for key in casting.shared}
+    layout = layout_of(small_sweep("s"))
+    kinds = {layout.name(key).partition(":")[0] for key in layout.shared}
     assert kinds == {"corpus", "training", "bank"}
-    assert not any(":" in casting.name(key) for key in casting.trials)
+    assert not any(":" in layout.name(key) for key in layout.trials)
 
 
 def test_notes_of_a_large_sweep_are_whole() -> None:
     """MLflow cuts a note after 8000 letters: what comes after the table would be lost."""
-    casting = casting_of(grid_sweep("large", num_trials=300))
-    records = {key: record("scores", key=key, **dict.fromkeys(STS, 80.0)) for key in casting.trials}
+    layout = layout_of(grid_sweep("large", num_trials=300))
+    records = {key: record("scores", key=key, **dict.fromkeys(STS, 80.0)) for key in layout.trials}
     url = f"#/experiments/1/runs/{'0' * 32}?workflowType=machine_learning"
-    links = {trial.key: Link(name=trial.name, kind="scores", url=url) for trial in casting.trials.values()}
-    note = sweep_note(casting.sweep, records, trials=links, views=[], store="/store")
+    links = {trial.key: Link(name=trial.name, kind="scores", url=url) for trial in layout.trials.values()}
+    note = sweep_note(layout.sweep, records, trials=links, views=[], store="/store")
     assert len(note) < TAG_LETTERS and note.endswith("Artifacts: `/store`")
     assert "The other 270 stand in `summary.csv`" in note
     link = Link(name="large", kind="sweep", url=url)
