@@ -1,4 +1,4 @@
-"""What can be read out of some channels of an embedding by a linear model: whether adversaries really drove it out."""
+"""What can be read out of some channels of an embedding by a linear model: whether adversaries really removed it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOGISTIC_C = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class DistributionProbe:
-    """How well a logistic model foretells a distribution over classes, on held-out sentences.
+    """How well a logistic model predicts a distribution over classes, on held-out sentences.
 
     cross_entropy: −Σ t log ŷ; floor: the same for ŷ = the mean distribution of the training sentences; best: that for ŷ = t (all nats, means).
     explained: (floor − cross_entropy) / (floor − best), the share of the Kullback-Leibler divergence that the channels account for: 1 is all, 0 as good as
@@ -36,7 +36,7 @@ class DistributionProbe:
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionProbe:
-    """How well ridge regression foretells numbers, on held-out sentences: 1 − Σ errors² / Σ deviations² from the training mean, over all targets.
+    """How well ridge regression predicts numbers, on held-out sentences: 1 − Σ errors² / Σ deviations² from the training mean, over all targets.
 
     r2: 1 is all, 0 as good as the mean, below 0 worse.
     """

@@ -35,7 +35,7 @@ class EmbeddingWriter(Protocol):
 def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Json], with_ids: bool) -> Iterator[EmbeddingWriter]:
     """Write OUT.npy, an (S, D) array, or OUT.parquet with a column `embedding`, and `id` if asked for.
 
-    What bears the name is whole: see `whole_file`. `facts` lie beside a .npy in
+    What has the name is whole: see `whole_file`. `facts` lie beside a .npy in
     OUT.npy.json and inside a Parquet file.
 
     Raises:

@@ -24,7 +24,7 @@ def encode_over_ranks(
     """(S, D) float32 embeddings, in the order given, on every rank.
 
     Every rank runs equally many forward passes, as ZeRO stage 3 asks (it gathers parameters in each): sentences are sorted by length and
-    dealt out in turn; short hands are filled up with the longest sentence, whose extra embeddings are dropped.
+    distributed round-robin; short ranks are padded with the longest sentence, whose extra embeddings are dropped.
     """
     rank, world_size = rank_and_world_size()
     order = np.argsort([-len(sentence) for sentence in sentences], kind="stable")

@@ -51,12 +51,12 @@ def micro_batches(lengths: Sequence[int], *, size: int) -> list[list[int]]:
     """
     count = -(-len(lengths) // size)
     falling = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    dealt: list[list[int]] = [[] for _ in range(count)]
+    parts: list[list[int]] = [[] for _ in range(count)]
     for turn, first in enumerate(range(0, len(falling), count)):
-        hands = dealt if turn % 2 == 0 else reversed(dealt)
-        for hand, row in zip(hands, falling[first : first + count], strict=False):
-            hand.append(row)
-    return dealt
+        order = parts if turn % 2 == 0 else reversed(parts)
+        for rows, row in zip(order, falling[first : first + count], strict=False):
+            rows.append(row)
+    return parts
 
 
 def _encode_filled(encode: Callable[[TokenBatch], Tensor], tokens: TokenBatch) -> Tensor:

@@ -134,10 +134,10 @@ def _diverged(step: int, loss: float, local_loss: Tensor, embeddings: Tensor, ba
     bad = torch.nonzero(~torch.isfinite(embeddings.detach()).all(dim=1)).flatten().tolist()
     columns_and_rows = [divmod(place, batch.num_rows) for place in bad]
     ids = [int(batch.sentence_ids[column, batch.first_row + row]) for column, row in columns_and_rows[:8]]
-    culprits = f"{len(bad)} embeddings not finite, sentences {ids}" if bad else "all embeddings here finite"
+    non_finite = f"{len(bad)} embeddings not finite, sentences {ids}" if bad else "all embeddings here finite"
     return TrainingDiverged(
         where=f"step {step}, {rows}",
-        found=f"loss {loss} over all workers, {float(local_loss.detach())} on this one ({culprits})",
+        found=f"loss {loss} over all workers, {float(local_loss.detach())} on this one ({non_finite})",
         expected="a finite loss",
         remedy="The optimizer was not touched. Look at these rows; resume from the last checkpoint with a smaller learning rate or in fp32.",
     )

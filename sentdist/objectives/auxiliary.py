@@ -94,10 +94,10 @@ class Auxiliary(ObjectiveSpec):
         return tuple(work for work in cls.citations if work is not GANIN or values.get("adversary") == "reversal")
 
     def make_loss(self, given: Given) -> Objective:
+        from sentdist.learning.objectives.adversaries import Adversaries
         from sentdist.learning.objectives.auxiliary import Auxiliary as Loss
         from sentdist.learning.objectives.auxiliary import AuxiliaryWeights
         from sentdist.learning.objectives.channels import Channels
-        from sentdist.learning.objectives.opponents import Opponents
 
         assert given.targets is not None, "the plan gives every auxiliary its targets"
         channels = Channels.of(given.encoder.width, self.channels)
@@ -109,7 +109,7 @@ class Auxiliary(ObjectiveSpec):
             channels=channels,
             targets=given.targets,
             weights=weights,
-            opponents=Opponents(channels=channels, targets=given.targets, learning_rate=self.adversary_learning_rate)
+            adversaries=Adversaries(channels=channels, targets=given.targets, learning_rate=self.adversary_learning_rate)
             if has_adversaries
             else None,
             form=self.adversary if has_adversaries else "entropy",

@@ -38,7 +38,7 @@ else:
     PaperName = Literal[tuple(PAPERS)]
 Override = None | bool | int | float | str
 
-MOST_PROBLEMS = 8  # told of one recipe: whoever has more has one mistake in many places
+MOST_PROBLEMS = 8  # named for one recipe: more of them are one mistake in many places
 
 
 class EncoderSection(Frozen):
@@ -311,7 +311,7 @@ def recipe_text(values: dict[str, Json]) -> str:
 
 
 def check_unique_name(path: Path, name: str) -> None:
-    """Refuse a recipe whose name a file beside it bears already: both would write into one experiment.
+    """Refuse a recipe whose name is that of a file beside it already: both would write into one experiment.
 
     Raises:
         RecipeError: naming both files.
@@ -324,7 +324,7 @@ def check_unique_name(path: Path, name: str) -> None:
     if twins:
         raise RecipeError(
             where=f"{path}: name",
-            found=f'"{name}", which {twins[0]} bears too',
+            found=f'"{name}", already used by {twins[0]}',
             expected="one name a recipe",
             remedy="Rename one of the two.",
         )

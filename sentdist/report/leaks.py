@@ -19,7 +19,7 @@ LEAKS_NOTE = (
     "Items of a test set (pairs, queries with a relevant document) that stand in one row of the training data: exact as written; folded but for "
     "case, punctuation and order; near with small differences, each counting those before it. Sentences: items all of whose sentences occur in it."
 )
-NOT_LOOKED = "Nobody looked whether training saw its tests: `sentdist leaks RECIPE` does."
+NOT_LOOKED = "Not checked for leakage: `sentdist leaks RECIPE` compares training data with tests."
 
 
 @dataclass(frozen=True, kw_only=True)

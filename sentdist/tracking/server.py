@@ -287,7 +287,7 @@ def _within(seconds: float, action: Callable[[], Answer]) -> Answer:
     """What an action returns or raises, unless it takes longer.
 
     Raises:
-        TimeoutError: it goes on, and nobody hears of it.
+        TimeoutError: it goes on, and its outcome is dropped.
     """
     answer: Future[Answer] = Future()
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 HISTORY = "history.jsonl"
 STATUS: dict[Outcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
-PUBLISHED = "sentdist.published"  # set last: a run that bears the time of its record is complete
+PUBLISHED = "sentdist.published"  # set last: a run that has the time of its record is complete
 REASON = "sentdist.reason"
 MODEL = "sentdist.model"
 REPORT = "sentdist.report"  # the report's page among the artifacts

@@ -1,4 +1,4 @@
-"""What a sweep tells whoever keeps track of it; nothing here knows MLflow."""
+"""What a sweep reports to its tracker; nothing here knows MLflow."""
 
 from __future__ import annotations
 

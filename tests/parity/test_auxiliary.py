@@ -11,9 +11,9 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
+from sentdist.learning.objectives.adversaries import Adversaries
 from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights
 from sentdist.learning.objectives.channels import Channels
-from sentdist.learning.objectives.opponents import Opponents
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
 
@@ -39,15 +39,15 @@ def batch_of(rows: range) -> Batch:
     return Batch(tokens=tokens, num_columns=COLUMNS, first_row=rows.start, sentence_ids=global_ids())
 
 
-def made(form: str = "entropy", *, warmup_steps: int = 0, dropout: float = 0.0) -> tuple[Auxiliary, Opponents]:
+def made(form: str = "entropy", *, warmup_steps: int = 0, dropout: float = 0.0) -> tuple[Auxiliary, Adversaries]:
     torch.manual_seed(1)
-    opponents = Opponents(channels=CHANNELS, targets=TARGETS, dropout=dropout)
-    for adversary in (opponents.of_tags, opponents.of_words):
+    adversaries = Adversaries(channels=CHANNELS, targets=TARGETS, dropout=dropout)
+    for adversary in (adversaries.of_tags, adversaries.of_words):
         adversary.double()
     objective = Auxiliary(
-        channels=CHANNELS, targets=TARGETS, weights=WEIGHTS, opponents=opponents, form=form, warmup_steps=warmup_steps
+        channels=CHANNELS, targets=TARGETS, weights=WEIGHTS, adversaries=adversaries, form=form, warmup_steps=warmup_steps
     ).double()
-    return objective, opponents
+    return objective, adversaries
 
 
 def loop_log_softmax(logits: Tensor) -> list[Tensor]:
@@ -66,7 +66,7 @@ def adversary_logits(adversary: torch.nn.Module, inputs: Tensor) -> Tensor:
     return linear(last, hidden)
 
 
-def loop_auxiliary(embeddings: Tensor, objective: Auxiliary, opponents: Opponents, form: str) -> Tensor:
+def loop_auxiliary(embeddings: Tensor, objective: Auxiliary, adversaries: Adversaries, form: str) -> Tensor:
     """§2.2 and §2.3 sentence by sentence, with dense targets."""
     total = torch.zeros((), dtype=torch.float64)
     for embedding, sentence in zip(embeddings, global_ids().ravel(), strict=True):
@@ -79,8 +79,8 @@ def loop_auxiliary(embeddings: Tensor, objective: Auxiliary, opponents: Opponent
         for weight, logits, shares in known:
             total = total - weight * sum(share * log for share, log in zip(shares, loop_log_softmax(logits), strict=True))
         hidden = [
-            (WEIGHTS.adversary_pos, adversary_logits(opponents.of_tags, bow), tags),
-            (WEIGHTS.adversary_bow, adversary_logits(opponents.of_words, pos), words),
+            (WEIGHTS.adversary_pos, adversary_logits(adversaries.of_tags, bow), tags),
+            (WEIGHTS.adversary_bow, adversary_logits(adversaries.of_words, pos), words),
         ]
         for weight, logits, shares in hidden:
             logs = loop_log_softmax(logits)
@@ -98,11 +98,11 @@ def random_embeddings() -> Tensor:
 
 @pytest.mark.parametrize("form", ["entropy", "reversal"])
 def test_value_and_gradient_equal_loops(form: str) -> None:
-    objective, opponents = made(form)
+    objective, adversaries = made(form)
     embeddings = random_embeddings()
     inputs = [embeddings, *objective.parameters()]
     found = objective(embeddings, batch_of(range(B)))
-    expected = loop_auxiliary(embeddings, objective, opponents, form)
+    expected = loop_auxiliary(embeddings, objective, adversaries, form)
     # Targets are kept in float32; ours and the loops' read the same numbers, so nothing is lost between them.
     torch.testing.assert_close(found, expected, **FLOAT64)
     for ours, loops in zip(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs), strict=True):
@@ -110,23 +110,23 @@ def test_value_and_gradient_equal_loops(form: str) -> None:
 
 
 def test_frozen_adversaries_get_no_gradient_from_the_encoders_loss() -> None:
-    objective, opponents = made(dropout=0.2)
+    objective, adversaries = made(dropout=0.2)
     embeddings = random_embeddings()
     objective(embeddings, batch_of(range(B))).backward()
     assert embeddings.grad is not None
-    assert all(parameter.grad is None for parameter in opponents.parameters())
-    assert not {id(parameter) for parameter in opponents.parameters()} & {id(parameter) for parameter in objective.parameters()}
+    assert all(parameter.grad is None for parameter in adversaries.parameters())
+    assert not {id(parameter) for parameter in adversaries.parameters()} & {id(parameter) for parameter in objective.parameters()}
 
 
 def test_opponents_step_is_adam_on_the_dense_cross_entropies() -> None:
-    _, opponents = made()
+    _, adversaries = made()
     _, reference = made()
     embeddings = random_embeddings().detach()
     optimizer = torch.optim.Adam(reference.parameters(), lr=1e-3)
     ids = global_ids().ravel()
     tags, words = (torch.from_numpy(table[ids]).double() for table in (TARGETS.pos_SV, TARGETS.bow_SV))
     for _ in range(3):
-        opponents.step(embeddings, batch_of(range(B)))
+        adversaries.step(embeddings, batch_of(range(B)))
         loss = torch.zeros((), dtype=torch.float64)
         for row in range(len(ids)):
             for adversary, channel, shares in (
@@ -138,15 +138,15 @@ def test_opponents_step_is_adam_on_the_dense_cross_entropies() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        assert math.isclose(opponents.last_loss or 0.0, loss.item(), rel_tol=1e-10)
-    for ours, loops in zip(opponents.parameters(), reference.parameters(), strict=True):
+        assert math.isclose(adversaries.last_loss or 0.0, loss.item(), rel_tol=1e-10)
+    for ours, loops in zip(adversaries.parameters(), reference.parameters(), strict=True):
         # Adam divides a gradient by its own size, which turns rounding of gradients near 0 into steps.
         torch.testing.assert_close(ours, loops, atol=1e-9, rtol=1e-9)
 
 
 def train_a_little(rank: int, world_size: int, form: str) -> tuple[list[float], list[Tensor], list[Tensor]]:
-    """Five steps of a linear encoder against its opponents: losses averaged by the caller, last parameters of both."""
-    objective, opponents = made(form, warmup_steps=3)
+    """Five steps of a linear encoder against its adversaries: losses averaged by the caller, last parameters of both."""
+    objective, adversaries = made(form, warmup_steps=3)
     inputs = torch.randn(COLUMNS, B, D, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     weight = torch.nn.Parameter(torch.randn(D, D, dtype=torch.float64, generator=torch.Generator().manual_seed(6)))
     parameters = [weight, *objective.parameters()]
@@ -161,9 +161,9 @@ def train_a_little(rank: int, world_size: int, form: str) -> tuple[list[float], 
         loss.backward()
         average_gradients(parameters)
         optimizer.step()
-        opponents.step(embeddings.detach(), batch)
+        adversaries.step(embeddings.detach(), batch)
         losses.append(loss.item())
-    return losses, [parameter.detach() for parameter in parameters], [parameter.detach() for parameter in opponents.parameters()]
+    return losses, [parameter.detach() for parameter in parameters], [parameter.detach() for parameter in adversaries.parameters()]
 
 
 @pytest.mark.parametrize("form", ["entropy", "reversal"])

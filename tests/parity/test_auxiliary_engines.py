@@ -14,11 +14,11 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
+from sentdist.learning.objectives.adversaries import Adversaries
 from sentdist.learning.objectives.auxiliary import Auxiliary
 from sentdist.learning.objectives.channels import Channels
 from sentdist.learning.objectives.info_nce import InfoNCE
 from sentdist.learning.objectives.masked_lm import MaskedLM, Vocabulary
-from sentdist.learning.objectives.opponents import Opponents
 from sentdist.learning.objectives.projected import Projected
 from sentdist.learning.objectives.weighted_sum import WeightedSum
 from sentdist.learning.optimization import Optimization
@@ -44,14 +44,14 @@ def hide_every_third(token_ids_T: Tensor, *, vocabulary: Vocabulary, fraction: f
 def train(
     rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...], micro_batch: int | None, precision: str = "fp32"
 ) -> dict[str | int, Outcome]:
-    """(losses, weights of encoder and heads, those of the opponents) after a few steps, by engine."""
+    """(losses, weights of encoder and heads, those of the adversaries) after a few steps, by engine."""
     outcomes = {}
     for kind in kinds:
         torch.manual_seed(0)
         encoder = SentenceEncoder.load(folder, pooling="cls", hidden_dropout=0.0, attention_dropout=0.0)
         channels = Channels.of(encoder.width)
-        opponents = Opponents(channels=channels, targets=TARGETS, dropout=0.0)
-        auxiliary = Auxiliary(channels=channels, targets=TARGETS, opponents=opponents, learning_rate=1e-2)
+        adversaries = Adversaries(channels=channels, targets=TARGETS, dropout=0.0)
+        auxiliary = Auxiliary(channels=channels, targets=TARGETS, adversaries=adversaries, learning_rate=1e-2)
         masked_lm = MaskedLM(encoder, micro_batch=micro_batch, hide=hide_every_third)
         terms = [(1.0, Projected(InfoNCE(temperature=0.05), width=encoder.width)), (1.0, auxiliary), (0.5, masked_lm)]
         learner = Learner(encoder, WeightedSum(terms))
@@ -62,7 +62,7 @@ def train(
         )
         batches: list[Batch] = list(word_batches(encoder, STEPS, rank=rank, world_size=world_size))
         reports = list(train_steps(engine, objective, batches, micro_batch=micro_batch))
-        outcomes[kind] = ([report.loss for report in reports], engine.weights(), [part.detach() for part in opponents.parameters()])
+        outcomes[kind] = ([report.loss for report in reports], engine.weights(), [part.detach() for part in adversaries.parameters()])
     return outcomes
 
 

@@ -302,14 +302,14 @@ class BoardActor:
             raise stopped(self._submissions[submission_id].sweep if submission_id in self._submissions else "the sweep")
 
     async def _end_after_answer(self) -> None:
-        """The submissions that were stopped have perhaps left before whoever stopped them has heard that it is done."""
+        """The submissions that were stopped may have left before the caller of `stop` has its answer."""
         await asyncio.sleep(ANSWER_S)
         self._num_stopping -= 1
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
         if not self._submissions and not self._work and not self._num_stopping:
-            ray.kill(_this_board())  # `exit_actor` would wait for those who listen for news; whoever asks now opens a fresh board
+            ray.kill(_this_board())  # `exit_actor` would wait for pending calls of `events`; the next client opens a fresh board
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -318,7 +318,7 @@ class BoardActor:
 
 
 def stopped(sweep: str) -> SweepStopped:
-    """What a submission hears when it was stopped."""
+    """The error that a stopped submission gets."""
     return SweepStopped(
         where=sweep,
         found="that it was stopped by `sentdist stop`",

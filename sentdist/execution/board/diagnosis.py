@@ -45,7 +45,7 @@ class ClusterState:
 
 @dataclass(frozen=True, kw_only=True)
 class LastHeartbeat:
-    """When a worker was last heard of, and where it runs."""
+    """When a worker last sent a heartbeat, and where it runs."""
 
     at: float
     node: str  # Ray's id

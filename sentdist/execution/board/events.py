@@ -1,4 +1,4 @@
-"""What is heard of stages while they are built, and how it reads as lines for people."""
+"""Events of stages while they are built, and the line that is printed for each."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class ShardMaker:
     """A worker: loads what the stage needs once, then makes one shard after the other."""
 
     def __init__(self, stage: Sharded, context: Context, rows_per_shard: int, folder: Path | None, sink: HeartbeatSink | None) -> None:
-        """folder: where all workers can write shards to; None where they cannot, then they hand them back. sink: hears that they live."""
+        """folder: where all workers can write shards to; None where they cannot, then they hand them back. sink: takes their heartbeats."""
         self._stage, self._context, self._sink = stage, context, sink
         self._rows_per_shard, self._folder = rows_per_shard, folder
 

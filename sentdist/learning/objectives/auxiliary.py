@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.objectives.adversaries import Adversaries
 from sentdist.learning.objectives.channels import Channels, cross_entropy_of_tags, cross_entropy_of_words, entropy, local_ids
 from sentdist.learning.objectives.objective import Objective, OwnRate, check_finite
-from sentdist.learning.objectives.opponents import Opponents
 from sentdist.learning.targets import Targets, WordShares, as_tensors
 
 
@@ -55,14 +55,14 @@ class Auxiliary(nn.Module, Objective):
     """λ_P CE(t_P, C_P(h_P)) + λ_B CE(t_B, C_B(h_B)) − α_P H(D_P(h_B)) − α_B H(D_B(h_P)): a term beside a contrastive one.
 
     Optimizes: the first channels know a sentence's tags and the others its words, while adversaries that read the *other* channel are left
-        guessing. t_P, t_B are shares of tags and words; D_P, D_B are the opponents', taken as they are: no gradient reaches them from here, their
-        dropout is off, and they learn by themselves (opponents.py). Without opponents the last two terms are absent.
+        guessing. t_P, t_B are shares of tags and words; D_P, D_B are the adversaries', taken as they are: no gradient reaches them from here, their
+        dropout is off, and they learn by themselves (adversaries.py). Without adversaries the last two terms are absent.
     Reads: the embeddings as the encoder gives them, in all columns, each sentence with its own targets, looked up by `batch.sentence_ids`.
     Units and reduction: nats, mean over the columns (views) and over this rank's B rows; candidates of other ranks play no part. A sentence without
         a word of the vocabulary adds 0 to the terms of words.
     form: "entropy" as above: bounded, as H ≤ ln V. "reversal": −α CE(t, D(h)) instead of −α H(D(h)), whose gradient is what gradient reversal
         (Ganin & Lempitsky 2015, arXiv 1409.7495) gives the encoder: the literal reading of the poster; unbounded.
-    warmup_steps: α grows linearly over so many steps of the opponents; 0: at once.
+    warmup_steps: α grows linearly over so many steps of the adversaries; 0: at once.
     Memory: two (C·B, words) tensors in float32.
     Source: "SimCSE + auxiliary tasks" (poster), its L_cls and L_adv, with C_BOW in the second term (printed C_POS twice); entropy form, classifiers
         and adversaries after John et al. 2019 (ACL P19-1041).
@@ -74,7 +74,7 @@ class Auxiliary(nn.Module, Objective):
         channels: Channels,
         targets: Targets,
         weights: AuxiliaryWeights | None = None,
-        opponents: Opponents | None = None,
+        adversaries: Adversaries | None = None,
         form: str = "entropy",
         warmup_steps: int = 0,
         learning_rate: float | None = None,
@@ -91,26 +91,26 @@ class Auxiliary(nn.Module, Objective):
         self.pos = Classifier(channels.pos, targets.num_tags)
         self.bow = Classifier(channels.bow, targets.num_words)
         self._targets = targets
-        self.opponents = opponents  # no nn.Module: its parameters are not the encoder's optimizer's
+        self.adversaries = adversaries  # no nn.Module: its parameters are not the encoder's optimizer's
 
     def own_rates(self) -> Iterator[OwnRate]:
         yield OwnRate(parameters=(*self.pos.parameters(), *self.bow.parameters()), learning_rate=self.learning_rate)
 
     def place_on(self, device: torch.device) -> None:
-        if self.opponents is not None:
-            self.opponents.to(device)
+        if self.adversaries is not None:
+            self.adversaries.to(device)
 
     def after_step(self, embeddings: Tensor, batch: Batch) -> None:
-        """One step of the opponents."""
-        if self.opponents is not None:
-            self.opponents.step(embeddings, batch)
+        """One step of the adversaries."""
+        if self.adversaries is not None:
+            self.adversaries.step(embeddings, batch)
 
     def extra_state(self) -> dict[str, Any]:
-        return {} if self.opponents is None else self.opponents.state_dict()
+        return {} if self.adversaries is None else self.adversaries.state_dict()
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
-        if self.opponents is not None:
-            self.opponents.load_state_dict(state)
+        if self.adversaries is not None:
+            self.adversaries.load_state_dict(state)
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (C·B, D) embeddings of `batch.tokens`."""
@@ -119,14 +119,14 @@ class Auxiliary(nn.Module, Objective):
         of_tags = self.weights.pos * cross_entropy_of_tags(self.pos(pos_SD), tags_SV)
         of_words = self.weights.bow * cross_entropy_of_words(self.bow(bow_SD), words)
         loss = of_tags + of_words
-        return loss if self.opponents is None else loss - self._evasion(self.opponents, pos_SD, bow_SD, tags_SV, words)
+        return loss if self.adversaries is None else loss - self._evasion(self.adversaries, pos_SD, bow_SD, tags_SV, words)
 
-    def _evasion(self, opponents: Opponents, pos_SD: Tensor, bow_SD: Tensor, tags_SV: Tensor, words: WordShares) -> Tensor:
+    def _evasion(self, adversaries: Adversaries, pos_SD: Tensor, bow_SD: Tensor, tags_SV: Tensor, words: WordShares) -> Tensor:
         """α_P times how far D_P is from knowing the tags, plus α_B times that of D_B and the words."""
-        tag_logits, word_logits = opponents.frozen(pos_SD, bow_SD)
+        tag_logits, word_logits = adversaries.frozen(pos_SD, bow_SD)
         if self.form == "entropy":
             unsure_of_tags, unsure_of_words = entropy(tag_logits, tags_SV.sum(dim=-1) > 0), entropy(word_logits, words.mass > 0)
         else:
             unsure_of_tags, unsure_of_words = cross_entropy_of_tags(tag_logits, tags_SV), cross_entropy_of_words(word_logits, words)
-        grown = 1.0 if self.warmup_steps == 0 else min(1.0, opponents.num_steps / self.warmup_steps)
+        grown = 1.0 if self.warmup_steps == 0 else min(1.0, adversaries.num_steps / self.warmup_steps)
         return grown * (self.weights.adversary_pos * unsure_of_tags + self.weights.adversary_bow * unsure_of_words)

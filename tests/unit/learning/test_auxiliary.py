@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from sentdist.errors import RecipeError
+from sentdist.learning.objectives.adversaries import Adversaries, Adversary
 from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights
 from sentdist.learning.objectives.channels import Channels
 from sentdist.learning.objectives.info_nce import InfoNCE
-from sentdist.learning.objectives.opponents import Adversary, Opponents
 from sentdist.learning.objectives.projected import Projected
 from tests.parity.target_tables import RandomTargets
 from tests.parity.test_auxiliary import CHANNELS, TARGETS, B, batch_of, made, random_embeddings
@@ -56,7 +56,7 @@ def test_without_opponents_only_the_classifiers_count() -> None:
         channels=CHANNELS,
         targets=TARGETS,
         weights=AuxiliaryWeights(pos=0.7, bow=0.4, adversary_pos=0.0, adversary_bow=0.0),
-        opponents=made()[1],
+        adversaries=made()[1],
     ).double()
     silent.load_state_dict(objective.state_dict())
     embeddings, batch = random_embeddings(), batch_of(range(B))
@@ -65,29 +65,29 @@ def test_without_opponents_only_the_classifiers_count() -> None:
 
 
 def test_warm_up_lets_the_adversaries_in_step_by_step() -> None:
-    objective, opponents = made("reversal", warmup_steps=4)
+    objective, adversaries = made("reversal", warmup_steps=4)
     at_once, _ = made("reversal")
     embeddings, batch = random_embeddings(), batch_of(range(B))
-    state = opponents.state_dict()
+    state = adversaries.state_dict()
     alone = Auxiliary(channels=CHANNELS, targets=TARGETS, weights=objective.weights).double()
     alone.load_state_dict(objective.state_dict())
     known, whole = alone(embeddings, batch).item(), at_once(embeddings, batch).item()
     for steps, grown in ((0, 0.0), (1, 0.25), (4, 1.0), (9, 1.0)):
-        opponents.load_state_dict(state | {"num_steps": steps})
+        adversaries.load_state_dict(state | {"num_steps": steps})
         assert objective(embeddings, batch).item() == pytest.approx(known + grown * (whole - known), rel=1e-12)
 
 
 def test_opponents_go_on_from_their_state_as_if_nothing_had_happened() -> None:
-    _, opponents = made(dropout=0.2)
+    _, adversaries = made(dropout=0.2)
     _, resumed = made(dropout=0.2)
     embeddings, batch = random_embeddings().detach(), batch_of(range(B))
-    opponents.step(embeddings, batch)
-    resumed.load_state_dict(copy.deepcopy(opponents.state_dict()))  # as through a file
-    for one in (opponents, resumed):
+    adversaries.step(embeddings, batch)
+    resumed.load_state_dict(copy.deepcopy(adversaries.state_dict()))  # as through a file
+    for one in (adversaries, resumed):
         torch.manual_seed(8)  # the checkpoint keeps the random state; here it is set
         one.step(embeddings, batch)
     assert resumed.num_steps == 2
-    for ours, theirs in zip(opponents.parameters(), resumed.parameters(), strict=True):
+    for ours, theirs in zip(adversaries.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -100,11 +100,11 @@ def test_opponents_learn_what_the_other_channel_gives_away() -> None:
     losses = {}
     for name, bow in (("told", 20 * torch.from_numpy(targets.pos_SV[ids])), ("silent", torch.zeros(len(ids), 4))):
         torch.manual_seed(0)
-        opponents = Opponents(channels=channels, targets=targets, learning_rate=0.01)
+        adversaries = Adversaries(channels=channels, targets=targets, learning_rate=0.01)
         embeddings = torch.cat([torch.zeros(len(ids), 3), bow], dim=1)
         for _ in range(100):
-            opponents.step(embeddings, batch)
-        losses[name] = opponents.last_loss
+            adversaries.step(embeddings, batch)
+        losses[name] = adversaries.last_loss
     assert losses["told"] < losses["silent"] - 0.05
 
 

@@ -1,4 +1,4 @@
-"""The adversaries of the auxiliary tasks: what they are, how they learn from embeddings that an encoder cannot feel."""
+"""The adversaries of the auxiliary tasks: what they are, how they learn from detached embeddings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Adversary(nn.Module):
         return logits_SV
 
 
-class Opponents:
+class Adversaries:
     """D_P, which reads the words' channel and guesses tags, and D_B, which reads the tags' channel and guesses words; with an Adam of their own.
 
     One step for each step of the encoder, on the same batch (John et al. 2019, ACL P19-1041; Adam at 1e-3 as the rest of their model).
