@@ -1,4 +1,5 @@
-"""How long a rebuild of MLflow takes, on a server of its own: `python -m tests.tracking_speed [TRIALS]`. Figures: infra/benchmarks/tracking.md."""
+"""How long a rebuild of MLflow takes, on a server of its own: `python -m tests.tracking_speed [TRIALS]`.
+Figures: infra/benchmarks/tracking.md."""
 
 from __future__ import annotations
 

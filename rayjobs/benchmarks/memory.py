@@ -1,4 +1,5 @@
-"""What a large batch costs in memory, with and without micro-batches: `python -m rayjobs.benchmarks.memory --data DIR --out infra/benchmarks`."""
+"""What a large batch costs in memory, with and without micro-batches:
+`python -m rayjobs.benchmarks.memory --data DIR --out infra/benchmarks`."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ SIDES = ((64, None), (512, None), (512, 192), (512, 64))  # rows of a batch, sen
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A size of batch and what it cost: peak resident memory of the process, seconds of the last step, peak of the tensors that a step makes."""
+    """A size of batch and what it cost: peak resident memory of the process, seconds of the last step,
+    peak of the tensors that a step makes."""
 
     batch_size: int
     micro_batch: int | None

@@ -1,8 +1,9 @@
 """SentEval's transfer classifier, written anew from its description and settings: the peer of `sentdist.evaluation.classification`.
 
-Logistic regression in torch by Adam (learning rate 1e-3, batch 64), L2 as Adam's weight decay from 1e-5 to 1e-2, four passes between looks at the dev
-rows, stopped after the sixth look that brought nothing better (tenacity 5), at most 200 passes; the best weights are kept. Conneau & Kiela 2018,
-arXiv 1803.05449; with the settings of SimCSE's "test" mode. Models of one training set are trained side by side, which changes nothing for any of them.
+Logistic regression in torch by Adam (learning rate 1e-3, batch 64), L2 as Adam's weight decay from 1e-5 to 1e-2,
+four passes between looks at the dev rows, stopped after the sixth look that brought nothing better (tenacity 5), at most 200 passes;
+the best weights are kept. Conneau & Kiela 2018, arXiv 1803.05449; with the settings of SimCSE's "test" mode.
+Models of one training set are trained side by side, which changes nothing for any of them.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ def nested_accuracy(features: np.ndarray, labels: Sequence[int], *, num_folds: i
 def split_accuracy(
     features: np.ndarray, labels: Sequence[int], *, train: Rows, test: Rows, dev: Rows | None = None, num_folds: int = 10, seed: int = SEED
 ) -> float:
-    """Accuracy × 100 with fixed splits: the penalty by folds within train (TREC, MRPC), or on dev (SST2), where the very model of the grid is tested."""
+    """Accuracy × 100 with fixed splits: the penalty by folds within train (TREC, MRPC), or on dev (SST2),
+    where the very model of the grid is tested."""
     inputs, gold = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)), torch.tensor(labels)
     if dev is None:
         predicted = _final(inputs, gold, train, _grid(inputs, gold, train, num_folds, seed), test, seed)

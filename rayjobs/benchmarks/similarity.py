@@ -1,4 +1,5 @@
-"""How alike some sentences are under several encoders, drawn side by side: `python -m rayjobs.benchmarks.similarity SENTENCES.tsv BERT=DIR SupMPN=DIR`."""
+"""How alike some sentences are under several encoders, drawn side by side:
+`python -m rayjobs.benchmarks.similarity SENTENCES.tsv BERT=DIR SupMPN=DIR`."""
 
 from __future__ import annotations
 

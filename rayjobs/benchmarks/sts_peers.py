@@ -1,6 +1,8 @@
-"""The sides of the STS benchmark: the scores stage of sentdist, and sentence-transformers' EmbeddingSimilarityEvaluator in its default settings.
+"""The sides of the STS benchmark: the scores stage of sentdist,
+and sentence-transformers' EmbeddingSimilarityEvaluator in its default settings.
 
-Each contestant is a generator that scores all tasks once a draw and yields its seconds, and Spearman × 100 of each task under the task's name.
+Each contestant is a generator that scores all tasks once a draw and yields its seconds,
+and Spearman × 100 of each task under the task's name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Our transfer scores beside those of SentEval's own classifier on the same embeddings: `python -m rayjobs.benchmarks.transfer --data DIR`."""
+"""Our transfer scores beside those of SentEval's own classifier on the same embeddings:
+`python -m rayjobs.benchmarks.transfer --data DIR`."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class Row:
 
 
 def main() -> None:
-    """Score task after task with seed after seed, and write transfer.json and transfer.md after each; what stands there is not run again."""
+    """Score task after task with seed after seed, and write transfer.json and transfer.md after each;
+    what stands there is not run again."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="data root with transfer/*.parquet")
     parser.add_argument("--out", default="infra/benchmarks")

@@ -20,7 +20,8 @@ _OWN_ENDINGS: tuple[type[BaseException], ...] = (typer.Exit, typer.Abort, typer.
 
 
 class _Commands(TyperGroup):
-    """Tells a SentdistError in one sentence (exit code 2), any other in one line with the place of its traceback (1); `--debug` shows it."""
+    """Tells a SentdistError in one sentence (exit code 2), any other in one line with the place of its traceback (1);
+    `--debug` shows it."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

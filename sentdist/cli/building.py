@@ -110,7 +110,8 @@ def stop(
 ) -> None:
     """End a sweep that a cluster is building.
 
-    What only it needs ends, also when its driver is gone; what is finished is kept. Submitted again, trainings go on from their last checkpoints.
+    What only it needs ends, also when its driver is gone; what is finished is kept.
+    Submitted again, trainings go on from their last checkpoints.
     """
     if (sweep is None) != all_sweeps:
         raise RecipeError(

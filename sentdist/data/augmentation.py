@@ -33,8 +33,8 @@ FUNCTION_WORDS = frozenset(_GRAMMAR.split())
 def delete_words(sentences: Sequence[str], *, fraction: float = 0.1, seed: int = 0) -> list[str]:
     """Return each sentence without `fraction` of its words: as many as fit, at least one, never all; a sentence of one word stays as it is.
 
-    Words are what whitespace separates. SupMPN deletes 10 % with NLPAug, whose rule for the number this is. Equal sentences at different places
-    lose different words. Source: Dehghan and Amasyali 2022, Appendix A.1 (RD).
+    Words are what whitespace separates. SupMPN deletes 10 % with NLPAug, whose rule for the number this is.
+    Equal sentences at different places lose different words. Source: Dehghan and Amasyali 2022, Appendix A.1 (RD).
     """
     _check(fraction, "delete_words")
     return [_without(sentence, place, fraction, seed) for place, sentence in enumerate(sentences)]
@@ -43,9 +43,11 @@ def delete_words(sentences: Sequence[str], *, fraction: float = 0.1, seed: int =
 def replace_synonyms(sentences: Sequence[str], *, fraction: float = 0.2, seed: int = 0, folder: Path | None = None) -> list[str]:
     """Return each sentence with `fraction` of its words (as many as fit, at least one) replaced by synonyms out of WordNet.
 
-    Replaced are words that WordNet knows in the form written, other than function words and numbers; a sentence with fewer of them has fewer
-    replaced. A synonym is drawn from the other lemmas of the word's synsets, evenly over different lemmas (as NLPAug does: without regard to sense),
-    takes the capital of the word it replaces and keeps its punctuation. SupMPN replaces 20 %. Source: Dehghan and Amasyali 2022, Appendix A.1 (SR).
+    Replaced are words that WordNet knows in the form written, other than function words and numbers;
+    a sentence with fewer of them has fewer replaced. A synonym is drawn from the other lemmas of the word's synsets,
+    evenly over different lemmas (as NLPAug does: without regard to sense),
+    takes the capital of the word it replaces and keeps its punctuation. SupMPN replaces 20 %.
+    Source: Dehghan and Amasyali 2022, Appendix A.1 (SR).
     folder: that of NLTK's data sets; None: where NLTK looks itself. DataError when WordNet is not there.
     """
     _check(fraction, "replace_synonyms")

@@ -25,9 +25,11 @@ ROWS_PER_BLOCK = 1 << 16
 class CorpusFacts:
     """What was built, and what was left out on the way.
 
-    num_rows, num_sentences: as in the corpus. num_dropped_duplicates: rows equal to an earlier row in every column; num_dropped_empty: rows with an
-    empty sentence. num_repeating: rows kept that hold one sentence twice (a positive equal to its anchor teaches little, a negative equal to its
-    positive teaches wrong). num_over_long: unique sentences of more than 256 words. mean_words, max_words: whitespace-separated words a unique sentence.
+    num_rows, num_sentences: as in the corpus. num_dropped_duplicates: rows equal to an earlier row in every column;
+    num_dropped_empty: rows with an empty sentence. num_repeating:
+    rows kept that hold one sentence twice (a positive equal to its anchor teaches little,
+    a negative equal to its positive teaches wrong). num_over_long: unique sentences of more than 256 words. mean_words, max_words:
+    whitespace-separated words a unique sentence.
     """
 
     num_rows: int
@@ -54,13 +56,15 @@ def build_corpus(
 ) -> CorpusFacts:
     """Write the corpus of `rows` into `folder` (made if absent) and say what is in it.
 
-    columns: the source's names for anchor, `num_positives` positives, and negatives. values: of its columns `label` and `relation`, those that rows
-    keep; rows that differ in a value are not the same. limit: how many of the distinct rows to keep, drawn with `seed`, order kept.
-    add_reversed: append (positive, anchor[, negative]) for every row that is kept. Sentences are equal when their strings are; ids follow the
-    order of first appearance, row by row. Nulls and whitespace count as empty.
+    columns: the source's names for anchor, `num_positives` positives, and negatives. values:
+    of its columns `label` and `relation`, those that rows keep;
+    rows that differ in a value are not the same. limit: how many of the distinct rows to keep, drawn with `seed`, order kept.
+    add_reversed: append (positive, anchor[, negative]) for every row that is kept.
+    Sentences are equal when their strings are; ids follow the order of first appearance, row by row. Nulls and whitespace count as empty.
 
-    Two passes over `rows`, which may be a memory-mapped table: nothing holds all text. Peak memory is about 80 bytes a cell (row × column; measured), among
-    them 16 of digest and 24 for sorting, so 100 million distinct sentences in 50 million pairs take about 8 GB.
+    Two passes over `rows`, which may be a memory-mapped table: nothing holds all text.
+    Peak memory is about 80 bytes a cell (row × column; measured), among them 16 of digest and 24 for sorting,
+    so 100 million distinct sentences in 50 million pairs take about 8 GB.
     Raises DataError for absent or non-text columns, no rows, an empty sentence (naming row and column) unless on_empty is "drop".
     """
     _check(rows, columns, values, limit)
@@ -101,8 +105,8 @@ def build_corpus(
 def same_strings(digests: np.ndarray) -> np.ndarray:
     """Return for each cell the number of its string: (…, 2) uint64 digests → (…) int64, equal where and only where the strings are.
 
-    Sorting goes by the first 64 bits; the other 64 tell whether two strings happen to share them (expected 0.0003 times among 10⁸ strings), in
-    which case those cells are told apart by both halves.
+    Sorting goes by the first 64 bits; the other 64 tell whether two strings happen to share them (expected 0.0003 times among 10⁸ strings),
+    in which case those cells are told apart by both halves.
     """
     first, second = digests[..., 0].reshape(-1), digests[..., 1].reshape(-1)
     _, representative, number = np.unique(first, return_index=True, return_inverse=True)
@@ -204,7 +208,8 @@ def _blocks(rows: pa.Table, columns: tuple[str, ...]) -> Iterator[tuple[int, pa.
 
 
 def _sentences(rows: pa.Table, columns: tuple[str, ...], cells: np.ndarray, lengths: list[np.ndarray]) -> Iterator[pa.Array]:
-    """Yield the strings of the given cells (row × C + column, ascending) in blocks of equal size; append their numbers of words to `lengths`."""
+    """Yield the strings of the given cells (row × C + column, ascending) in blocks of equal size;
+    append their numbers of words to `lengths`."""
     pending = pa.array([], pa.large_string())
     for first, block in _blocks(rows, columns):
         low, high = np.searchsorted(cells, [first * len(columns), (first + block.num_rows) * len(columns)])

@@ -17,8 +17,8 @@ from sentdist.errors import DataError
 class Candidates:
     """R rows, a query and one of its candidates each, in the order of the file, which is the order that ties keep.
 
-    relevance: integers ≥ 0, 0 = not relevant. num_unanswerable: queries without a relevant candidate, whose rows are left out: no order is better than
-    another for them.
+    relevance: integers ≥ 0, 0 = not relevant. num_unanswerable: queries without a relevant candidate, whose rows are left out:
+    no order is better than another for them.
     """
 
     query_ids: tuple[str, ...]
@@ -38,7 +38,8 @@ def read_candidates(
     data_root: Path | None = None,
     hub_revision: str | None = None,
 ) -> Candidates:
-    """Return the rows of a source with columns query_id, document_id, relevance and texts; `query` and `document` name columns that are joined by a space.
+    """Return the rows of a source with columns query_id, document_id, relevance and texts;
+    `query` and `document` name columns that are joined by a space.
 
     Raises:
         DataError: absent columns, an empty text, a relevance that is no integer ≥ 0, a candidate twice, no query that can be answered.

@@ -19,7 +19,8 @@ Role = Literal["train", "dev", "test"]
 def fold_of_queries(query_ids: Sequence[str], *, num_folds: int, seed: int) -> dict[str, int]:
     """Return query id → fold. Folds differ in size by at most one; the order in which the queries are listed does not matter.
 
-    RCL (arXiv 2209.13241) evaluates FAQ retrieval by a "5-fold method" without saying more; the folds here are over queries, by published seed.
+    RCL (arXiv 2209.13241) evaluates FAQ retrieval by a "5-fold method" without saying more;
+    the folds here are over queries, by published seed.
     Raises DataError for fewer than three folds (train, dev and test need one each), for fewer queries than folds, and for repeated ids.
     """
     if num_folds < 3:

@@ -24,8 +24,9 @@ DECIMALS = 9  # 1.25 · (1.4 − 1) is 0.49999999999999994 in float64: what a ha
 class LabelMap:
     """How the labels of one source become numbers of [low, high].
 
-    words: number of each label word, for labels that are words; never rounded. source_range: the range of labels that are numbers, mapped onto [low, high] by
-    the straight line through both ends (SICK: 1 to 5 onto 0 to 5, y' = 1.25 (y − 1)); None: the range is [low, high] already.
+    words: number of each label word, for labels that are words;
+    never rounded. source_range: the range of labels that are numbers, mapped onto [low, high] by the straight line through both ends (SICK:
+    1 to 5 onto 0 to 5, y' = 1.25 (y − 1)); None: the range is [low, high] already.
     rounding: to multiples of `spacing` above low, "half_even" (as Python and NumPy do), "half_up", "truncate", or "none".
     DataError for values that do not fit each other.
     """
@@ -128,8 +129,9 @@ class GradedPairs:
 def join_graded(parts: Sequence[GradedPart], *, without: Mapping[str, Iterable[tuple[str, str]]] | None = None) -> GradedPairs:
     """Put graded sources together, less the pairs that stand in a test set.
 
-    without: the pairs of each test set by its name. A pair stands in it when it is equal in either order after folding case, punctuation and
-    spacing (`overlap.fold_text`). DataError for absent columns, labels that do not fit, two parts of one name, and when no pair remains.
+    without: the pairs of each test set by its name. A pair stands in it when it is equal in either order after folding case,
+    punctuation and spacing (`overlap.fold_text`). DataError for absent columns, labels that do not fit, two parts of one name,
+    and when no pair remains.
     """
     names = [part.name for part in parts]
     _require(len(parts) > 0, "parts", "none", "at least one source of graded pairs")

@@ -23,8 +23,8 @@ NUM_BANDS, ROWS_PER_BAND = 16, 5  # two texts at similarity 0.8 meet in some ban
 class SeenItem:
     """One test item of which training holds something, at its strictest level.
 
-    exact: the pair stands in one training row, as written and in this order; normalised: but for case, punctuation, spacing and order; near:
-    both texts have a near-duplicate in one row. sentence: no such row, but all texts of the item occur in training, folded.
+    exact: the pair stands in one training row, as written and in this order; normalised: but for case, punctuation, spacing and order;
+    near: both texts have a near-duplicate in one row. sentence: no such row, but all texts of the item occur in training, folded.
     """
 
     item: int
@@ -93,7 +93,8 @@ class _Texts:
 
 @dataclass(kw_only=True)
 class _Matches:
-    """What training sentences are in terms of test texts. is_known: (S,) is it, or is it near, a test text? written, folded: (S,) ids or -1.
+    """What training sentences are in terms of test texts. is_known: (S,) is it, or is it near, a test text? written, folded:
+    (S,) ids or -1.
     near: sentence id -> folded ids, texts: sentence id -> the sentence; of those that are known."""
 
     is_known: np.ndarray

@@ -26,12 +26,14 @@ MAX_DRAWS = 64
 class GroupFacts:
     """What stood under the premises and what was added.
 
-    num_premises: distinct premises that have an entailment or a contradiction. num_left_out: those with too few of either. num_groups: rows made (fewer than the others where a
-    limit was set).
-    num_whole: rows with P entailments and Q contradictions of their own. num_filled_positives, num_filled_negatives: cells that were filled;
+    num_premises: distinct premises that have an entailment or a contradiction. num_left_out: those with too few of either. num_groups:
+    rows made (fewer than the others where a limit was set).
+    num_whole: rows with P entailments and Q contradictions of their own. num_filled_positives, num_filled_negatives:
+    cells that were filled;
     num_augmented: filled positives that are no copies of the anchor; num_unchanged: those of them that came back as they were.
     num_contradictory: hypotheses that one premise has under both labels, left out.
-    with_entailments, with_contradictions, with_both: premises with at least 1, 2, … 5 of them; both: at least that many of each (SupMPN, Table 1).
+    with_entailments, with_contradictions, with_both: premises with at least 1, 2, … 5 of them;
+    both: at least that many of each (SupMPN, Table 1).
     """
 
     num_premises: int
@@ -95,11 +97,14 @@ def group_by_premise(
     """Columns anchor, positive_1 … positive_P, negative_1 … negative_Q (large_string), one row a premise in the order of first appearance.
 
     rows: as `inference_rows` gives them; rows with an empty cell and rows of other labels are passed over, repeated rows count once.
-    A premise makes a row when it has `at_least` entailments and as many contradictions (SupMPN: 1; its sub-SNLI: 5). With more than P (Q) of them,
-    P (Q) are drawn without replacement. Missing negatives are drawn from the entailments and contradictions of *other* premises, never a sentence
-    that the premise has itself and no sentence twice. Missing positives are copies of the anchor ("None" in the paper's Table A1), or `augment`
-    of the premise's own entailments in turn, for a random `augmented_fraction` of the missing cells.
-    fill: "own_then_copies": the premise's own entailments come first, and the rest is filled; "copies": a premise with fewer than P uses none of
+    A premise makes a row when it has `at_least` entailments and as many contradictions (SupMPN: 1; its sub-SNLI: 5).
+    With more than P (Q) of them, P (Q) are drawn without replacement.
+    Missing negatives are drawn from the entailments and contradictions of *other* premises,
+    never a sentence that the premise has itself and no sentence twice.
+    Missing positives are copies of the anchor ("None" in the paper's Table A1), or `augment` of the premise's own entailments in turn,
+    for a random `augmented_fraction` of the missing cells.
+    fill: "own_then_copies": the premise's own entailments come first, and the rest is filled;
+    "copies": a premise with fewer than P uses none of
         them and all its positives are filled, which is how the paper's appendix may also be read.
     limit: how many rows to make, drawn with `limit_seed`, order kept; negatives are drawn from all premises nevertheless.
     Every choice depends on the seeds and the rows only. Source: Dehghan and Amasyali 2022, Sections 5.1, 5.2 and Appendix A.1.
@@ -151,7 +156,8 @@ def group_by_premise(
 
 @dataclass(frozen=True, kw_only=True)
 class _Hypotheses:
-    """Entailments (kind 0) and contradictions (kind 1) as numbers: H of them over P premises, sorted by premise, then kind, then appearance.
+    """Entailments (kind 0) and contradictions (kind 1) as numbers:
+    H of them over P premises, sorted by premise, then kind, then appearance.
 
     strings: every sentence once. premises: (P,) string of each premise. premise, kind, string: (H,).
     """
@@ -210,7 +216,8 @@ def _in_order(values: np.ndarray) -> np.ndarray:
 
 
 def _drawn(found: _Hypotheses, kind: int, groups: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """(G, count) strings of each group's own hypotheses of a kind: all of them, or `count` drawn without replacement; −1 where there are no more."""
+    """(G, count) strings of each group's own hypotheses of a kind: all of them, or `count` drawn without replacement;
+    −1 where there are no more."""
     places = np.flatnonzero(found.kind == kind)
     premise = found.premise[places]
     by_chance = np.lexsort((random_words(len(places), seed=seed, stream=f"hypotheses {kind}"), premise))
@@ -226,7 +233,8 @@ def _drawn(found: _Hypotheses, kind: int, groups: np.ndarray, count: int, seed: 
 
 
 def _fill_negatives(negatives_GQ: np.ndarray, found: _Hypotheses, groups: np.ndarray, seed: int) -> None:
-    """Replace every −1 by a hypothesis of another premise that is neither the anchor, nor a hypothesis of the premise, nor in the row already."""
+    """Replace every −1 by a hypothesis of another premise that is neither the anchor, nor a hypothesis of the premise,
+    nor in the row already."""
     own_pairs = np.unique(np.concatenate([found.premise, np.arange(len(found.premises))]) * len(found.strings)
                           + np.concatenate([found.string, found.premises]))  # fmt: skip
     rows, columns = np.nonzero(negatives_GQ < 0)

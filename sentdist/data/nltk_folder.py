@@ -33,7 +33,8 @@ def nltk_bytes(place: PathPointer, file: str) -> bytes:
 
 
 def find_nltk(name: str, *, folder: Path | None = None) -> PathPointer:
-    """The data set `name`, such as "corpora/wordnet", as a folder or inside its zip file. Raises DataError, saying how to get it, when it is absent."""
+    """The data set `name`, such as "corpora/wordnet", as a folder or inside its zip file.
+    Raises DataError, saying how to get it, when it is absent."""
     import nltk.data
 
     if folder is not None and str(folder) not in nltk.data.path:

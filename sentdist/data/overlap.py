@@ -9,7 +9,8 @@ import numpy as np
 
 
 def fold_text(sentence: str) -> str:
-    """Return the words of a sentence without case, punctuation and spacing: "A man's here." and "a man ' s here" both give "a man s here"."""
+    """Return the words of a sentence without case, punctuation and spacing:
+    "A man's here." and "a man ' s here" both give "a man s here"."""
     folded = unicodedata.normalize("NFKC", sentence).casefold()
     return " ".join("".join(letter if letter.isalnum() else " " for letter in folded).split())
 

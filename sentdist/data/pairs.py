@@ -13,7 +13,8 @@ from sentdist.errors import DataError
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """P sentence pairs. subset: the part of the task that each comes from; score: (P,) float64; num_ungraded: rows left out for want of a score."""
+    """P sentence pairs. subset: the part of the task that each comes from; score: (P,) float64;
+    num_ungraded: rows left out for want of a score."""
 
     subset: tuple[str, ...]
     sentence1: tuple[str, ...]
@@ -36,8 +37,9 @@ def read_pairs(
 ) -> Pairs:
     """Return the graded pairs of a source with columns sentence1, sentence2, score and, if there is one, subset.
 
-    Rows without a gold score (null, or empty in a text file) are left out, as the STS16 release asks. Raises DataError, naming the row (counted
-    from 0 within the split), for a score that is NaN, no number or outside the range, and for an empty sentence.
+    Rows without a gold score (null, or empty in a text file) are left out, as the STS16 release asks.
+    Raises DataError, naming the row (counted from 0 within the split), for a score that is NaN, no number or outside the range,
+    and for an empty sentence.
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
     absent = [column for column in ("sentence1", "sentence2", "score") if column not in table.column_names]

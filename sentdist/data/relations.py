@@ -24,9 +24,10 @@ MAX_DRAWS = 64
 class RelationSource:
     """One relation, the tables that it is read from, and how its pairs are made of their rows.
 
-    construction, columns: "pairs": (head, tail) as they stand. "nli": (premise, hypothesis, label): premises and what they entail, with contradictions
-    as hard negatives. "captions": (group, text): each two texts of a group, the earlier one as the head. "same": (text,): a sentence with itself;
-    only the encoder's dropout tells the two apart.
+    construction, columns: "pairs": (head, tail) as they stand.
+    "nli": (premise, hypothesis, label): premises and what they entail, with contradictions as hard negatives.
+    "captions": (group, text): each two texts of a group, the earlier one as the head.
+    "same": (text,): a sentence with itself; only the encoder's dropout tells the two apart.
     only: (column, value) of the rows that count, for files that hold other pairs too; None: all. cap: how many pairs to keep; None: all.
     """
 
@@ -40,7 +41,8 @@ class RelationSource:
 
 @dataclass(frozen=True, kw_only=True)
 class RelationCounts:
-    """num_pairs: distinct pairs of the relation. num_kept: those in the table. num_own_negatives: rows whose hard negative contradicts their own head."""
+    """num_pairs: distinct pairs of the relation. num_kept: those in the table. num_own_negatives:
+    rows whose hard negative contradicts their own head."""
 
     num_pairs: int
     num_kept: int
@@ -49,7 +51,8 @@ class RelationCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Triples:
-    """table: anchor, positive, negative (large_string) and relation (int32, a place in `names`), relation after relation, grouped by anchor."""
+    """table: anchor, positive, negative (large_string) and relation (int32, a place in `names`), relation after relation,
+    grouped by anchor."""
 
     table: pa.Table
     names: tuple[str, ...]
@@ -61,7 +64,8 @@ class HeldOutTriples:
     """T triples that training does not see, for link prediction.
 
     heads: T sentences. tails: K distinct sentences, all tails of these triples. tail: (T,) the true one; relation: (T,) places in `names`.
-    known: (P, 2) pairs (triple, tail): other tails that the triple's head is known to have in its relation, in any part; a ranking leaves them out.
+    known: (P, 2) pairs (triple, tail): other tails that the triple's head is known to have in its relation, in any part;
+    a ranking leaves them out.
     """
 
     heads: tuple[str, ...]
@@ -77,8 +81,8 @@ def join_relations(sources: Sequence[RelationSource], *, cap_rule: str = "first"
 
     Pairs are grouped by their head in the order of first appearance, and a pair counts once; rows with an empty sentence are passed over,
     and so are sentences paired with themselves unless the relation is that ("same").
-    cap_rule: the pairs that a cap keeps: the first ones, as the release does, or a sample. held_out: how many pairs of each relation to leave out
-    for dev, and as many for test (`held_out_relations` gives them); drawn before the cap.
+    cap_rule: the pairs that a cap keeps: the first ones, as the release does, or a sample. held_out:
+    how many pairs of each relation to leave out for dev, and as many for test (`held_out_relations` gives them); drawn before the cap.
     Hard negatives, drawn once: a tail of the same relation; for "nli" a contradiction of the same premise, or of another where it has none.
     Never the head or one of its tails in this relation; in the release a negative can equal the positive by chance.
     Every choice depends on the seed, the relation's name and its rows only.
@@ -142,7 +146,8 @@ def held_out_relations(sources: Sequence[RelationSource], *, held_out: int, part
 class _Pairs:
     """The distinct pairs of one relation as numbers of strings, sorted by head (in order of first appearance), then by appearance.
 
-    heads, tails: (R,). codes: (R,) sorted, head · S + tail. contradictions: (H, 2) distinct (head, string), sorted by head; nobody entails them.
+    heads, tails: (R,). codes: (R,) sorted, head · S + tail. contradictions: (H, 2) distinct (head, string), sorted by head;
+    nobody entails them.
     """
 
     name: str

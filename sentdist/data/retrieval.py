@@ -22,9 +22,10 @@ DOCUMENT_FIELDS = ("answer", "question", "question_answer")
 class Retrieval:
     """A bank of documents with queries judged against it.
 
-    queries and documents run parallel to query_ids and document_ids. qrels: query id → document id → relevance, an integer ≥ 0, 0 = not relevant;
-    every query has an entry. empty_document_ids: documents without text, which are left out of the bank; their judgements stay, so that a relevant
-    one counts as not found (Cranfield has two).
+    queries and documents run parallel to query_ids and document_ids. qrels:
+    query id → document id → relevance, an integer ≥ 0, 0 = not relevant;
+    every query has an entry. empty_document_ids: documents without text, which are left out of the bank;
+    their judgements stay, so that a relevant one counts as not found (Cranfield has two).
     """
 
     query_ids: tuple[str, ...]
@@ -38,9 +39,10 @@ class Retrieval:
 def read_retrieval(name: str, *, split: str | None = None, data_root: Path | None = None, document_field: str = "answer") -> Retrieval:
     """Return a retrieval source with the judged queries of a split (None: of all) and its whole bank.
 
-    document_field says what of an FAQ is the document: its answer, its question, or both joined by a space; documents that are no FAQs are their
-    title and text, as in BEIR, and take only "answer". Raises DataError for a missing part, ids that occur twice or nowhere, empty queries,
-    a bank without any text, a relevance that is not an integer ≥ 0.
+    document_field says what of an FAQ is the document: its answer, its question, or both joined by a space;
+    documents that are no FAQs are their title and text, as in BEIR, and take only "answer".
+    Raises DataError for a missing part, ids that occur twice or nowhere, empty queries, a bank without any text,
+    a relevance that is not an integer ≥ 0.
     """
     if name == "embedded/faq":
         files.check_split(name, (), split)

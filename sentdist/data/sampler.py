@@ -18,9 +18,10 @@ Row = tuple[int, tuple[int, ...]]  # its number, the ids of its sentences
 def epoch_batches(ids_CR: np.ndarray, *, batch_size: int, seed: int, epoch: int, unique_sentences: bool) -> np.ndarray:
     """Return (num_batches, M) row numbers: every row at most once, in an order that depends on seed and epoch alone; M = batch_size.
 
-    ids_CR: (C, R) sentence ids of the R rows. With `unique_sentences` no sentence occurs in two rows of a batch (it would be its own negative);
-    a row that would break this waits for the next batch that can take it. Rows that fill no last batch are left out of this epoch: R mod M of
-    them, more where one sentence is in so many rows that they do not spread over the batches.
+    ids_CR: (C, R) sentence ids of the R rows. With `unique_sentences` no sentence occurs in two rows of a batch (it would be its own
+    negative); a row that would break this waits for the next batch that can take it.
+    Rows that fill no last batch are left out of this epoch: R mod M of them,
+    more where one sentence is in so many rows that they do not spread over the batches.
     Raises DataError when there is no full batch. Time: O(R), about 1 µs a row.
     """
     num_rows = ids_CR.shape[1]
@@ -54,10 +55,11 @@ def _rows_in(order: np.ndarray, ids_CR: np.ndarray) -> Iterator[Row]:
 
 
 class _Packing:
-    """Rows put into batches one after another; a row that cannot join the batch at hand waits behind the sentence that it has in common with it.
+    """Rows put into batches one after another; a row that cannot join the batch at hand waits behind the sentence that it has in common
+    with it.
 
-    A batch takes at most one of the rows that wait behind a sentence, so it asks each sentence once: the work stays proportional to the rows
-    even where a single sentence stands in half of them.
+    A batch takes at most one of the rows that wait behind a sentence, so it asks each sentence once:
+    the work stays proportional to the rows even where a single sentence stands in half of them.
     """
 
     def __init__(self, batch_size: int) -> None:

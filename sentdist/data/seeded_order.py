@@ -14,7 +14,8 @@ def digest_u64(*parts: object) -> int:
 
 
 def random_words(num_words: int, *, seed: int, stream: str) -> np.ndarray:
-    """Return (num_words,) uint64, no two alike: SplitMix64 (Steele, Lea and Flood 2014) of 0 … num_words − 1 from a start that seed and stream fix.
+    """Return (num_words,) uint64, no two alike: SplitMix64 (Steele,
+    Lea and Flood 2014) of 0 … num_words − 1 from a start that seed and stream fix.
 
     numpy's own generators may change between its versions (NEP 19); what a seed once drew must not.
     """

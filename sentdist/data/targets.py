@@ -1,4 +1,5 @@
-"""The targets of auxiliary tasks on disk: shares of tags and of words for every sentence of a corpus, counted in parts, merged, looked up by id."""
+"""The targets of auxiliary tasks on disk: shares of tags and of words for every sentence of a corpus, counted in parts, merged,
+looked up by id."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class TargetRows:
 
 
 def count_sentences(sentences: Sequence[str], *, tagger: Tagger, tagger_name: str) -> tuple[Counts, Counts]:
-    """Tags and words of some sentences: (tags of all tokens, lower-cased words without stop-words and punctuation). DataError from the tagger."""
+    """Tags and words of some sentences: (tags of all tokens, lower-cased words without stop-words and punctuation).
+    DataError from the tagger."""
     tags, words = _Counting(), _Counting()
     for pairs in tagged(tagger, sentences, name=tagger_name):
         tags.add(tag for _, tag in pairs)
@@ -98,8 +100,8 @@ def read_counts(path: Path | IO[bytes]) -> tuple[Counts, Counts]:
 def write_targets(folder: Path, parts: Sequence[Path], *, num_words: int) -> TargetFacts:
     """Merge the parts of a corpus, in their order, into the targets: the tags that occur, and the `num_words` most frequent words.
 
-    Words of equal frequency go by the alphabet, so that nothing depends on how the corpus was cut. Reads the parts twice and holds one at a time, beside
-    the counts of all words. DataError when no sentence has a word.
+    Words of equal frequency go by the alphabet, so that nothing depends on how the corpus was cut.
+    Reads the parts twice and holds one at a time, beside the counts of all words. DataError when no sentence has a word.
     """
     tag_totals, word_totals, num_sentences = _totals(parts)
     tags = sorted(tag_totals)

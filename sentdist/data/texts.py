@@ -85,7 +85,8 @@ class Texts:
 
 
 def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:
-    """Find the sentences of a file: plain text with one a line, Parquet, CSV, TSV or JSON lines with `columns`; "-" is plain standard input.
+    """Find the sentences of a file: plain text with one a line, Parquet, CSV, TSV or JSON lines with `columns`;
+    "-" is plain standard input.
 
     columns: may be left out where the file has exactly `num_columns`.
 
@@ -188,7 +189,8 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
 
 
 def _is_substituted(path: Path) -> bool:
-    """Whether a path is what a shell makes of <(command): a pipe with a writer, where a named pipe may have none and is waited for for ever."""
+    """Whether a path is what a shell makes of <(command): a pipe with a writer,
+    where a named pipe may have none and is waited for for ever."""
     return str(path).startswith(("/dev/fd/", "/proc/self/fd/"))
 
 

@@ -137,7 +137,8 @@ def _middle(replicates_R: NDArray[np.float64], level: float) -> tuple[float, flo
 class _Ranking:
     """One variable's items in ascending order, and which of them share a value: few similarities do, most gold scores.
 
-    Where more than a quarter do, all are taken in, the others as groups of one: to write among ranks takes longer than to write all of them.
+    Where more than a quarter do, all are taken in, the others as groups of one:
+    to write among ranks takes longer than to write all of them.
     """
 
     order: NDArray[np.intp]  # (S,)
@@ -221,7 +222,8 @@ def _resample(
     num_resamples: int,
     seed: int,
 ) -> list[Resampled]:
-    """In one thread: on arrays that fit a cache, two threads wait for Python's lock more than they compute (6.1 s against 3.6 s on two cores)."""
+    """In one thread: on arrays that fit a cache, two threads wait for Python's lock more than they compute (6.1 s against 3.6 s on two
+    cores)."""
     sizes = [min(RESAMPLES_PER_SEED, num_resamples - start) for start in range(0, num_resamples, RESAMPLES_PER_SEED)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
     rows_per_block = max(1, ITEMS_PER_BLOCK // num_items)

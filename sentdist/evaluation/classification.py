@@ -15,7 +15,8 @@ from sentdist.evaluation.metrics import checked_embeddings
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
 
-# λ of the penalty λ/2 ‖w‖² beside the mean cross-entropy (nats): the grid of SentEval's torch classifier (Conneau & Kiela 2018, arXiv 1803.05449).
+# λ of the penalty λ/2 ‖w‖² beside the mean cross-entropy (nats):
+# the grid of SentEval's torch classifier (Conneau & Kiela 2018, arXiv 1803.05449).
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 FOLDS_SEED = 1111  # SentEval's
 MAX_ITERATIONS = 1000
@@ -25,8 +26,9 @@ MAX_ITERATIONS = 1000
 class ClassificationScore:
     """What became of the T rows that were tested, in ascending order.
 
-    accuracy: × 100, over all tested rows (SentEval averages rounded accuracies of folds, which differs by less than 0.01). f1: × 100, of the later of two
-    labels in sorted order; None where there are more than two. penalties: λ chosen in each fold, one where the splits are fixed.
+    accuracy: × 100, over all tested rows (SentEval averages rounded accuracies of folds, which differs by less than 0.01). f1:
+    × 100, of the later of two labels in sorted order; None where there are more than two. penalties:
+    λ chosen in each fold, one where the splits are fixed.
     """
 
     accuracy: float
@@ -37,7 +39,8 @@ class ClassificationScore:
     penalties: tuple[float, ...]
 
     def items(self) -> dict[str, NDArray[np.int64] | NDArray[np.str_] | NDArray[np.float64]]:
-        """The columns to keep per tested row; `accuracy` is 100 where the label was found and 0 elsewhere, so that its mean is the score."""
+        """The columns to keep per tested row; `accuracy` is 100 where the label was found and 0 elsewhere,
+        so that its mean is the score."""
         correct = np.where(self.gold == self.predicted, 100.0, 0.0)
         return {"row": self.rows, "label": self.gold, "predicted": self.predicted, "accuracy": correct}
 
@@ -145,7 +148,8 @@ def _fitted(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], penalty:
 
 
 def _model(num_rows: int, penalty: float, *, warm_start: bool = False) -> LogisticRegression:
-    """Mean cross-entropy + λ/2 ‖w‖² in scikit-learn's terms; minimized to the end, so without the early stopping, seeds and epochs of SentEval's Adam."""
+    """Mean cross-entropy + λ/2 ‖w‖² in scikit-learn's terms; minimized to the end, so without the early stopping,
+    seeds and epochs of SentEval's Adam."""
     from sklearn.linear_model import LogisticRegression  # scikit-learn takes a second to import
 
     return LogisticRegression(C=1.0 / (num_rows * penalty), max_iter=MAX_ITERATIONS, warm_start=warm_start)

@@ -16,7 +16,8 @@ DECIMALS = 6  # of a unit vector: below that float32 embeddings hold rounding on
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClusteringScore:
-    """v_measure: × 100, mean over runs, the harmonic mean of homogeneity and completeness (Rosenberg & Hirschberg 2007); None where there are fewer
+    """v_measure: × 100, mean over runs, the harmonic mean of homogeneity and completeness (Rosenberg & Hirschberg 2007);
+    None where there are fewer
     different embeddings than labels. of_runs: each run's. clusters: (S,) of the first run."""
 
     v_measure: float | None
@@ -25,7 +26,8 @@ class ClusteringScore:
 
 
 def score_clusters(embeddings_SD: ArrayLike, labels: Sequence[str], *, num_runs: int = 5, where: str = "clustering") -> ClusteringScore:
-    """Cluster S embeddings of length 1 into as many clusters as there are labels, by Lloyd's k-means from k-means++ starts of seeds 0, 1, ….
+    """Cluster S embeddings of length 1 into as many clusters as there are labels, by Lloyd's k-means from k-means++ starts of seeds 0, 1,
+    ….
 
     Raises DataError for embeddings that are not finite, and for fewer than two labels.
     """

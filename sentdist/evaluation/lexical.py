@@ -18,8 +18,9 @@ K1, B = 0.9, 0.4  # Anserini's and BEIR's defaults (Thakur et al. 2021, arXiv 21
 def word_scores(kind: Lexical, queries: Sequence[str], documents: Sequence[str]) -> NDArray[np.float64]:
     """(Q, R) how well each of R documents matches each of Q queries; higher is better.
 
-    word_overlap: shared words over all words of both (Jaccard). bm25: Lucene's form of Robertson and Zaragoza 2009, over lower-cased runs of letters
-    and digits, no stemming, no stop words. A query without a known word scores 0 everywhere.
+    word_overlap: shared words over all words of both (Jaccard). bm25:
+    Lucene's form of Robertson and Zaragoza 2009, over lower-cased runs of letters and digits, no stemming, no stop words.
+    A query without a known word scores 0 everywhere.
     """
     words_Q, words_R = [_words(query) for query in queries], [_words(document) for document in documents]
     return _bm25(words_Q, words_R) if kind == "bm25" else _overlaps(words_Q, words_R)

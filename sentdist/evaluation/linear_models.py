@@ -40,9 +40,10 @@ def trained_side_by_side(
 ) -> LinearModels:
     """Train K models, each on rows of its own, until six looks at its dev rows brought no better accuracy; its best weights are kept.
 
-    All models walk through the same shuffled rows and pass over those that are not theirs, so a block of rows is multiplied once for all of them. A
-    block is as long as it takes for a model to find 64 rows of its own in it on average (SentEval: 64 exactly); all else is SentEval's, early stopping
-    too. seed: of the first weights. random: what shuffles the rows; None begins with the seed, too.
+    All models walk through the same shuffled rows and pass over those that are not theirs,
+    so a block of rows is multiplied once for all of them. A block is as long as it takes for a model to find 64 rows of its own in it on
+    average (SentEval: 64 exactly); all else is SentEval's, early stopping too. seed: of the first weights. random: what shuffles the rows;
+    None begins with the seed, too.
     """
     classes, gold_S = np.unique(labels_S, return_inverse=True)
     inputs_SD = np.hstack([features_SD, np.ones((len(features_SD), 1), dtype=np.float32)])

@@ -20,7 +20,8 @@ ALL = "all"
 
 @dataclass(frozen=True, kw_only=True)
 class LinkScore:
-    """Of T triples, × 100: mrr, the mean of 1/rank; hits[k], the part of true tails among the first k. num_candidates: the mean number ranked."""
+    """Of T triples, × 100: mrr, the mean of 1/rank; hits[k], the part of true tails among the first k. num_candidates:
+    the mean number ranked."""
 
     name: str
     num_triples: int
@@ -55,9 +56,10 @@ def score_links(
 ) -> LinkPrediction:
     """Rank tails by cos(h + r, t) for T triples, after Sun et al. 2019 (arXiv 1902.10197), to whom the paper refers.
 
-    tail: (T,) row of the true tail in `tails_KD`. relation: (T,) row of the triple's relation in `relations_RD` and place in `names`; relations_RD None:
-        an encoder without relations, r = 0. known: (P, 2) pairs (triple, tail) that are true as well: they are not ranked ("filtered"). Nor is a
-        tail with the head's own text, if `known` names it.
+    tail: (T,) row of the true tail in `tails_KD`. relation: (T,) row of the triple's relation in `relations_RD` and place in `names`;
+    relations_RD None:
+        an encoder without relations, r = 0. known: (P, 2) pairs (triple, tail) that are true as well: they are not ranked ("filtered").
+        Nor is a tail with the head's own text, if `known` names it.
     pool: which tails are ranked: those of the triples of the same relation, or of all. The paper does not say.
     Ties share their mean rank: an encoder that has collapsed gets a rank in the middle, not the first.
     Memory: a tile of 512 × K numbers. DataError for shapes that do not fit, numbers that are not finite, a place out of range.

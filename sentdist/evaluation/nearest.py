@@ -121,7 +121,8 @@ class NearestDocuments:
         return Ranking(documents=best & ((1 << ROW_BITS) - 1), cosines=cosines, num_documents=self.num_documents)
 
     def _candidates(self, rough_QR: NDArray[np.float32], hits_Qk: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(Q, R) which documents may belong to the best: not those that are surely no better than the worst hit, or than `depth` of this tile."""
+        """(Q, R) which documents may belong to the best: not those that are surely no better than the worst hit,
+        or than `depth` of this tile."""
         depth = hits_Qk.shape[1]
         worst_Q = hits_Qk.max(axis=1)
         floor_Q = np.where(worst_Q == NO_HIT, -np.inf, 1.0 - (worst_Q >> ROW_BITS) / STEPS - self._margin)

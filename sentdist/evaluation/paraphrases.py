@@ -14,7 +14,8 @@ from sentdist.evaluation.metrics import COSINE_RESOLUTION
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ParaphraseScore:
-    """ap: × 100, Σ (recall_n − recall_{n−1}) precision_n, pairs of one similarity taken together; None where it is not defined (one label only, or
+    """ap: × 100, Σ (recall_n − recall_{n−1}) precision_n, pairs of one similarity taken together;
+    None where it is not defined (one label only, or
     all similarities alike). share: × 100, of paraphrases among the pairs, which is what random similarities reach."""
 
     ap: float | None
@@ -24,7 +25,8 @@ class ParaphraseScore:
 
 
 def score_paraphrases(similarities: ArrayLike, labels: Sequence[str] | ArrayLike, *, where: str = "paraphrases") -> ParaphraseScore:
-    """Score P similarities against labels 1 (paraphrase) and 0. Raises DataError for other labels and for similarities that are not finite."""
+    """Score P similarities against labels 1 (paraphrase) and 0.
+    Raises DataError for other labels and for similarities that are not finite."""
     from sklearn.metrics import average_precision_score  # scikit-learn takes a second to import
 
     similarities_P = np.asarray(similarities, dtype=np.float64)

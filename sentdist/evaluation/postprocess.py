@@ -10,8 +10,8 @@ import numpy as np
 def postprocess(embeddings_SD: np.ndarray, kind: Literal["none", "center", "whiten"]) -> np.ndarray:
     """(S, D) embeddings with their mean removed ("center"), or decorrelated to unit variance as well ("whiten").
 
-    Whitening is that of Su et al. 2021 (arXiv 2103.15316): x → (x − μ) U Λ^(−1/2), from the covariance UΛUᵀ of the given embeddings. Directions
-    without variance (fewer sentences than channels) are left out, so the width may shrink.
+    Whitening is that of Su et al. 2021 (arXiv 2103.15316): x → (x − μ) U Λ^(−1/2), from the covariance UΛUᵀ of the given embeddings.
+    Directions without variance (fewer sentences than channels) are left out, so the width may shrink.
     """
     if kind == "none":
         return embeddings_SD

@@ -19,9 +19,10 @@ LOGISTIC_C = 1.0
 class DistributionProbe:
     """How well a logistic model predicts a distribution over classes, on held-out sentences.
 
-    cross_entropy: −Σ t log ŷ; floor: the same for ŷ = the mean distribution of the training sentences; best: that for ŷ = t (all nats, means).
-    explained: (floor − cross_entropy) / (floor − best), the share of the Kullback-Leibler divergence that the channels account for: 1 is all, 0 as good as
-    knowing nothing, below 0 worse.
+    cross_entropy: −Σ t log ŷ; floor: the same for ŷ = the mean distribution of the training sentences;
+    best: that for ŷ = t (all nats, means).
+    explained: (floor − cross_entropy) / (floor − best), the share of the Kullback-Leibler divergence that the channels account for:
+    1 is all, 0 as good as knowing nothing, below 0 worse.
     """
 
     cross_entropy: float
@@ -36,7 +37,8 @@ class DistributionProbe:
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionProbe:
-    """How well ridge regression predicts numbers, on held-out sentences: 1 − Σ errors² / Σ deviations² from the training mean, over all targets.
+    """How well ridge regression predicts numbers, on held-out sentences:
+    1 − Σ errors² / Σ deviations² from the training mean, over all targets.
 
     r2: 1 is all, 0 as good as the mean, below 0 worse.
     """
@@ -48,8 +50,9 @@ class RegressionProbe:
 def probe_distribution(channels: ArrayLike, shares: ArrayLike, *, seed: int = 0) -> DistributionProbe:
     """Fit a multinomial logistic model (L2, C = 1) to soft labels on three quarters of the S sentences, score it on the others.
 
-    channels: (S, D), standardized here. shares: (S, V) rows that sum to 1; rows of zeros are left out. The split follows `seed`; nothing else is random.
-    A soft label is as many weighted hard ones, which gives the same loss. DataError for too few sentences or classes.
+    channels: (S, D), standardized here. shares: (S, V) rows that sum to 1; rows of zeros are left out.
+    The split follows `seed`; nothing else is random. A soft label is as many weighted hard ones, which gives the same loss.
+    DataError for too few sentences or classes.
     """
     channels_SD, shares_SV = _checked(channels, shares, "probe of tags")
     kept = shares_SV.sum(axis=1) > 0
@@ -78,10 +81,11 @@ def probe_distribution(channels: ArrayLike, shares: ArrayLike, *, seed: int = 0)
 
 
 def probe_regression(channels: ArrayLike, targets: ArrayLike, *, seed: int = 0) -> RegressionProbe:
-    """Fit ridge regression from channels (S, D), standardized here, to (S, V) targets on three quarters of the sentences, score it on the others.
+    """Fit ridge regression from channels (S, D), standardized here, to (S, V) targets on three quarters of the sentences,
+    score it on the others.
 
-    In closed form, so thousands of targets cost one product. The split follows `seed`; nothing else is random. DataError for too few sentences
-    or targets without variance.
+    In closed form, so thousands of targets cost one product. The split follows `seed`; nothing else is random.
+    DataError for too few sentences or targets without variance.
     """
     channels_SD, targets_SV = _checked(channels, targets, "probe of words")
     train, test = _split(len(channels_SD), seed, "probe of words")

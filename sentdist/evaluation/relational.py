@@ -1,4 +1,5 @@
-"""Pairs scored by the relations between them: weights, both directions, how alike relations are, and the curve over a weight (RSE, arXiv 2212.08802)."""
+"""Pairs scored by the relations between them: weights, both directions, how alike relations are, and the curve over a weight (RSE,
+arXiv 2212.08802)."""
 
 from __future__ import annotations
 
@@ -71,8 +72,8 @@ def relational_similarities(
 ) -> NDArray[np.float64]:
     """(S,) Σ_k w_k cos(h_1 + r_k, h_2), or the greater of it and Σ_k w_k cos(h_2 + r_k, h_1).
 
-    directions: "one" is the paper; "max_both" its released code, which gave the printed numbers and does not say so: the paper is silent. It makes the
-    score symmetric. Weights multiply cosines, not vectors.
+    directions: "one" is the paper; "max_both" its released code, which gave the printed numbers and does not say so: the paper is silent.
+    It makes the score symmetric. Weights multiply cosines, not vectors.
     """
     _check_directions(directions, where)
     weights_K = np.asarray(weights, dtype=np.float64)

@@ -18,7 +18,8 @@ MEASURES = {"map": AP, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RerankingScore:
-    """The mean over queries of each measure × 100, and its value for every query. measures are None where no query's candidates differ in score."""
+    """The mean over queries of each measure × 100, and its value for every query. measures are None where no query's candidates differ in
+    score."""
 
     measures: dict[str, float | None]
     per_query: dict[str, NDArray[np.float64]]
@@ -34,8 +35,8 @@ def score_candidates(
 ) -> RerankingScore:
     """Score R rows, a query with one of its candidates each; a grade from 1 on is relevant.
 
-    Scores that agree to six decimals tie, and ties keep the order of the rows, as a stable sort in the reference implementations does. Raises DataError
-    for a query without a relevant candidate, and for scores that are not finite.
+    Scores that agree to six decimals tie, and ties keep the order of the rows, as a stable sort in the reference implementations does.
+    Raises DataError for a query without a relevant candidate, and for scores that are not finite.
     """
     scores_R = np.asarray(scores, dtype=np.float64)
     if scores_R.shape != (len(query_ids),) or not np.isfinite(scores_R).all():

@@ -22,7 +22,8 @@ class RetrievalScore:
     """The mean over queries of each measure × 100, and its value for every query (for paired tests).
 
     `acc@k`: share of queries with a relevant document among the first k. `map`, `mrr`: to `depth`. A document counts as relevant from
-    grade 1 on; `ndcg@10` uses the grades. is_constant: no query tells its first document from its last, so that the order is the corpus's own.
+    grade 1 on; `ndcg@10` uses the grades. is_constant: no query tells its first document from its last,
+    so that the order is the corpus's own.
     """
 
     measures: dict[str, float]
@@ -113,7 +114,8 @@ def judgements_of(
     """The qrels of these queries. Those of other queries are left alone: a fold scores a part of the queries.
 
     Raises:
-        DataError: ids that repeat; a query without a relevant document, or qrels that name unknown documents: silently, both would lower every score.
+        DataError: ids that repeat; a query without a relevant document, or qrels that name unknown documents:
+        silently, both would lower every score.
     """
     for kind, ids in (("query", query_ids), ("document", document_ids)):
         if len(set(ids)) != len(ids) or not len(ids):

@@ -1,4 +1,5 @@
-"""When a difference between two systems is more than chance: tests over training seeds, Williams' test over items, Holm over tasks, words."""
+"""When a difference between two systems is more than chance: tests over training seeds, Williams' test over items, Holm over tasks,
+words."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ DEV_FRACTION = 0.05  # of the training rows of a final model, which say when to 
 def senteval_cross_validated(
     features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, seed: int = SEED, where: str = "classification"
 ) -> ClassificationScore:
-    """Test every row once, in stratified folds; λ is chosen within each training part by folds of its own (SentEval's for MR, CR, SUBJ, MPQA).
+    """Test every row once, in stratified folds; λ is chosen within each training part by folds of its own (SentEval's for MR, CR, SUBJ,
+    MPQA).
 
     seed: of folds, first weights and shuffles; SentEval's own if left out.
 

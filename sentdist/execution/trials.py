@@ -51,8 +51,9 @@ def run_trials(
 ) -> dict[str, Outcome]:
     """Run trials in Tune, first come first served, `at_once` at a time; how each ended, by key.
 
-    Tune gives concurrency and the place for a scheduler. The truth is the store: Tune's own files lie on this machine's scratch disk, nothing
-    is read back from them, and without room for them the trials that have scores still count.
+    Tune gives concurrency and the place for a scheduler. The truth is the store:
+    Tune's own files lie on this machine's scratch disk, nothing is read back from them,
+    and without room for them the trials that have scores still count.
     """
     _quieten()
     by_key = {trial.key: trial for trial in trials}

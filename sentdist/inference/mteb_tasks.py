@@ -40,7 +40,8 @@ class MtebEncoder:
         self.mteb_model_meta = _mteb("models.model_meta").ModelMeta.create_empty(overwrites=facts)
 
     def encode(self, inputs: Batches, **options: object) -> np.ndarray:
-        """(S, D) embeddings of all texts; each different one is embedded once. options: task, split and prompt, of which ours know nothing."""
+        """(S, D) embeddings of all texts; each different one is embedded once. options:
+        task, split and prompt, of which ours know nothing."""
         texts = [text for batch in inputs for text in batch["text"]]
         unique = list(dict.fromkeys(texts))
         row = {text: number for number, text in enumerate(unique)}
@@ -56,7 +57,8 @@ class MtebEncoder:
 
 
 def mteb_tasks(names: Sequence[str]) -> list[Any]:
-    """mteb's tasks of these names (several in one with commas), those of its benchmarks, and, by MODULE:CLASS, one's own on its base classes.
+    """mteb's tasks of these names (several in one with commas), those of its benchmarks, and, by MODULE:CLASS,
+    one's own on its base classes.
 
     Raises:
         DataError: mteb is not installed, does not know a name, or a task asks for more than texts.
@@ -76,7 +78,8 @@ def mteb_tasks(names: Sequence[str]) -> list[Any]:
 
 
 def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> list[MtebScore]:
-    """Have mteb score an encoder; its JSON files lie below `out`/results, one a task. What lies there already of these settings is not run again.
+    """Have mteb score an encoder; its JSON files lie below `out`/results, one a task.
+    What lies there already of these settings is not run again.
 
     Raises:
         DataError: a task's data is not to be had. EncoderError: as `LoadedEncoder.embed`.

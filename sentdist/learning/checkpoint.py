@@ -50,7 +50,8 @@ class Progress:
 
 
 def write_progress(folder: Path, progress: Progress, facts: EngineFacts) -> None:
-    """Commit the checkpoint in `folder`: written aside, then renamed, so that it is whole or absent. StoreError when it cannot be written."""
+    """Commit the checkpoint in `folder`: written aside, then renamed, so that it is whole or absent.
+    StoreError when it cannot be written."""
     written = folder / f".{PROGRESS_FILE}.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)

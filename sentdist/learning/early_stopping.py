@@ -12,9 +12,10 @@ from sentdist.errors import RecipeError
 class EarlyStopping:
     """The rule "stop when the loss has not decreased for `patience` intervals", with its state; a value: `after` gives the next one.
 
-    Both readings of RCL's "3 steps" (arXiv 2209.13241, App. A.1.1; the paper does not say which) are this one rule: an interval of one optimizer
-    step looks at the raw loss, an interval of, say, a tenth of an epoch at the mean loss over it. On noisy batches the first stops after
-    some ten steps. "Not decreased" compares with the lowest loss so far (min_delta 0 by default); the last weights are kept.
+    Both readings of RCL's "3 steps" (arXiv 2209.13241, App. A.1.1;
+    the paper does not say which) are this one rule: an interval of one optimizer step looks at the raw loss, an interval of, say,
+    a tenth of an epoch at the mean loss over it. On noisy batches the first stops after some ten steps.
+    "Not decreased" compares with the lowest loss so far (min_delta 0 by default); the last weights are kept.
 
     patience: intervals without a new lowest loss that end the training. steps_per_interval: optimizer steps.
     min_delta: nats by which a loss must undercut the lowest to count.

@@ -45,9 +45,10 @@ def local_rows(num_rows: int, *, rank: int, world_size: int) -> range:
 def gather_rows(local_BD: Tensor) -> Tensor:
     """All ranks' rows (M, ...) in rank order, from (B, ...) rows on each rank; the same tensor where there is one rank.
 
-    The gradient is exact: what every rank's loss says about a row comes back, summed, to the rank that owns the row. So with a loss that is a
-    mean over local anchors against all candidates, gradients averaged over ranks are those of one process that holds the whole batch; a gather
-    without gradient is wrong by 28 % (measured over two ranks in float64). All ranks must bring the same shape.
+    The gradient is exact: what every rank's loss says about a row comes back, summed, to the rank that owns the row.
+    So with a loss that is a mean over local anchors against all candidates,
+    gradients averaged over ranks are those of one process that holds the whole batch;
+    a gather without gradient is wrong by 28 % (measured over two ranks in float64). All ranks must bring the same shape.
     """
     if rank_and_world_size()[1] == 1:
         return local_BD

@@ -19,9 +19,10 @@ LOGITS_AT_ONCE = 2**24  # 64 MiB in float32, and about three times that while a 
 def encode_in_micro_batches(encode: Callable[[TokenBatch], Tensor], tokens: TokenBatch, *, micro_batch: int | None) -> Tensor:
     """(S, D) embeddings of all sentences, holding the activations of at most `micro_batch` sentences at a time.
 
-    What GradCache does (Gao et al. 2021, arXiv 2101.06983) without its second loop: each micro-batch keeps its embeddings and the random state
-    only, and is encoded again, dropout and all, when the backward pass comes to it. So one loss and one backward pass serve every objective,
-    with or without parameters of its own. The graphs of all micro-batches share the encoder's parameters, so each parameter gets its whole
+    What GradCache does (Gao et al. 2021, arXiv 2101.06983) without its second loop:
+    each micro-batch keeps its embeddings and the random state only, and is encoded again, dropout and all,
+    when the backward pass comes to it. So one loss and one backward pass serve every objective, with or without parameters of its own.
+    The graphs of all micro-batches share the encoder's parameters, so each parameter gets its whole
     gradient at once, which is what ZeRO stages 1 and 2 need: a loop of backward passes is silently wrong there.
     Costs a second forward pass. Value and gradient are those of encoding the same micro-batches and keeping their activations.
     Micro-batches are filled up to a multiple of TOKENS_MULTIPLE tokens, so that all are nearly of one size.
@@ -46,8 +47,9 @@ def sum_over_micro_batches(sums: Callable[[TokenBatch], Tensor], tokens: TokenBa
 def micro_batches(lengths: Sequence[int], *, size: int) -> list[list[int]]:
     """Deal the sentences out into as few micro-batches of at most `size` as there can be, with nearly equal numbers of tokens.
 
-    By falling length, forth and back. A run of a batch's sentences would not do: the columns of a batch differ (NLI's premises are twice as long
-    as its hypotheses), and the longest micro-batch is what memory has to hold.
+    By falling length, forth and back. A run of a batch's sentences would not do:
+    the columns of a batch differ (NLI's premises are twice as long as its hypotheses),
+    and the longest micro-batch is what memory has to hold.
     """
     count = -(-len(lengths) // size)
     falling = sorted(range(len(lengths)), key=lambda row: -lengths[row])
@@ -70,8 +72,9 @@ def _is_one_pass(tokens: TokenBatch, micro_batch: int | None) -> bool:
 def mean_over_blocks(loss: Callable[[int, int], Tensor], *, num_rows: int, num_columns: int, logits_at_once: int | None = None) -> Tensor:
     """Mean over `num_rows` anchors of a loss, computed for blocks of anchors so that no more than `logits_at_once` logits exist at a time.
 
-    loss(first, last): the mean over anchors `first` up to, not including, `last`, each against its `num_columns` candidates. The logits of a block
-    are recomputed in the backward pass. One block, nothing recomputed, where all logits fit. Value and gradient do not depend on the blocks.
+    loss(first, last): the mean over anchors `first` up to, not including, `last`, each against its `num_columns` candidates.
+    The logits of a block are recomputed in the backward pass. One block, nothing recomputed, where all logits fit.
+    Value and gradient do not depend on the blocks.
     """
     at_once = LOGITS_AT_ONCE if logits_at_once is None else logits_at_once
     block = max(1, at_once // max(1, num_columns))

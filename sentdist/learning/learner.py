@@ -14,7 +14,8 @@ from sentdist.learning.objectives.objective import Objective, OwnRate
 class Learner(nn.Module):
     """An encoder, and the heads of its objective where it has any (regression head, relation table, classifiers).
 
-    One module, so that one optimizer moves both, one norm clips both, and ZeRO shares both out. `forward` is the encoder's; the objective calls
+    One module, so that one optimizer moves both, one norm clips both, and ZeRO shares both out.
+    `forward` is the encoder's; the objective calls
     its heads itself, as modules: ZeRO stage 3 has their weights at hand only then.
     """
 

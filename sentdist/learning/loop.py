@@ -63,9 +63,11 @@ def train_steps(
 ) -> Iterator[StepReport]:
     """Train one step per batch and say what happened.
 
-    The loop does not log, checkpoint or evaluate: whoever draws from it decides what to do between two steps. Stopping early is ceasing to draw.
+    The loop does not log, checkpoint or evaluate: whoever draws from it decides what to do between two steps.
+    Stopping early is ceasing to draw.
     micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
-    Every rank draws equally often. TrainingDiverged, on all ranks, when a loss or gradient is not finite on any: before the optimizer is touched.
+    Every rank draws equally often. TrainingDiverged, on all ranks, when a loss or gradient is not finite on any:
+    before the optimizer is touched.
     """
     clock = _Clock()
     for step, batch in enumerate(batches, start=start):
@@ -78,7 +80,8 @@ def train_steps(
         loss_seconds = clock.lap()
         engine.backward(local_loss)
         backward = clock.lap()
-        # The loss is read after the backward pass is under way: before it, a GPU would run dry while the host waits. The optimizer is still untouched.
+        # The loss is read after the backward pass is under way: before it, a GPU would run dry while the host waits.
+        # The optimizer is still untouched.
         loss = engine.global_mean(local_loss)
         if not math.isfinite(loss):
             raise _diverged(step, loss, local_loss, embeddings, batch)

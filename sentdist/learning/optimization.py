@@ -36,10 +36,12 @@ class Optimization:
 
     num_steps: length of the schedule in optimizer steps.
     lr: peak learning rate. warmup_fraction: part of the schedule, in [0, 1], in which it rises from 0.
-    schedule_stretch: length of the schedule in num_steps. Above 1 the training ends before its schedule does, as in the STS regression paper's code.
+    schedule_stretch: length of the schedule in num_steps. Above 1 the training ends before its schedule does,
+    as in the STS regression paper's code.
     weight_decay: decoupled (AdamW), on matrices only: not on biases, not on layer norms.
     clip_norm: bound of the global L2 norm of the averaged gradient; None: no clipping.
-    layer_decay: factor of the learning rate from each transformer layer to the one below it; the last layer, the embeddings and all heads have the
+    layer_decay: factor of the learning rate from each transformer layer to the one below it;
+    the last layer, the embeddings and all heads have the
         full rate (as the STS regression paper's code has it, arXiv 2406.05326). 1: one rate for all.
     precision: "fp32", or "bf16": bfloat16 autocast over float32 weights (embeddings come out in float32 either way).
     RecipeError for a value out of range.
@@ -87,8 +89,8 @@ def adamw(module: nn.Module, optimization: Optimization) -> torch.optim.AdamW:
 def parameter_groups(module: nn.Module, optimization: Optimization) -> list[ParameterGroup]:
     """The trained parameters by learning rate and weight decay; the first group has the rate that a run reports.
 
-    Matrices decay, vectors do not: biases and layer-norm weights are exactly the parameters with fewer than two dimensions. What `own_rates` of the
-    module names, as a `Learner` with its objective does, has its own rate or decay instead, and no layer decay.
+    Matrices decay, vectors do not: biases and layer-norm weights are exactly the parameters with fewer than two dimensions.
+    What `own_rates` of the module names, as a `Learner` with its objective does, has its own rate or decay instead, and no layer decay.
 
     Raises:
         RecipeError: a layer decay where no layer has a number (ALBERT has one layer, used many times).
@@ -128,7 +130,8 @@ def _own_settings(module: nn.Module) -> dict[int, tuple[float | None, float | No
 
 
 def schedule(optimizer: torch.optim.Optimizer, optimization: Optimization) -> LRScheduler:
-    """The learning rate over `num_steps` steps; the first step of a warm-up has learning rate 0, as everywhere with transformers' schedules."""
+    """The learning rate over `num_steps` steps; the first step of a warm-up has learning rate 0,
+    as everywhere with transformers' schedules."""
     scheduler: LRScheduler = get_scheduler(
         SCHEDULES[optimization.schedule],
         optimizer=optimizer,

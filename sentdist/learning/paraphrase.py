@@ -29,10 +29,11 @@ def paraphrase(
 ) -> list[str]:
     """Return a paraphrase of each sentence, in their order; the sentence itself where the model says nothing.
 
-    checkpoint: a folder or hub id (at `revision`) of an encoder-decoder (T5, BART …) that was trained to paraphrase; `prefix` is put before each
-    sentence, as T5's task names are (Parrot: "paraphrase: "). Words are sampled from the likeliest that hold 95 % of the probability, so that equal
-    sentences get different paraphrases. The same seed, sentences, batch size and machine give the same answers; nothing else is drawn from torch's
-    generators. SupMPN takes Parrot, a T5, for about half of the entailments. Source: Dehghan and Amasyali 2022, Appendix A.1 (PP).
+    checkpoint: a folder or hub id (at `revision`) of an encoder-decoder (T5, BART …) that was trained to paraphrase;
+    `prefix` is put before each sentence, as T5's task names are (Parrot: "paraphrase: ").
+    Words are sampled from the likeliest that hold 95 % of the probability, so that equal sentences get different paraphrases.
+    The same seed, sentences, batch size and machine give the same answers; nothing else is drawn from torch's generators.
+    SupMPN takes Parrot, a T5, for about half of the entailments. Source: Dehghan and Amasyali 2022, Appendix A.1 (PP).
     Raises EncoderError where no checkpoint is named, where there is none, or where it cannot write sentences.
     """
     if checkpoint is None:

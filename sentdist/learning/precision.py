@@ -33,8 +33,8 @@ def product_error(matmul: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] =
 def choose_matmul_precision(medium_error: float) -> str:
     """Decide between torch's "medium" and "highest" float32 products from the error measured under "medium".
 
-    "medium" *allows* rounding to bfloat16. On a CPU without bfloat16 matrix units it does not round and takes the faster oneDNN path (2.2 times the
-    speed on AMD Zen 5); with such units (AMX) it rounds, and float32 would no longer mean float32.
+    "medium" *allows* rounding to bfloat16. On a CPU without bfloat16 matrix units it does not round and takes the faster oneDNN path (2.2
+    times the speed on AMD Zen 5); with such units (AMX) it rounds, and float32 would no longer mean float32.
     """
     return "medium" if medium_error <= LARGEST_FP32_ERROR else "highest"
 

@@ -30,8 +30,8 @@ class Relations:
 def write_relations(folder: Path, relations: Relations) -> None:
     """Write relations.safetensors and relations.json into an encoder's folder.
 
-    sentence-transformers and transformers load the folder as before: neither knows these two files. EncoderError unless names are distinct and
-    there is a finite vector for each.
+    sentence-transformers and transformers load the folder as before: neither knows these two files.
+    EncoderError unless names are distinct and there is a finite vector for each.
     """
     _check(folder, relations.names, relations.vectors)
     save_file({TENSOR: np.ascontiguousarray(relations.vectors, dtype=np.float32)}, folder / VECTORS_FILE)

@@ -77,7 +77,8 @@ class Needs:
 class Start:
     """The training that an encoder comes from, as far as an objective may go on with something of it.
 
-    term: the objective of the same name there; None: there is none. has_same_terms: whether the whole objective has the same terms in the same order.
+    term: the objective of the same name there; None: there is none. has_same_terms:
+    whether the whole objective has the same terms in the same order.
     relations: those that encoder knows.
     """
 
@@ -133,7 +134,8 @@ class ObjectiveSpec(Frozen):
         return None
 
     def misfit_of_start(self, start: Start | None, rows: Rows) -> Misfit | None:
-        """Why training cannot go on with what these values want to keep of the encoder it starts from; None: no start. Asked of settled values."""
+        """Why training cannot go on with what these values want to keep of the encoder it starts from; None: no start.
+        Asked of settled values."""
         return None
 
     @classmethod

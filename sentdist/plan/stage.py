@@ -24,7 +24,8 @@ class Stage(Frozen):
     """One thing to make. Every field counts; a field that holds a Stage is an edge of the graph.
 
     `revision` is bumped when a stage comes to mean something else although its fields did not change.
-    purpose: "training" for what an encoder is made of, whose seconds are a trial's cost; "scores" for what scores it; "aside" for what no plan has.
+    purpose: "training" for what an encoder is made of, whose seconds are a trial's cost; "scores" for what scores it;
+    "aside" for what no plan has.
     speed_of: the kind of stage by whose finished artifacts the work of this one is forecast; None: it is not forecast.
     """
 

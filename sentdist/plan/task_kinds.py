@@ -87,7 +87,8 @@ Floor = Literal["word_overlap", "bm25"]
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What planning knows of a named task once its sources were looked at. columns, documents: of its texts. splits: those of the source."""
+    """What planning knows of a named task once its sources were looked at. columns, documents: of its texts. splits:
+    those of the source."""
 
     name: str
     source: str
@@ -108,11 +109,12 @@ class Found:
 class TaskKind:
     """What is known of a kind of task; `TASK_KINDS` names them all, and every other list is derived from it.
 
-    main: the measure that stands for a task, and its title. columns: of the texts, as a user's own file has them; further: a card's other columns.
+    main: the measure that stands for a task, and its title. columns: of the texts, as a user's own file has them;
+    further: a card's other columns.
     floors: what scores it from words alone. table: title and unit of its table in a report, a column a task; None: not of that shape.
     works: keys of citations. is_own: KIND=SOURCE names a user's own file. chooses: such a task can choose checkpoints.
-    make: the pinned task. encodes: sentences that a task of so many items encodes. loader: "module:function" of (task, data root) that reads the
-    data and gives a `LoadedTask`.
+    make: the pinned task. encodes: sentences that a task of so many items encodes. loader:
+    "module:function" of (task, data root) that reads the data and gives a `LoadedTask`.
     """
 
     name: str

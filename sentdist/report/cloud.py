@@ -49,7 +49,8 @@ def cloud_drawings(sweep: SweepRecord, store: ArtifactStore, records: Mapping[st
 def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, name: str = "spectra") -> Drawing:
     """Singular values in falling order, each divided by the first, on a logarithmic scale: a line a system, mean over seeds.
 
-    A cloud that uses all directions alike is flat; one that lies in few falls soon (dimensional collapse: Jing et al. 2022, arXiv 2110.09348).
+    A cloud that uses all directions alike is flat; one that lies in few falls soon (dimensional collapse:
+    Jing et al. 2022, arXiv 2110.09348).
     Raises DataError where the seeds of a system have different widths.
     """
     if not spectra:
@@ -85,10 +86,11 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, name: str =
 
 
 def embedding_map(samples: Mapping[str, Sample], *, task: str, name: str = "map") -> Drawing:
-    """The same sentences under each system, a panel each: the plane of the first two principal components, turned to lie like the first panel.
+    """The same sentences under each system, a panel each: the plane of the first two principal components,
+    turned to lie like the first panel.
 
-    Colours are the parts of the task, the largest first. In a page of HTML the sentence of a point shows when the mouse rests on it; the files hold
-    its number only, for data sets have licences of their own.
+    Colours are the parts of the task, the largest first. In a page of HTML the sentence of a point shows when the mouse rests on it;
+    the files hold its number only, for data sets have licences of their own.
     """
     if not samples:
         raise _nothing("embedding map")
@@ -132,7 +134,8 @@ def embedding_map(samples: Mapping[str, Sample], *, task: str, name: str = "map"
 
 
 def principal_plane(embeddings_UD: np.ndarray) -> tuple[np.ndarray, float]:
-    """(U, 2) coordinates of normalised embeddings along their first two principal components, and the share of the variance that lies there."""
+    """(U, 2) coordinates of normalised embeddings along their first two principal components,
+    and the share of the variance that lies there."""
     units = embeddings_UD.astype(np.float64)
     units /= np.linalg.norm(units, axis=1, keepdims=True)
     left, values, _ = np.linalg.svd(units - units.mean(axis=0), full_matrices=False)

@@ -54,7 +54,8 @@ def compare(system: SystemRows, other: SystemRows, *, relation: Relation, tasks:
 
 
 def tell_apart(system: SystemRows, other: SystemRows, *, tasks: Sequence[str], items: ItemScores) -> Difference | None:
-    """The one test that decides over a task, or the average of several, by itself: over seeds where both sides allow it, else over items."""
+    """The one test that decides over a task, or the average of several, by itself:
+    over seeds where both sides allow it, else over items."""
     ours, theirs = (one.averages(tasks) if len(tasks) > 1 else one.scores(tasks[0]) for one in (system, other))
     seeds = _over_seeds(system, other, ours, theirs)
     return seeds if seeds is not None and seeds.p is not None else items.bootstrap(system.label, other.label, tasks) or seeds

@@ -22,7 +22,8 @@ SCORE = "average STS score (Spearman × 100)"
 
 @dataclass(frozen=True, kw_only=True)
 class LearningCurve:
-    """What one run went through: the loss (in its objective's units, mean over anchors) of steps, and dev scores (× 100) at some of them."""
+    """What one run went through: the loss (in its objective's units, mean over anchors) of steps,
+    and dev scores (× 100) at some of them."""
 
     label: str
     seed: int

@@ -49,7 +49,8 @@ def task_forest(
     unit: str = "Spearman × 100",
     name: str = "differences-by-task",
 ) -> Drawing:
-    """A panel a task, a line a system, one scale for all: which tasks a difference of averages comes from. p after Holm's correction over tasks.
+    """A panel a task, a line a system, one scale for all: which tasks a difference of averages comes from. p after Holm's correction over
+    tasks.
 
     Of many systems those are drawn that differ most, on average over tasks.
     """

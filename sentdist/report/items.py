@@ -21,8 +21,8 @@ from sentdist.evaluation.bootstrap import (
 from sentdist.evaluation.significance import Difference, compare_correlations
 from sentdist.report.rows import SystemRows, TaskItems, read_items
 
-# Items ranked anew that a table may cost, some 4 s of one core. Four rows over the seven STS tasks have all 10,000 resamples, forty a thousand:
-# the ends of their intervals are then known to some 4 % of the width.
+# Items ranked anew that a table may cost, some 4 s of one core. Four rows over the seven STS tasks have all 10,000 resamples,
+# forty a thousand: the ends of their intervals are then known to some 4 % of the width.
 MOST_RANKED = 8 * 10**8
 FEWEST_RESAMPLES = 300  # p can still fall below 5 % after Holm's correction over seven tasks
 

@@ -24,7 +24,8 @@ NOT_LOOKED = "Not checked for leakage: `sentdist leaks RECIPE` compares training
 
 @dataclass(frozen=True, kw_only=True)
 class SweepLeaks:
-    """seen: (cell, task) -> items that the cell's training saw, as written or folded; only where there are some. rows: under LEAKS_HEADER."""
+    """seen: (cell, task) -> items that the cell's training saw, as written or folded;
+    only where there are some. rows: under LEAKS_HEADER."""
 
     seen: Mapping[tuple[str, str], Seen]
     rows: tuple[tuple[str, ...], ...]

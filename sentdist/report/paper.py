@@ -72,7 +72,8 @@ class PaperTable:
 class PaperTables(Generic[Facts]):
     """A paper's tables and how our cells find their rows.
 
-    facts: what is told of a cell, in the paper's terms; None: nothing. twins: number of a table -> our label -> printed row, from the facts of labels.
+    facts: what is told of a cell, in the paper's terms; None: nothing. twins:
+    number of a table -> our label -> printed row, from the facts of labels.
     besides: the tables that have rows of ours, from the facts of a table's labels.
     """
 
@@ -123,9 +124,9 @@ def beside_paper(
 ) -> Beside:
     """Put our lines beside the paper's rows.
 
-    matches: our label -> the paper's; base: our label of the row that gains are measured from (the paper's is its table's `base`); columns: our
-    column -> the paper's where the names differ. Encoders, data and budgets differ, so gains compare and levels do not. Raises DataError
-    for a label or column that the paper lacks.
+    matches: our label -> the paper's; base: our label of the row that gains are measured from (the paper's is its table's `base`);
+    columns: our column -> the paper's where the names differ. Encoders, data and budgets differ, so gains compare and levels do not.
+    Raises DataError for a label or column that the paper lacks.
     """
     names = {column: (columns or {}).get(column, column) for column in table.columns}
     shared = [column for column in table.columns if names[column] in paper.columns]

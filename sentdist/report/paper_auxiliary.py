@@ -55,7 +55,8 @@ _OF_PART = {"whole": _SENTENCE, "bow": _BOW, "pos": _POS}
 
 @dataclass(frozen=True, kw_only=True)
 class AuxiliaryFacts:
-    """What a cell is in the poster's terms. has_tasks: with tags and words; False: SimCSE alone. adversary: "none", "entropy" or "reversal".
+    """What a cell is in the poster's terms. has_tasks: with tags and words;
+    False: SimCSE alone. adversary: "none", "entropy" or "reversal".
 
     part: which channels are scored.
     """
@@ -77,7 +78,8 @@ def auxiliary_twins(facts: Mapping[str, AuxiliaryFacts | None]) -> dict[str, dic
 
 
 def auxiliary_besides(table: ResultTable, facts: Mapping[str, AuxiliaryFacts | None]) -> Iterator[Beside]:
-    """The poster's tables of which at least two rows have one of ours. facts: of the table's labels, None for what is neither SimCSE nor has tasks."""
+    """The poster's tables of which at least two rows have one of ours. facts:
+    of the table's labels, None for what is neither SimCSE nor has tasks."""
     twins = auxiliary_twins({line.label: facts[line.label] for line in table.lines})
     for number, known in twins.items():
         paper = AUXILIARY_TABLES[number]

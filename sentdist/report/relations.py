@@ -43,7 +43,8 @@ class LinkRow:
 
 
 def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record]) -> Iterator[Drawing]:
-    """The matrix of every method that has relations and stands at one grid point only, then the score over a weight for each relation that was varied."""
+    """The matrix of every method that has relations and stands at one grid point only,
+    then the score over a weight for each relation that was varied."""
     trials = [trial for trial in sweep.trials if trial.key in records]
     cells = Counter(method for method, _ in dict.fromkeys((trial.method, trial.cell) for trial in trials))
     drawn: set[str | None] = set()
@@ -85,7 +86,8 @@ def _curves(trials: Sequence[TrialRecord], records: Mapping[str, Record]) -> dic
 
 
 def relation_matrix(names: Sequence[str], cosines: Sequence[np.ndarray], *, system: str, name: str = "relations") -> Drawing:
-    """Cosines between relation vectors, (K, K) of each seed, as a map of their means; sd over seeds in the table (arXiv 2212.08802, Figure 4)."""
+    """Cosines between relation vectors, (K, K) of each seed, as a map of their means;
+    sd over seeds in the table (arXiv 2212.08802, Figure 4)."""
     if not cosines or any(np.shape(matrix) != (len(names), len(names)) for matrix in cosines):
         raise DataError(
             where="relation matrix",
@@ -159,7 +161,8 @@ def weight_curves(
 
 
 def link_rows(results: Mapping[str, Sequence[Mapping[str, object]]], *, task: str) -> list[LinkRow]:
-    """The rows of a link-prediction table from the results of each system's trials (arXiv 2212.08802, Table 7); systems without any are left out.
+    """The rows of a link-prediction table from the results of each system's trials (arXiv 2212.08802, Table 7);
+    systems without any are left out.
 
     results: of each system, one mapping a seed, with "{task}.{relation}.mrr" and so on, × 100.
     """

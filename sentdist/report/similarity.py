@@ -17,9 +17,10 @@ def similarity_maps(
 ) -> Drawing:
     """Cosines of every two of S sentences under each model, on one scale.
 
-    embeddings: model -> (S, D) in the order of the sentences; D may differ. topics: one a sentence; lines part them, and the caption gives for each
-    model the mean cosine within topics less that between topics (SupMPN's picture: weather, sport, smartphone, food).
-    The scale runs from 0, or the lowest cosine if that is below, to 1, so that models compare. Numbers stand in the cells of up to 16 sentences.
+    embeddings: model -> (S, D) in the order of the sentences; D may differ. topics: one a sentence;
+    lines part them, and the caption gives for each model the mean cosine within topics less that between topics (SupMPN's picture:
+    weather, sport, smartphone, food). The scale runs from 0, or the lowest cosine if that is below, to 1, so that models compare.
+    Numbers stand in the cells of up to 16 sentences.
     Raises DataError where shapes do not fit, a sentence has no direction (zeros, NaN), or there is nothing to draw.
     """
     cosines = {model: _cosines(model, values, len(sentences)) for model, values in embeddings.items()}

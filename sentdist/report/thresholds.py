@@ -103,7 +103,8 @@ def threshold_surfaces(
 
 
 def loss_shapes(shapes: Sequence[LossShape], *, spacing: float = 1.0, name: str = "losses") -> Drawing:
-    """Each loss and its derivative against the error |p − y|, from 0 to the distance of two labels; dashed: half of it, the next label's side."""
+    """Each loss and its derivative against the error |p − y|, from 0 to the distance of two labels;
+    dashed: half of it, the next label's side."""
     _some(shapes, "loss shapes")
     errors = np.linspace(0.0, spacing, 201)
     with house_style():

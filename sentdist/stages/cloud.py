@@ -16,7 +16,8 @@ SPECTRUM_FILE, SAMPLE_FILE = "cloud/spectrum.parquet", "cloud/sample.parquet"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cloud:
-    """Singular values (D,) of S normalised embeddings in falling order; U sampled sentences, the part of the task of each, and their (U, D) embeddings."""
+    """Singular values (D,) of S normalised embeddings in falling order;
+    U sampled sentences, the part of the task of each, and their (U, D) embeddings."""
 
     singular_values: np.ndarray
     sentences: Sequence[str]

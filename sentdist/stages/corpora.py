@@ -26,7 +26,8 @@ from sentdist.store.store import Artifact
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What a corpus is built of: a table, which of its columns are sentences and which are values, how many are drawn, facts for the record."""
+    """What a corpus is built of: a table, which of its columns are sentences and which are values, how many are drawn,
+    facts for the record."""
 
     table: pa.Table
     columns: tuple[str, ...]

@@ -28,7 +28,8 @@ ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive 
 
 
 def build_scores(stage: Evaluate, context: Context, *, make_embed: MakeEmbed = embed_here) -> Artifact:
-    """Embed every unique sentence of all tasks once, here or as `make_embed` has it, then score each task; items are kept for paired tests."""
+    """Embed every unique sentence of all tasks once, here or as `make_embed` has it, then score each task;
+    items are kept for paired tests."""
     started = time.perf_counter()
     tasks = [load_task(task, context.data_root) for task in stage.tasks]
     if isinstance(stage.encoder, LexicalSpec):
@@ -49,7 +50,8 @@ def build_scores(stage: Evaluate, context: Context, *, make_embed: MakeEmbed = e
 def _embedded_scores(
     stage: Evaluate, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context, embed: Embed
 ) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
-    """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are; and what pictures of its embeddings need."""
+    """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are;
+    and what pictures of its embeddings need."""
     reading = saved_reading(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else None
     unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     row = {sentence: number for number, sentence in enumerate(unique)}

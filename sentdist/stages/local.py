@@ -32,7 +32,8 @@ Listener = Callable[[Stage, TrainSession | None, StepReport | DevScore | Artifac
 def run_local(plan: Plan, context: Context, *, listen: Listener | None = None) -> list[Artifact]:
     """Build every missing stage of a plan, inputs first; returns the artifacts of all stages in that order.
 
-    An artifact that turns out to be damaged when it is used is built again. `listen` is called with each step, each dev score and each finished artifact.
+    An artifact that turns out to be damaged when it is used is built again.
+    `listen` is called with each step, each dev score and each finished artifact.
     """
     for _ in plan.stages:  # each damaged artifact is moved aside, so the next round builds it again
         try:

@@ -22,9 +22,9 @@ from sentdist.stages.tagging import targets_of
 def probe_results(stage: Evaluate, embed: Embed, context: Context) -> dict[str, Json]:
     """What linear probes find, as results of the record; empty where none are asked for.
 
-    `probes.tags_from_pos` and `probes.tags_from_bow`: the share of the tags' information that the tags' and the words' channels give away (1 is all, 0
-    none, see `DistributionProbe.explained`). `probes.words_from_…`: R² of the shares of the most frequent words. An adversary that works brings
-    tags_from_bow and words_from_pos down.
+    `probes.tags_from_pos` and `probes.tags_from_bow`: the share of the tags' information that the tags' and the words' channels give away
+    (1 is all, 0 none, see `DistributionProbe.explained`). `probes.words_from_…`: R² of the shares of the most frequent words.
+    An adversary that works brings tags_from_bow and words_from_pos down.
     """
     targets = targets_of(stage.targets, context)
     if stage.probes is None or targets is None or stage.targets is None:

@@ -55,7 +55,8 @@ class Reading:
         self._weights(where)
 
     def queries(self, queries_QD: np.ndarray, *, where: str) -> np.ndarray:
-        """(Q, D) vectors whose cosines with documents rank as the queries' relational scores do; the queries themselves without a scoring."""
+        """(Q, D) vectors whose cosines with documents rank as the queries' relational scores do;
+        the queries themselves without a scoring."""
         if self.scoring is None:
             return queries_QD
         return relational_queries(queries_QD, self.relations.vectors, self._weights(where), where=where)
@@ -165,7 +166,8 @@ def saved_reading(folder: Path, scoring: RelationalScoring | None) -> Reading | 
 
 
 def live_reading(objective: Objective, scoring: RelationalScoring | None) -> Reading | None:
-    """What a training's objective knows of relations at this moment; None where pairs are not scored by them. Collective: ZeRO may share the table out."""
+    """What a training's objective knows of relations at this moment; None where pairs are not scored by them.
+    Collective: ZeRO may share the table out."""
     if scoring is None:
         return None
     relations = objective.relations()

@@ -104,7 +104,8 @@ def _packaged_revision(checkpoint: str, where: str) -> str:
 
 
 def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> dict[str, object]:
-    """The config.json of a pinned encoder; empty where it cannot be read before a worker fetches it (a hub id). `folders`: of a resolver."""
+    """The config.json of a pinned encoder; empty where it cannot be read before a worker fetches it (a hub id).
+    `folders`: of a resolver."""
     if encoder.checkpoint in PACKAGED_ENCODERS:
         return _configuration(_packaged_configuration(encoder.checkpoint))
     folder = folders.get(encoder.revision or "")
@@ -158,7 +159,8 @@ def folder_digest(folder: Path, where: str) -> str:
 def _check_length(file: IO[bytes], size: int) -> None:
     """ValueError for a safetensors file that is cut off or has no header; leaves the file at its beginning.
 
-    Its first 8 bytes are the length of a header in JSON, which says where each tensor ends behind it. A mistake is told before a worker is asked for.
+    Its first 8 bytes are the length of a header in JSON, which says where each tensor ends behind it.
+    A mistake is told before a worker is asked for.
     """
     length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(size - 8, LONGEST_HEADER):

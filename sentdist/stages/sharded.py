@@ -1,4 +1,5 @@
-"""Stages that are built in parts which know nothing of each other: here one part after another, on a cluster by as many workers as there are."""
+"""Stages that are built in parts which know nothing of each other:
+here one part after another, on a cluster by as many workers as there are."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ Sharded = Embed | Tag
 
 
 class ShardedBody(Protocol):
-    """How the rows of a sharded stage are made and what is made of the shards. Cheap to construct; what a worker needs is loaded by its first `write`."""
+    """How the rows of a sharded stage are made and what is made of the shards.
+    Cheap to construct; what a worker needs is loaded by its first `write`."""
 
     suffix: str  # of a shard's file
 
@@ -34,7 +36,8 @@ class ShardedBody(Protocol):
         ...
 
     def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
-        """Complete the artifact in `folder` from its shards, which lie below it, in the order of their rows; returns what the record shall say."""
+        """Complete the artifact in `folder` from its shards, which lie below it, in the order of their rows;
+        returns what the record shall say."""
         ...
 
 

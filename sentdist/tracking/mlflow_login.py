@@ -14,8 +14,8 @@ LOGIN = "/login"
 def authenticate() -> Authorization | Response:
     """MLflow's own check, and a page that leads from a link with a password in it to the same address without.
 
-    On a page whose address has a password browsers refuse each request of its scripts (Fetch standard), so MLflow's pages stay empty. Here the
-    browser shows the password, learns that it is right, and is sent on; what follows a `#` in the link stays.
+    On a page whose address has a password browsers refuse each request of its scripts (Fetch standard), so MLflow's pages stay empty.
+    Here the browser shows the password, learns that it is right, and is sent on; what follows a `#` in the link stays.
     """
     from flask import redirect, request
     from mlflow.server.auth import authenticate_request_basic_auth

@@ -148,7 +148,8 @@ def _identity(best: SummaryRow, train: Record) -> dict[str, str]:
 
 
 def write_model(target: Path, encoder: Path, *, run_id: str, model_id: str) -> None:
-    """An MLflow model around a sentence-transformers folder, for the flavors `sentence_transformers` and `pyfunc` (sentences in, embeddings out).
+    """An MLflow model around a sentence-transformers folder, for the flavors `sentence_transformers` and `pyfunc` (sentences in,
+    embeddings out).
 
     The flavor's own `save_model` would load the encoder and write it again; here its files are copied as they are. Requirements and
     signature are given: MLflow's guesses take a minute, and its flavor knows sentence-transformers only up to 6.1.

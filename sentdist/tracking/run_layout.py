@@ -16,7 +16,8 @@ KINDS = {"train": "training"}  # where the word of a run's name is not the kind'
 
 @dataclass(frozen=True, kw_only=True)
 class RunLayout:
-    """A sweep and the canonical values of those of its stages that are known (of an unfinished sweep that is read back, the finished ones)."""
+    """A sweep and the canonical values of those of its stages that are known (of an unfinished sweep that is read back,
+    the finished ones)."""
 
     sweep: SweepRecord
     stages: Mapping[str, dict[str, Json]]

@@ -138,8 +138,8 @@ def _send_inputs(client: MlflowClient, run_id: str, data_sets: Sequence[tuple[st
     from mlflow.exceptions import MlflowException
 
     given = [_data_set(*item) for item in data_sets]
-    # The server looks whether an experiment has a data set, then makes it: of two requests at once the second breaks a constraint. Each such
-    # failure means that another request has made one of these, so there are no more of them than data sets.
+    # The server looks whether an experiment has a data set, then makes it: of two requests at once the second breaks a constraint.
+    # Each such failure means that another request has made one of these, so there are no more of them than data sets.
     for _ in given:
         try:
             return client.log_inputs(run_id, datasets=given)

@@ -66,7 +66,8 @@ class SweepRuns:
         return self.layout.sweep
 
     def open(self, client: MlflowClient, *, is_running: bool, started_ms: int | None = None) -> None:
-        """Find or make the experiment with its views, and the sweep's run with the recipe on it; `started_ms`: when it began, if not now."""
+        """Find or make the experiment with its views, and the sweep's run with the recipe on it;
+        `started_ms`: when it began, if not now."""
         sweep = self.sweep
         tags = {
             "mlflow.experiment.primaryMetric.name": notes.sweep_metric(sweep),
@@ -376,7 +377,8 @@ def _user() -> str:
 
 
 def _ended(outcome: Outcome | None, *, is_complete: bool) -> str:
-    """The status of a sweep's run. What a killed driver leaves is stopped a minute later: it may have been submitted again and be complete."""
+    """The status of a sweep's run. What a killed driver leaves is stopped a minute later:
+    it may have been submitted again and be complete."""
     if outcome == "stopped" and is_complete:
         return "FINISHED"
     return STATUS[outcome] if outcome else "FINISHED" if is_complete else "FAILED"

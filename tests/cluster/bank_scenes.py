@@ -1,4 +1,5 @@
-"""Drivers of their own for tests of banks: what cannot happen on the cluster that the other tests share. `python -m tests.cluster.bank_scenes SCENE STORE [ADDRESS]`."""
+"""Drivers of their own for tests of banks: what cannot happen on the cluster that the other tests share.
+`python -m tests.cluster.bank_scenes SCENE STORE [ADDRESS]`."""
 
 from __future__ import annotations
 

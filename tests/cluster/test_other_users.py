@@ -1,4 +1,5 @@
-"""What another user of this machine can do to the servers of quickstart.sh: nothing. Attacks that worked on an earlier release, as `nobody`."""
+"""What another user of this machine can do to the servers of quickstart.sh: nothing.
+Attacks that worked on an earlier release, as `nobody`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`sentdist serve` on the registered encoder: sentences are posted, its embeddings come back. As the README says it, in processes of their own."""
+"""`sentdist serve` on the registered encoder: sentences are posted, its embeddings come back.
+As the README says it, in processes of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""TLS=1 on two hosts that the scripts of cluster/ start: they work together, and whoever lacks a certificate of theirs is refused with the right token."""
+"""TLS=1 on two hosts that the scripts of cluster/ start: they work together,
+and whoever lacks a certificate of theirs is refused with the right token."""
 
 from __future__ import annotations
 

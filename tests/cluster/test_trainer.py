@@ -20,8 +20,9 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
-# fp32 sums in another order (two half batches and a gather instead of one batch), carried through AdamW, whose first steps are all of size lr
-# whatever the gradient: 1e-4 is a tenth of one step's size, and 300 times what one step of rounding noise makes.
+# fp32 sums in another order (two half batches and a gather instead of one batch), carried through AdamW,
+# whose first steps are all of size lr whatever the gradient: 1e-4 is a tenth of one step's size,
+# and 300 times what one step of rounding noise makes.
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}
 
 STILL: Json = {"attention_dropout": 0.0, "hidden_dropout": 0.0}

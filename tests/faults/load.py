@@ -1,7 +1,8 @@
-"""What large stores and sweeps cost: `python -m tests.faults.load --artifacts 10000 30000 100000 --trials 50 200 --out infra/benchmarks/load.md`.
+"""What large stores and sweeps cost: `python -m tests.faults.load --artifacts 10000 30000 100000 --trials 50 200 --out
+infra/benchmarks/load.md`.
 
-A store of N artifacts is made up from a real plan (8 a seed): records as they are, with a file of a few bytes in place of the data. Then commands
-of `sentdist` look at it, each in a process of its own. Trials are real and tiny, on a cluster of two hosts with a CPU each.
+A store of N artifacts is made up from a real plan (8 a seed): records as they are, with a file of a few bytes in place of the data.
+Then commands of `sentdist` look at it, each in a process of its own. Trials are real and tiny, on a cluster of two hosts with a CPU each.
 """
 
 from __future__ import annotations

@@ -208,7 +208,8 @@ def _bring_to_its_end(scene: Scene, started: float, *, may_submit: bool) -> list
 
 
 def _replace_damaged(scene: Scene) -> list[str]:
-    """What was damaged after its last use nobody has noticed: the user lets the store check itself, drops what it names and submits again."""
+    """What was damaged after its last use nobody has noticed: the user lets the store check itself,
+    drops what it names and submits again."""
     _, told = scene.command("store", "check", "--store", str(scene.store))
     named = [line.partition(":")[0] for line in told.splitlines() if line.count("/") and ":" in line]
     wrong = [f"`store check` names {place}, which no fault damaged" for place in named if place not in scene.damaged]
@@ -230,7 +231,8 @@ def _rebuild_tracking(scene: Scene) -> list[str]:
 
 
 def look_later(world: World, *, wait: bool = False) -> list[str]:
-    """What is wrong with earlier rounds now that the boards have given up the drivers that were killed in them; `wait` until they all have."""
+    """What is wrong with earlier rounds now that the boards have given up the drivers that were killed in them;
+    `wait` until they all have."""
     wrong: list[str] = []
     while world.later and (wait or world.later[0].due <= time.monotonic()):
         it = world.later.pop(0)

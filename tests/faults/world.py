@@ -65,7 +65,8 @@ class World:
         self._inspector: subprocess.Popen[str] | None = None
 
     def recipe(self, name: str, variant: str) -> Path:
-        """A recipe of that name: 10 stages and two overlaps, dropout 0.1, trainings of a second or two with a checkpoint at each dev score."""
+        """A recipe of that name: 10 stages and two overlaps, dropout 0.1,
+        trainings of a second or two with a checkpoint at each dev score."""
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(_recipe(name, self._encoder, RUNTIMES[variant])))
         return path

@@ -2,8 +2,8 @@
 
 python -m tests.golden.test_recipe_keys     writes the file anew
 
-A recipe that is not in the file has a line `#   keys        DIGEST` in its header instead, the digest of its trials and their keys: so a new one is
-a file of its own.
+A recipe that is not in the file has a line `#   keys        DIGEST` in its header instead, the digest of its trials and their keys:
+so a new one is a file of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The README's commands as a new user types them: a fresh clone, the two scripts, the demo twice. Needs a package index and about 15 minutes."""
+"""The README's commands as a new user types them: a fresh clone, the two scripts, the demo twice.
+Needs a package index and about 15 minutes."""
 
 from __future__ import annotations
 

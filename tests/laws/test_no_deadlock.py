@@ -1,4 +1,5 @@
-"""Nothing holds a resource while it waits for another: said of every kind of stage, and tried in every order that a cluster could choose."""
+"""Nothing holds a resource while it waits for another: said of every kind of stage,
+and tried in every order that a cluster could choose."""
 
 from __future__ import annotations
 

@@ -101,7 +101,8 @@ def test_a_common_rotation_changes_nothing(seed: int) -> None:
 
 
 def test_descending_learns_the_shift_that_a_relation_is() -> None:
-    """Two relations with two planted shifts, embeddings fixed: each vector turns to its own shift, away from what the other relation's tails share."""
+    """Two relations with two planted shifts, embeddings fixed:
+    each vector turns to its own shift, away from what the other relation's tails share."""
     torch.manual_seed(0)
     planted = torch.nn.functional.normalize(torch.randn(2, 16), dim=1)
     objective = Relational(relations=names(2), width=16, temperature=0.05)

@@ -115,7 +115,8 @@ def test_the_loss_rises_with_phi(seed: int, phi: float, more: float) -> None:
 
 @pytest.mark.parametrize(("num_positives", "num_negatives"), [(1, 1), (5, 5), (5, 0)])
 def test_floor(num_positives: int, num_negatives: int) -> None:
-    """ln(1 + ((M − 1)P + MQ)·e^{−2/τ}): own positives along the anchor, every other column against it; so there are 1 + (M − 1)P + MQ columns."""
+    """ln(1 + ((M − 1)P + MQ)·e^{−2/τ}): own positives along the anchor, every other column against it;
+    so there are 1 + (M − 1)P + MQ columns."""
     num_rows = 8
     positives = torch.full((num_rows, num_positives, 1), -1.0, dtype=torch.float64)
     positives[0] = 1.0

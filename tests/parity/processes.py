@@ -21,7 +21,8 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
 
 
 def run_in_processes(function: Callable[..., Any], world_size: int, *arguments: Any) -> list[Any]:
-    """[function(rank, world_size, *arguments) of each rank]; `function` is a module's, results survive a pickle; a rank's error is raised here."""
+    """[function(rank, world_size, *arguments) of each rank]; `function` is a module's, results survive a pickle;
+    a rank's error is raised here."""
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.start_processes(
             _run_rank, args=(world_size, folder, function, arguments), nprocs=world_size, start_method="forkserver"

@@ -1,4 +1,5 @@
-"""Objectives added up, with heads and regulators, move encoder and heads equally under every engine, ZeRO stage, number of ranks and micro-batch."""
+"""Objectives added up, with heads and regulators, move encoder and heads equally under every engine, ZeRO stage,
+number of ranks and micro-batch."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ pytestmark = pytest.mark.parity
 NUM_STEPS = 20
 # clip_norm below the gradient's norm in some steps, so that clipping takes part. Weight decay and warm-up likewise.
 OPTIMIZATION = Optimization(num_steps=NUM_STEPS, lr=1e-3, warmup_fraction=0.1, weight_decay=0.1, clip_norm=1.5)
-# float32 sums in another order differ by about 1e-7 of a parameter of size 1, and AdamW divides gradients by their own size, so what it adds
-# up in 20 steps of 1e-3 stays within 20 · 1e-3 · 1e-4 (a gradient known to four digits).
+# float32 sums in another order differ by about 1e-7 of a parameter of size 1, and AdamW divides gradients by their own size,
+# so what it adds up in 20 steps of 1e-3 stays within 20 · 1e-3 · 1e-4 (a gradient known to four digits).
 TOLERANCE = 2e-6
 ENGINES = ("torch", 0, 1, 2, 3)
 

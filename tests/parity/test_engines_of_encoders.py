@@ -60,5 +60,6 @@ def test_equal_after_20_steps(family: str, kinds: tuple[str | int, ...], request
 
 
 def has_no_gradient(name: str) -> bool:
-    """A key's bias adds the same to all of a query's logits, so its gradient is zero but for rounding, which AdamW blows up to full steps."""
+    """A key's bias adds the same to all of a query's logits, so its gradient is zero but for rounding,
+    which AdamW blows up to full steps."""
     return name.endswith(("key.bias", "attn.k.bias"))

@@ -124,5 +124,6 @@ def test_equal_under_every_engine(tiny_encoder_dir: str) -> None:
         assert found_losses == pytest.approx(losses, rel=1e-5), kind
         for name, weight in weights.items():
             if not name.endswith("key.bias"):  # its gradient is zero but for rounding, which AdamW blows up to full steps
-                # AdamW divides a gradient by its own size: a small one, known to two digits, moves its parameter by 1e-2 of 1e-3 a step differently.
+                # AdamW divides a gradient by its own size: a small one, known to two digits,
+                # moves its parameter by 1e-2 of 1e-3 a step differently.
                 assert (found[name] - weight).abs().max() < 1e-4, (kind, name)

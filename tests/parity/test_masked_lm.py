@@ -1,4 +1,5 @@
-"""Masked language modelling equals transformers' own on the same hidden tokens, value and gradient, whole or in micro-batches, on one rank or two."""
+"""Masked language modelling equals transformers' own on the same hidden tokens, value and gradient, whole or in micro-batches,
+on one rank or two."""
 
 from __future__ import annotations
 

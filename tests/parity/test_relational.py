@@ -1,4 +1,5 @@
-"""RSE's loss equals obvious loops over triples in float64, value and gradient of heads, tails, hard negatives and relations, for any number of ranks."""
+"""RSE's loss equals obvious loops over triples in float64, value and gradient of heads, tails, hard negatives and relations,
+for any number of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Relational embeddings from a recipe to a chosen checkpoint: one rank and two, torch and DeepSpeed, in micro-batches; dev scores read the live table."""
+"""Relational embeddings from a recipe to a chosen checkpoint: one rank and two, torch and DeepSpeed, in micro-batches;
+dev scores read the live table."""
 
 from __future__ import annotations
 

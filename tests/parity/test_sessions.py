@@ -118,7 +118,8 @@ def test_a_whole_sweep_in_one_process(tmp_path: Path, tiny_encoder_dir: Path) ->
 
 
 def test_a_sweep_is_reported_from_its_records(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """The report needs neither data nor training: systems, stars' baseline, what was shared, the paper's table, figures with their numbers."""
+    """The report needs neither data nor training: systems, stars' baseline, what was shared, the paper's table,
+    figures with their numbers."""
     data = write_data(tmp_path / "data", num_rows=16)
     phis: Json = [[0.01], [0.01, 0.02]]
     values = tiny_values(tiny_encoder_dir, seeds=[0, 1], paper="rcl", sweep={"methods.rcl.phis": phis})

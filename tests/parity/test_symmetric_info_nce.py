@@ -1,4 +1,5 @@
-"""Symmetric InfoNCE equals loops and sentence-transformers' loss; a learned temperature has its rate, its gradient, and goes through checkpoints."""
+"""Symmetric InfoNCE equals loops and sentence-transformers' loss;
+a learned temperature has its rate, its gradient, and goes through checkpoints."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ class ToyBank:
 
 
 def toy_batches(num_steps: int, *, rank: int = 0, world_size: int = 1, num_rows: int = 8, num_columns: int = 3) -> list[Batch]:
-    """This rank's share of `num_steps` global batches of `num_rows` rows, the same rows for every world size, with labels 0 … 5 and two relations."""
+    """This rank's share of `num_steps` global batches of `num_rows` rows, the same rows for every world size,
+    with labels 0 … 5 and two relations."""
     random = np.random.default_rng(3)
     sentences = [random.integers(0, 50, size=length).tolist() for length in random.integers(1, 9, size=NUM_SENTENCES)]
     rows = local_rows(num_rows, rank=rank, world_size=world_size)

@@ -49,7 +49,8 @@ def write_graded(root: Path, *, num_rows: int = 64) -> Path:
 
 
 def regression_values(encoder: Path, **changes: Json) -> dict[str, Json]:
-    """A recipe of both stages with every loss: stage 1 on NLI labels, stage 2 on scores, filtered and not, with a new head and with the old."""
+    """A recipe of both stages with every loss: stage 1 on NLI labels, stage 2 on scores, filtered and not,
+    with a new head and with the old."""
     still: Json = {"attention_dropout": 0.0, "hidden_dropout": 0.0}
     parts: Json = [{"source": "sts/scores", "scale": "zero_to_five"}, {"source": "sts/sick", "scale": "one_to_five"}]
     smooth: dict[str, Json] = {"name": "regression", "loss": "smooth_k2", "slope": 2.0, "threshold": 0.25}

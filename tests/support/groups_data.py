@@ -49,7 +49,8 @@ def groups(num_positives: int, num_negatives: int, **settings: Json) -> dict[str
 
 
 def supmpn_values(encoder: Path, **changes: Json) -> dict[str, Json]:
-    """A recipe of SupMPN in both variants, supervised SimCSE on the same premises, entropy encoders of SupMPN, and SupMPN with their regulators."""
+    """A recipe of SupMPN in both variants, supervised SimCSE on the same premises, entropy encoders of SupMPN,
+    and SupMPN with their regulators."""
     supmpn: dict[str, Json] = {"name": "supmpn", "temperature": 0.05}
     values: dict[str, Json] = {
         "name": "tiny-supmpn",

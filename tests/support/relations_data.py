@@ -20,7 +20,8 @@ ITSELF: dict[str, Json] = {
 
 
 def write_relations_data(root: Path) -> Path:
-    """The tiny world, and `nli/small` (premise, hypothesis, label), `pairs/twins` (sentence1, sentence2), `text/captions` (image, sentence)."""
+    """The tiny world, and `nli/small` (premise, hypothesis, label), `pairs/twins` (sentence1, sentence2), `text/captions` (image,
+    sentence)."""
     write_data(root)
     draw = random.Random(2)
     scenes = [(subject, verb, place) for subject in SUBJECTS for verb in VERBS for place in PLACES]

@@ -124,8 +124,9 @@ def word_tokenizer(*, offset_positions: bool = False, words: tuple[str, ...] = t
 def planted_encoder(folder: Path, *, words: tuple[str, ...] = tuple(WORDS)) -> Path:
     """Write a BERT whose mean-pooled embedding is known: the sentence's bag of words, standardized.
 
-    One axis a token, no positions, and layers whose attention and feed-forward outputs are zero: every token state stays the layer norm of its
-    axis, so the cosine of two sentences is a function of the words they share, with [CLS] and [SEP] shared by all.
+    One axis a token, no positions, and layers whose attention and feed-forward outputs are zero:
+    every token state stays the layer norm of its axis, so the cosine of two sentences is a function of the words they share,
+    with [CLS] and [SEP] shared by all.
     """
     tokenizer = word_tokenizer(words=words)
     width = 4 * -(-len(tokenizer) // 4)
@@ -142,7 +143,8 @@ def planted_encoder(folder: Path, *, words: tuple[str, ...] = tuple(WORDS)) -> P
 
 
 def tiny_writer(folder: Path) -> Path:
-    """Write a random T5 of 2 layers over the words above into `folder`: it answers any sentence with words drawn by chance, and ends at [SEP]."""
+    """Write a random T5 of 2 layers over the words above into `folder`:
+    it answers any sentence with words drawn by chance, and ends at [SEP]."""
     tokenizer = word_tokenizer()
     config = T5Config(
         vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2,

@@ -1,4 +1,5 @@
-"""The functions of the shell scripts: private folders, which environment is used, what a shell learns, what is left behind. Nothing is installed."""
+"""The functions of the shell scripts: private folders, which environment is used, what a shell learns, what is left behind.
+Nothing is installed."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def inspect(name: str, *, revision: str | None) -> FileFacts:
 
 
 def read(name: str, *, split: str | None, columns: Sequence[str] | None, revision: str | None) -> pa.Table:
-    """Return the rows of a split (None: of all splits, with their name in a column `split`) at `revision`, downloading what is not cached."""
+    """Return the rows of a split (None: of all splits, with their name in a column `split`) at `revision`,
+    downloading what is not cached."""
     import pyarrow as pa
 
     path, config = _address(name)

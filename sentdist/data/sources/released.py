@@ -79,7 +79,8 @@ def _reader(path: Path) -> Callable[[Path], Iterator[Row]] | None:
 
 
 def _paraphrase(first: str, second: str, votes: int) -> Iterator[Row]:
-    """A pair that at most 2 of 5 or 6 called a paraphrase is none, one of 4 or more is; 3 is debatable and left out (USEB, arXiv 2104.06979)."""
+    """A pair that at most 2 of 5 or 6 called a paraphrase is none, one of 4 or more is;
+    3 is debatable and left out (USEB, arXiv 2104.06979)."""
     if votes != 3:
         yield {"sentence1": first, "sentence2": second, "label": int(votes > 3)}
 
@@ -119,7 +120,8 @@ def _askubuntu(folder: Path) -> Iterator[Row]:
 
 
 def _scidocs(folder: Path) -> Iterator[Row]:
-    """Titles of papers; the four relations of the test part are its splits; papers without a title are left out (Cohan et al. 2020, as USEB has it)."""
+    """Titles of papers; the four relations of the test part are its splits;
+    papers without a title are left out (Cohan et al. 2020, as USEB has it)."""
     data = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     titles = {key: paper["title"] for key, paper in data["corpus"].items() if paper["title"]}
     for split, queries in data["test"].items():

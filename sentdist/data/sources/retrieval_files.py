@@ -37,8 +37,9 @@ class RetrievalFiles:
 def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
     """Return the files of the retrieval source `name`, or None when `name` is not one.
 
-    Two shapes: NAME_docs|faqs, NAME_queries, NAME_qrels side by side; or a folder as BEIR (Thakur et al. 2021, arXiv 2104.08663) has it, with
-    corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv. Raises DataError when some of the parts are there and others are not.
+    Two shapes: NAME_docs|faqs, NAME_queries, NAME_qrels side by side;
+    or a folder as BEIR (Thakur et al. 2021, arXiv 2104.08663) has it, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
+    Raises DataError when some of the parts are there and others are not.
     """
     root = files.existing_root(name, data_root)
     folder = root / name

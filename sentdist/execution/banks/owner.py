@@ -1,4 +1,5 @@
-"""Who holds the banks of a store in the object store: a named, detached actor whose shard tasks can be run again, and that ends when idle."""
+"""Who holds the banks of a store in the object store: a named, detached actor whose shard tasks can be run again,
+and that ends when idle."""
 
 from __future__ import annotations
 
@@ -217,7 +218,8 @@ def drop_bank(name: str) -> BankFacts:
 
 @ray.remote
 def _read_shards(order: BankOrder, first: int, last: int) -> Iterator[np.ndarray]:
-    """Shards `first` … `last` − 1 of a bank as plain arrays: a memory map would be pickled, and every reader would get a copy of its own."""
+    """Shards `first` … `last` − 1 of a bank as plain arrays: a memory map would be pickled,
+    and every reader would get a copy of its own."""
     store, shape = ArtifactStore(order.store), order.shape
     for shard in range(first, last):
         place = f"{order.place}/shards/{shard:05d}.npy"

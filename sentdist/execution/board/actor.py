@@ -51,7 +51,8 @@ class _Events:
 
 
 class BoardActor:
-    """The actor itself; use it through `BoardClient`. It reserves nothing and keeps nothing that the store does not have: it may die any time.
+    """The actor itself; use it through `BoardClient`. It reserves nothing and keeps nothing that the store does not have:
+    it may die any time.
 
     A stage is looked for in the store first, then among the work in flight; only then it is started, with the ObjectRefs of its inputs as
     arguments, so that Ray starts it when they exist and never if one of them failed. A key that failed is forgotten: the next submission
@@ -80,7 +81,8 @@ class BoardActor:
         self._events = _Events()
 
     async def register(self, submission: Submission, client: str) -> None:
-        """A process of a submission starts to use the board; answered when it unregisters. The reference to the answer dies with the process, see `watch`."""
+        """A process of a submission starts to use the board; answered when it unregisters.
+        The reference to the answer dies with the process, see `watch`."""
         self._submissions.setdefault(submission.id, submission)
         self._clients[client] = asyncio.Event()
         await self._clients[client].wait()

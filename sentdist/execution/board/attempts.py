@@ -19,7 +19,8 @@ LOSSES = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedEr
 
 @dataclass(frozen=True, kw_only=True)
 class Attempts:
-    """Losses are counted since the last checkpoint that advanced: a training on machines that come and go ends if it gets on between two of them.
+    """Losses are counted since the last checkpoint that advanced:
+    a training on machines that come and go ends if it gets on between two of them.
 
     max_failures: losses that are put up with without getting on. step: of the newest checkpoint; 0 where there is none.
     """

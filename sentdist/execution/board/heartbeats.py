@@ -41,7 +41,8 @@ class HeartbeatSink(Protocol):
 
 
 class Heartbeats:
-    """Sends heartbeats from a thread of its own while the context is open, so that a process is known to be alive even in a step of ten minutes.
+    """Sends heartbeats from a thread of its own while the context is open,
+    so that a process is known to be alive even in a step of ten minutes.
 
     node: Ray's id of where it runs, empty outside Ray.
 
@@ -72,7 +73,8 @@ class Heartbeats:
         self._at = (step, num_steps)
 
     def is_leaving(self) -> bool:
-        """Whether the host has been told to go: a notice of a spot machine, `ray drain-node`, a cluster that shrinks. It never comes back."""
+        """Whether the host has been told to go: a notice of a spot machine, `ray drain-node`, a cluster that shrinks.
+        It never comes back."""
         return self._is_leaving
 
     def _beat(self) -> None:

@@ -57,7 +57,8 @@ def start(body: Body, stage: Stage, submission: Submission, demand: Demand, sink
 
 
 async def abort(task: ray.ObjectRef, demand: Demand) -> None:
-    """End a process. One that is interrupted in an import or in a library's own code is fit for nothing afterwards, so it is ended by force;
+    """End a process. One that is interrupted in an import or in a library's own code is fit for nothing afterwards,
+    so it is ended by force;
     that of a worker group is interrupted first: only Ray Train's controller gives back what its workers have reserved."""
     ray.cancel(task, force=demand.way != "group")
     done, _ = await asyncio.wait([asyncio.wrap_future(task.future())], timeout=ABORT_S)

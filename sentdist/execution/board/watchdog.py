@@ -27,8 +27,8 @@ from sentdist.plan.stage import Stage
 class _Watched:
     """What is known of a piece of work.
 
-    every_s, told_at: how rarely and when it was last spoken of. before: the heartbeats of the last attempt, if that was lost; the loss of its host
-    is often noticed later. lost: the host that it lost.
+    every_s, told_at: how rarely and when it was last spoken of. before: the heartbeats of the last attempt, if that was lost;
+    the loss of its host is often noticed later. lost: the host that it lost.
     """
 
     piece: Piece

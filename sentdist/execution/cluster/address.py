@@ -74,7 +74,8 @@ def _head(named: str) -> str:
 
 
 def local_nodes() -> list[LocalNode]:
-    """The user's own Ray nodes on this machine. Those of other users, and of containers with a network of their own, are not theirs to use."""
+    """The user's own Ray nodes on this machine. Those of other users, and of containers with a network of their own,
+    are not theirs to use."""
     import psutil
 
     found = []

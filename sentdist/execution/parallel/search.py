@@ -42,7 +42,8 @@ def search_over_workers(
     """Search a corpus on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names; gives out how many documents are done.
 
     The same result as `search_here` on equal embeddings, in whatever order tiles come back. At any time there is one tile for each
-    worker on its way, so that memory does not grow with the corpus. Files of embeddings and encoders must be seen by all nodes under the same name.
+    worker on its way, so that memory does not grow with the corpus.
+    Files of embeddings and encoders must be seen by all nodes under the same name.
 
     Raises:
         ResourceError: no cluster, one that cannot hold so many workers, or a tile that lost its worker again and again.

@@ -87,7 +87,8 @@ def newest_step(store: ArtifactStore, stage: Stage, *, below: int | None = None)
 
 
 class RunningFolder:
-    """The checkpoints of one training as one of its ranks sees them. `save` and `resume` are collective: every rank calls them, in the same order.
+    """The checkpoints of one training as one of its ranks sees them.
+    `save` and `resume` are collective: every rank calls them, in the same order.
 
     exchange: gives each rank what every rank said, in order of ranks.
     """

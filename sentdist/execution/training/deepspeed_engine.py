@@ -28,7 +28,8 @@ ZERO_STAGES = (0, 1, 2, 3)
 
 
 class DeepSpeedEngine:
-    """The `Engine` protocol on DeepSpeed: the same AdamW, schedule, clipping and averaging as `TorchEngine`, with its state shared out by ZeRO.
+    """The `Engine` protocol on DeepSpeed: the same AdamW, schedule, clipping and averaging as `TorchEngine`,
+    with its state shared out by ZeRO.
 
     Stage 0 shares nothing, 1 the optimizer's state, 2 the gradients too, 3 the parameters too. Parameters stay equal to `TorchEngine`'s.
     """
@@ -136,7 +137,8 @@ def _import_deepspeed(device: torch.device) -> Any:
 
 @contextmanager
 def _without_mlflow() -> Iterator[None]:
-    """Let DeepSpeed find no MLflow: its autotuner, unused here, would import it, which is 2–4 of the 7–9 s of processor time of a worker's start."""
+    """Let DeepSpeed find no MLflow: its autotuner, unused here, would import it,
+    which is 2–4 of the 7–9 s of processor time of a worker's start."""
     if "mlflow" in sys.modules:
         yield
         return

@@ -65,8 +65,9 @@ class TrainingOrder:
 def train_on_workers(stage: Train, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
     """Train on a Ray Train worker group, going on from the last checkpoint if an earlier attempt left one.
 
-    Checkpoints lie in the store (see checkpoints.py), so that a new driver finds what a killed one left; what Ray Train itself writes lies on
-    local scratch and is never needed again. A worker or node that is lost restarts the group from its last checkpoint, `max_failures` times.
+    Checkpoints lie in the store (see checkpoints.py), so that a new driver finds what a killed one left;
+    what Ray Train itself writes lies on local scratch and is never needed again.
+    A worker or node that is lost restarts the group from its last checkpoint, `max_failures` times.
 
     Raises:
         SentdistError: what a person must fix, as the worker raised it; not retried.
@@ -155,7 +156,8 @@ def _train_to_the_end(order: TrainingOrder, heartbeats: Heartbeats) -> Artifact 
 
 
 def _start_session(order: TrainingOrder) -> TrainSession:
-    """A session on every rank, or the error of one of them on every rank: one that failed must not leave the others waiting in a collective."""
+    """A session on every rank, or the error of one of them on every rank:
+    one that failed must not leave the others waiting in a collective."""
     session, error = _try_session(order)
     errors: list[SentdistError | None] = [None] * dist.get_world_size()
     dist.all_gather_object(errors, error)

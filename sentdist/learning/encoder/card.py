@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class EncoderCard:
     """The facts of a model card.
 
-    base_model: hub id or name of what training started from, and its revision. data: names of the training tables. objective: what was minimized.
+    base_model: hub id or name of what training started from, and its revision. data: names of the training tables. objective:
+    what was minimized.
     hyperparameters: as they were set. scores: task -> value (Spearman × 100 and the like; the name says the metric).
     """
 
@@ -36,7 +37,8 @@ class EncoderCard:
 def card_data(card: EncoderCard) -> SentenceTransformerModelCardData:
     """Fill sentence-transformers' own card data; nothing is looked up on the hub.
 
-    `train_datasets` stays empty: version 6.2's template fails on entries that its own trainer did not make, so the data are in our own table.
+    `train_datasets` stays empty: version 6.2's template fails on entries that its own trainer did not make,
+    so the data are in our own table.
     """
     from sentence_transformers import SentenceTransformerModelCardData  # seconds to import, and needed only when something is saved
 

@@ -30,7 +30,8 @@ def encode(
     """Return the test-time embeddings (S, D) float32 of S sentences, in their order, not normalized.
 
     tokens_per_batch: budget of a forward; 2k to 4k tokens are fastest on a CPU (more falls out of its cache).
-    precision: fp32, or bf16 for bfloat16 products over the float32 weights. told: is given the number of sentences done, after each forward.
+    precision: fp32, or bf16 for bfloat16 products over the float32 weights. told:
+    is given the number of sentences done, after each forward.
     """
     if tokens_per_batch < 1:
         raise ResourceError(
@@ -55,7 +56,8 @@ def encode(
 
 
 def length_sorted(tokens: TokenBatch, *, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, TokenBatch]]:
-    """Cut a TokenBatch into batches of similar length with at most `tokens_per_batch` tokens (one sentence at least), with the rows they hold."""
+    """Cut a TokenBatch into batches of similar length with at most `tokens_per_batch` tokens (one sentence at least),
+    with the rows they hold."""
     lengths = np.asarray(tokens.lengths)
     starts = np.cumsum(lengths) - lengths
     token_ids = tokens.token_ids.numpy()

@@ -23,7 +23,8 @@ _GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentenc
 class LengthGroup:
     """Sentences of similar length that are attended to in one batched product.
 
-    size: n·H, the products. length: L, that of the longest sentence. first_slot, first_weight: where the group begins in buffers of all groups.
+    size: n·H, the products. length: L, that of the longest sentence. first_slot, first_weight:
+    where the group begins in buffers of all groups.
     is_padding: (n·H, L) bool, true behind a sentence's end; None when all have length L.
     """
 
@@ -121,8 +122,8 @@ def segments_of(lengths: Sequence[int], boundaries: Tensor, *, num_heads: int) -
 class _GroupedAttention(torch.autograd.Function):
     """softmax(q kᵀ · scale), dropped out, times v, group by group; all of (T·H, head width).
 
-    Written by hand because autograd over a dozen groups a layer spends more time on bookkeeping than on arithmetic. What does not depend on the
-    shape of a group (scaling, dropout) is done once for the weights of all groups, which lie in one buffer.
+    Written by hand because autograd over a dozen groups a layer spends more time on bookkeeping than on arithmetic.
+    What does not depend on the shape of a group (scaling, dropout) is done once for the weights of all groups, which lie in one buffer.
     """
 
     @staticmethod

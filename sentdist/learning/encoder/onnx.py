@@ -31,10 +31,11 @@ PROBES = (
 
 
 def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> float:
-    """Write GRAPH and the tokenizer into `folder`; returns the largest difference from the encoder's own embeddings, relative to their largest number.
+    """Write GRAPH and the tokenizer into `folder`; returns the largest difference from the encoder's own embeddings,
+    relative to their largest number.
 
-    Sentences and tokens are dynamic axes. checkpoint: the folder that `encoder` was loaded from; its weights are read again, for a model that
-    takes padded sentences. The graph is run by onnxruntime before this returns.
+    Sentences and tokens are dynamic axes. checkpoint: the folder that `encoder` was loaded from;
+    its weights are read again, for a model that takes padded sentences. The graph is run by onnxruntime before this returns.
 
     Raises:
         EncoderError: the ONNX packages are not installed, this architecture cannot be exported, or the graph gives other embeddings.

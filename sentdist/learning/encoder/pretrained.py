@@ -222,7 +222,8 @@ def check_files(folder: Path) -> None:
 
 @contextmanager
 def _reading(folder: Path, what: str) -> Iterator[None]:
-    """Tell whatever transformers raises as an EncoderError: its errors, and those of tokenizers and safetensors, have no common ancestor."""
+    """Tell whatever transformers raises as an EncoderError: its errors, and those of tokenizers and safetensors,
+    have no common ancestor."""
     try:
         yield
     except EncoderError:
@@ -237,7 +238,8 @@ def _reading(folder: Path, what: str) -> Iterator[None]:
 
 
 def declared_pooling(folder: Path) -> str | None:
-    """Return the pooling that a sentence-transformers folder declares; None for a plain checkpoint, EncoderError for one we cannot compute."""
+    """Return the pooling that a sentence-transformers folder declares;
+    None for a plain checkpoint, EncoderError for one we cannot compute."""
     modules = _modules(folder)
     kinds = [module["type"].rsplit(".", 1)[-1] for module in modules]
     kinds = kinds[1:-1] if kinds and kinds[-1] == "Normalize" else kinds[1:]  # cosine does not see a final Normalize

@@ -55,8 +55,8 @@ def replace_dropout(model: nn.Module) -> None:
 def head_scales(num_examples: int, num_heads: int, p: float, *, device: torch.device) -> Tensor:
     """Draw the DropHead factors (S, H) of one layer: m_h · H / Σ m_h with m_h ~ Bernoulli(1 − p), one mask an example.
 
-    Source: Zhou et al. 2020, "Scheduled DropHead" (arXiv 2004.13342), with a constant p as named by RCL. An example whose heads are all dropped is
-    drawn again, as 0/0 would follow otherwise.
+    Source: Zhou et al. 2020, "Scheduled DropHead" (arXiv 2004.13342), with a constant p as named by RCL.
+    An example whose heads are all dropped is drawn again, as 0/0 would follow otherwise.
     """
     kept = torch.empty(num_examples, num_heads, device=device).bernoulli_(1.0 - p)
     while bool((empty := kept.sum(dim=1) == 0).any()):

@@ -31,11 +31,13 @@ class Adversary(nn.Module):
 
 
 class Adversaries:
-    """D_P, which reads the words' channel and guesses tags, and D_B, which reads the tags' channel and guesses words; with an Adam of their own.
+    """D_P, which reads the words' channel and guesses tags, and D_B, which reads the tags' channel and guesses words;
+    with an Adam of their own.
 
     One step for each step of the encoder, on the same batch (John et al. 2019, ACL P19-1041; Adam at 1e-3 as the rest of their model).
-    They are not the engine's: no part of the encoder's optimizer, clipping or ZeRO. All ranks must bring the same random state when they are
-    made, and call `step` together; gradients are averaged, so parameters stay equal on all ranks.
+    They are not the engine's: no part of the encoder's optimizer, clipping or ZeRO.
+    All ranks must bring the same random state when they are made, and call `step` together;
+    gradients are averaged, so parameters stay equal on all ranks.
     """
 
     def __init__(

@@ -23,7 +23,8 @@ class Channels:
 
     @classmethod
     def of(cls, width: int, sizes: tuple[int, int] | None = None) -> Channels:
-        """The channels of an encoder of `width`: `sizes` (tags, words), or 128 : 640 of it, rounded; RecipeError unless they add up to the width."""
+        """The channels of an encoder of `width`: `sizes` (tags, words), or 128 : 640 of it, rounded;
+        RecipeError unless they add up to the width."""
         if sizes is None:
             pos = max(1, round(width * POS_SHARE))
             sizes = (pos, width - pos)
@@ -53,7 +54,8 @@ def cross_entropy_of_tags(logits_SV: Tensor, shares_SV: Tensor) -> Tensor:
 
 
 def cross_entropy_of_words(logits_SV: Tensor, words: WordShares) -> Tensor:
-    """As `cross_entropy_of_tags` for sparse labels: equal to it, without a second (S, V) tensor. A sentence without a word counts 0 in the mean."""
+    """As `cross_entropy_of_tags` for sparse labels: equal to it, without a second (S, V) tensor.
+    A sentence without a word counts 0 in the mean."""
     log_total_S = logits_SV.logsumexp(dim=-1)
     reached_S = words.summed(words.shares * logits_SV[words.rows, words.words])
     return (words.mass * log_total_S - reached_S).mean()

@@ -47,8 +47,9 @@ class Vocabulary:
 def masked(token_ids_T: Tensor, *, vocabulary: Vocabulary, fraction: float) -> tuple[Tensor, Tensor]:
     """Hide tokens: the ids (T,) as the encoder shall see them, and (T,) bool, which of them it has to guess.
 
-    Each token that is not special is chosen with probability `fraction`. Of the chosen, 80 % become the mask token, 10 % a token drawn from the whole
-    vocabulary, 10 % stay as they are. Drawn from torch's default generator of the ids' device, so that a resumed run draws the same.
+    Each token that is not special is chosen with probability `fraction`.
+    Of the chosen, 80 % become the mask token, 10 % a token drawn from the whole vocabulary, 10 % stay as they are.
+    Drawn from torch's default generator of the ids' device, so that a resumed run draws the same.
     Source: Devlin et al. 2019 (arXiv 1810.04805), 3.1, as transformers' collator and SimCSE's code have it.
     """
     special_T = torch.isin(token_ids_T, torch.tensor(vocabulary.special_ids, device=token_ids_T.device))
@@ -63,8 +64,8 @@ def masked(token_ids_T: Tensor, *, vocabulary: Vocabulary, fraction: float) -> t
 class MaskedLMHead(nn.Module):
     """Token states (K, D) to logits (K, V): dense, the encoder's activation, layer norm, then the word embeddings themselves and a bias.
 
-    The decoder's matrix *is* the encoder's embedding matrix (Press & Wolf 2017), one parameter that both train; it stands in a linear layer that is
-    called, so that ZeRO stage 3 has it at hand.
+    The decoder's matrix *is* the encoder's embedding matrix (Press & Wolf 2017), one parameter that both train;
+    it stands in a linear layer that is called, so that ZeRO stage 3 has it at hand.
     """
 
     def __init__(self, encoder: SentenceEncoder) -> None:
@@ -106,12 +107,14 @@ def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:
 class MaskedLM(nn.Module, Objective):
     """Masked language modelling on all sentences of a batch: nats, mean over the hidden tokens of all ranks.
 
-    A copy of the batch's tokens, freshly masked at each step, goes through the encoder. An objective of its own (pre-training), or a term of a
-    sum, beside the pass that the others need: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821), and it masks both views anew.
+    A copy of the batch's tokens, freshly masked at each step, goes through the encoder.
+    An objective of its own (pre-training), or a term of a
+    sum, beside the pass that the others need: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821),
+    and it masks both views anew.
     fraction: how many tokens are chosen, in (0, 1). micro_batch: sentences whose activations are held at a time; None: all
         (see grad_cache.py). precision: of the second pass. hide: who chooses the tokens, by the contract of `masked`.
-    The value returned is this rank's sum over hidden tokens, times the number of ranks, over the number of hidden tokens on all ranks: averaged
-    over ranks it is the mean, however many tokens each rank happened to hide. 0 where none is hidden anywhere.
+    The value returned is this rank's sum over hidden tokens, times the number of ranks, over the number of hidden tokens on all ranks:
+    averaged over ranks it is the mean, however many tokens each rank happened to hide. 0 where none is hidden anywhere.
     The encoder is read, not owned: its parameters stay with whoever trains it. EncoderError where it cannot be masked for.
     """
 
@@ -157,6 +160,7 @@ class MaskedLM(nn.Module, Objective):
 
 
 def mean_of_all_ranks(local_sum: Tensor, local_count: Tensor) -> Tensor:
-    """This rank's part of Σ sums / Σ counts over all ranks, such that the mean over ranks of the parts is the whole; 0 for no counts at all."""
+    """This rank's part of Σ sums / Σ counts over all ranks, such that the mean over ranks of the parts is the whole;
+    0 for no counts at all."""
     counts_W = gather_rows(local_count.detach()[None])
     return local_sum * (rank_and_world_size()[1] / counts_W.sum().clamp(min=1))

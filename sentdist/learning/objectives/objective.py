@@ -116,7 +116,8 @@ def own_candidates(anchors_BD: Tensor, *, first_row: int) -> Tensor:
 
 
 def anchors_and_candidates(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """This rank's anchors (B, D) and all ranks' candidates ((C−1)·M, D): first the M positives, then the M hard negatives where there are some.
+    """This rank's anchors (B, D) and all ranks' candidates ((C−1)·M, D):
+    first the M positives, then the M hard negatives where there are some.
 
     embeddings: (C·B, D), column by column. One gather for all columns.
     """

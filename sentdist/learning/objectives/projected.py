@@ -19,8 +19,9 @@ from sentdist.learning.relation_file import Relations
 class Projected(nn.Module, Objective):
     """L(tanh(W h + b)): the objective L sees a projection of the embeddings h, while other terms and the evaluation see h itself.
 
-    Alone, with pooling cls, this is pooling cls_mlp_train_only: the layer is trained and dropped at test (Gao et al. 2021, arXiv 2104.08821,
-    unsupervised SimCSE). It stands in the objective so that auxiliary tasks can read what is evaluated. Units and reduction are those of L.
+    Alone, with pooling cls, this is pooling cls_mlp_train_only:
+    the layer is trained and dropped at test (Gao et al. 2021, arXiv 2104.08821, unsupervised SimCSE).
+    It stands in the objective so that auxiliary tasks can read what is evaluated. Units and reduction are those of L.
     """
 
     def __init__(self, objective: Objective, *, width: int, initializer_range: float = 0.02) -> None:

@@ -36,14 +36,16 @@ def rcl(
     regulator_temperature: float,
     regulator_weight: float,
 ) -> Tensor:
-    """Eq. 3:  J_i = Eq. 1 − Σ_n log e^{cos(q_i, A^n_{q_i})} / Σ_k e^{cos(q_i, A^n_{q_k})} − Σ_n log e^{cos(ind_i, A^n_{ind_i})} / Σ_k e^{cos(ind_i, A^n_{ind_k})}
+    """Eq. 3:  J_i = Eq. 1 − Σ_n log e^{cos(q_i, A^n_{q_i})} / Σ_k e^{cos(q_i, A^n_{q_k})} − Σ_n log e^{cos(ind_i,
+    A^n_{ind_i})} / Σ_k e^{cos(ind_i, A^n_{ind_k})}
 
     Optimizes: Eq. 1, while each sentence stays close to what the N entropy encoders made of it (2N regulators).
     Shapes: anchors and positives (B, D) of this rank; candidates as in `info_nce`, hard negatives enter there only; augmented embeddings
         A^n (N, M, D) of the global batch's anchors and of its positives, constants.
     Units and reduction: nats, mean over the B anchors, **sum** over the 2N regulators. N = 0 is Eq. 1.
     Range: at or above (2N + 1) floors of Eq. 1 at τ = 1 and without hard negatives: 20.3 at N = 4, M = 64.
-    Source: RCL, arXiv 2209.13241, Eq. 3, its first numerator read as ind_i (printed ind_j; Eq. 1 and Eq. 4 agree on ind_i). The paper prints
+    Source: RCL, arXiv 2209.13241, Eq. 3, its first numerator read as ind_i (printed ind_j; Eq. 1 and Eq. 4 agree on ind_i).
+    The paper prints
         neither a temperature nor a weight: `regulator_temperature` = `temperature` and `regulator_weight` = 1 is Eq. 3 as printed.
     """
     base = info_nce(anchors_BD, candidates_MD, first_row=first_row, temperature=temperature)
@@ -68,7 +70,8 @@ def regulators(embeddings_BD: Tensor, augmented_NMD: Tensor, *, first_row: int, 
 class RCL(Objective):
     """Eq. 3 as an objective over a bank of N entropy encoders' embeddings.
 
-    regulator_temperature: divisor of the regulators' cosines; None: the main term's. At 0.05 regulators that start from the same encoder are
+    regulator_temperature: divisor of the regulators' cosines; None: the main term's.
+    At 0.05 regulators that start from the same encoder are
         saturated (terms of 1e-4 nats) and do nothing.
     regulator_weight: factor of the summed regulators, 1 as printed.
     RecipeError for a temperature that is not above 0 or a weight that is not finite.
@@ -110,9 +113,9 @@ class RCL(Objective):
 class Regulators(Objective):
     """The regulators of Eq. 3 alone, to be added to any objective: nats, mean over B, sum over the N entropy encoders and over the sides.
 
-    A side is a column that stands for what an anchor means: the anchors, and the positives. With P positives an anchor their P sides count as
-    one, by their mean, so that P = 1 gives Eq. 3 less its first term. Hard negatives are not regulated, as in Eq. 3.
-    RecipeError for a temperature that is not above 0.
+    A side is a column that stands for what an anchor means: the anchors, and the positives.
+    With P positives an anchor their P sides count as one, by their mean, so that P = 1 gives Eq. 3 less its first term.
+    Hard negatives are not regulated, as in Eq. 3. RecipeError for a temperature that is not above 0.
     """
 
     bank: Bank

@@ -27,7 +27,8 @@ ON_GRID = 1e-4  # of a spacing: labels are float32
 def translated_relu(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:
     """f(x) = 0 for x < x0,  k (x − x0) for x ≥ x0.
 
-    Optimizes: predictions nearer to their label than x0; farther ones are pulled back with one force k. Its slope at exactly x = x0 is k, as in
+    Optimizes: predictions nearer to their label than x0; farther ones are pulled back with one force k.
+    Its slope at exactly x = x0 is k, as in
         the released code (torch.clamp); 0 would be a subgradient too.
     Shapes: errors x = |p − y| ≥ 0, (B,). Units and reduction: k times label units, mean over B. x0 = 0 and k = 1: the L1 loss.
     Source: arXiv 2406.05326, Eq. 1.
@@ -39,7 +40,8 @@ def smooth_k2(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:
     """g(x) = 0 for x < x0,  k (x − x0)² for x ≥ x0.
 
     Optimizes: as `translated_relu`, but the force grows with the error: 2k (x − x0).
-    Shapes: errors x = |p − y| ≥ 0, (B,). Units and reduction: k times squared label units, mean over B. x0 = 0 and k = 1: mean squared error.
+    Shapes: errors x = |p − y| ≥ 0, (B,). Units and reduction: k times squared label units, mean over B. x0 = 0 and k = 1:
+    mean squared error.
     Source: arXiv 2406.05326, Eq. 2, printed as k (x² − 2 x0 x + x0²). Factored here: expanded, it loses all digits near x0 (float32) and
         becomes negative (bfloat16).
     """
@@ -59,9 +61,10 @@ def mse(errors_B: Tensor) -> Tensor:
 def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: str, low: float, high: float) -> Tensor:
     """|p − y|, (B,), with predictions outside the labels' range [low, high] treated as `boundary` says.
 
-    none: as they are. left_mask: those below low count as low (the released code). clamp: those on either side are moved to the boundary (the
-    paper). Both take away the gradient of every prediction outside, also of wrong ones. one_sided: the error is 0 only beyond the boundary that
-    is the pair's own label; all other predictions keep error and gradient. DataError unless both are (B,): (B, 1) − (B,) would quietly be (B, B).
+    none: as they are. left_mask: those below low count as low (the released code). clamp:
+    those on either side are moved to the boundary (the paper). Both take away the gradient of every prediction outside,
+    also of wrong ones. one_sided: the error is 0 only beyond the boundary that is the pair's own label;
+    all other predictions keep error and gradient. DataError unless both are (B,): (B, 1) − (B,) would quietly be (B, B).
     Source: arXiv 2406.05326, Section 3, and its released training scripts; one_sided is ours.
     """
     if predictions_B.ndim != 1 or predictions_B.shape != labels_B.shape:
@@ -122,7 +125,8 @@ class LabelGrid:
         return round((self.high - self.low) / self.spacing) + 1
 
     def check(self, labels: np.ndarray, *, where: str) -> None:
-        """DataError, naming the first row, for a label outside the range or off the grid. Once over a corpus: on a GPU each step would wait."""
+        """DataError, naming the first row, for a label outside the range or off the grid.
+        Once over a corpus: on a GPU each step would wait."""
         values = np.asarray(labels, dtype=np.float64)
         slack = ON_GRID * (self.spacing or (self.high - self.low))
         wrong = ~((values >= self.low - slack) & (values <= self.high + slack))
@@ -144,8 +148,9 @@ class LabelGrid:
 class RegressionHead(nn.Module):
     """w · [u; v; |u − v|] + b: (B,) predictions from two embeddings (B, D), or (B, V) class logits.
 
-    features: "uv_diff" as the paper has it, "uv" or "diff" as its ablation (Table 5). No activation; not used at evaluation, which is by cosine.
-    RecipeError for other features. Source: arXiv 2406.05326, Figure 1; the classifier is Sentence-BERT's (arXiv 1908.10084).
+    features: "uv_diff" as the paper has it, "uv" or "diff" as its ablation (Table 5).
+    No activation; not used at evaluation, which is by cosine. RecipeError for other features.
+    Source: arXiv 2406.05326, Figure 1; the classifier is Sentence-BERT's (arXiv 1908.10084).
     """
 
     def __init__(self, width: int, *, features: str = "uv_diff", num_classes: int | None = None) -> None:
@@ -164,12 +169,14 @@ class RegressionHead(nn.Module):
 
 
 class Regression(nn.Module, Objective):
-    """The paper's objective: a head reads the two embeddings of a pair, a loss compares with the pair's label. Mean over this rank's B pairs.
+    """The paper's objective: a head reads the two embeddings of a pair, a loss compares with the pair's label.
+    Mean over this rank's B pairs.
 
-    width: D of the encoder. labels: which labels there are. loss: one of LOSSES; slope k > 0 and threshold 0 ≤ x0 ≤ spacing / 2 belong to the two
-    with a buffer zone. boundary: see `prediction_errors`; the classification baseline has none. learning_rate: of the
-    head, which starts random beside an encoder that is pretrained: one that lags behind pulls the embeddings out of shape; None: the encoder's, as the
-    release has it. keeps_head: go on with the head of the encoder that training starts from.
+    width: D of the encoder. labels: which labels there are. loss: one of LOSSES;
+    slope k > 0 and threshold 0 ≤ x0 ≤ spacing / 2 belong to the two with a buffer zone. boundary: see `prediction_errors`;
+    the classification baseline has none. learning_rate: of the
+    head, which starts random beside an encoder that is pretrained: one that lags behind pulls the embeddings out of shape;
+    None: the encoder's, as the release has it. keeps_head: go on with the head of the encoder that training starts from.
     RecipeError for values out of range, and for values that have no effect with the loss.
     """
 
@@ -228,7 +235,8 @@ class Regression(nn.Module, Objective):
 
 
 def check_regression(*, loss: str, slope: float | None, threshold: float | None, boundary: str, spacing: float | None) -> None:
-    """RecipeError unless the values fit each other: the buffer zones of neighbouring labels must not overlap, and every value must have an effect."""
+    """RecipeError unless the values fit each other: the buffer zones of neighbouring labels must not overlap,
+    and every value must have an effect."""
     _one_of("loss", loss, LOSSES)
     _one_of("boundary", boundary, BOUNDARIES)
     if loss == "cross_entropy":

@@ -1,4 +1,5 @@
-"""RSE: contrastive learning of sentences that stand in different relations, each relation a vector that is added to the anchor (arXiv 2212.08802)."""
+"""RSE: contrastive learning of sentences that stand in different relations,
+each relation a vector that is added to the anchor (arXiv 2212.08802)."""
 
 from __future__ import annotations
 
@@ -27,10 +28,12 @@ def relational_info_nce(
 
     Optimizes: shifted by its relation, a head points to its tail. The head's own relation shifts it against every candidate; tails and hard
         negatives are never shifted, and which relation a candidate came with plays no part.
-    Shapes: heads (B, D), rows `first_row` … `first_row + B − 1` of the global batch; relations (B, D), one vector a head; candidates (K·M, D) of all
+    Shapes: heads (B, D), rows `first_row` … `first_row + B − 1` of the global batch; relations (B, D), one vector a head;
+    candidates (K·M, D) of all
         ranks: first the M tails (Eq. 1), then the M hard negatives of all heads where there are some (Eq. 2).
     Units and reduction: nats, mean over the B heads.
-    phi: weight of H_i, the entropy of the other candidates' shares, as in Eq. 2 of RCL (arXiv 2209.13241), so that entropy encoders can be made with
+    phi: weight of H_i, the entropy of the other candidates' shares, as in Eq. 2 of RCL (arXiv 2209.13241),
+    so that entropy encoders can be made with
         this loss. φ = 0 is RSE.
     Source: RSE, arXiv 2212.08802, Eq. 1 and 2; τ = 0.05. r = 0 is `info_nce`, hence supervised SimCSE.
     """
@@ -43,7 +46,8 @@ def relational_info_nce(
 class RelationTable(nn.Module):
     """One vector of the encoder's width for each relation, drawn from N(0, 0.02²).
 
-    The released code's table: its library's initializer wins over the N(0, 1) of an embedding; components of the encoder's output lie in (−1, 1).
+    The released code's table: its library's initializer wins over the N(0, 1) of an embedding;
+    components of the encoder's output lie in (−1, 1).
     """
 
     def __init__(self, num_relations: int, width: int) -> None:
@@ -62,9 +66,11 @@ class RelationTable(nn.Module):
 
 
 class Relational(nn.Module, Objective):
-    """RSE as an objective: `relational_info_nce` with the relation of each row in `batch.relations` and a table that is trained with the encoder.
+    """RSE as an objective: `relational_info_nce` with the relation of each row in `batch.relations` and a table that is trained with the
+    encoder.
 
-    relations: their names, in the order of their numbers. learning_rate: of the table, beside an encoder that is pretrained (the release: 1e-2);
+    relations: their names, in the order of their numbers. learning_rate: of the table, beside an encoder that is pretrained (the release:
+    1e-2);
     None: the encoder's. No weight decay, as the release. keeps_relations: begin with the vectors of the encoder that training starts from.
     RecipeError for a temperature or learning rate that is not above 0, a phi that is not finite, no relation.
     """

@@ -18,8 +18,8 @@ from sentdist.learning.relation_file import Relations
 class WeightedSum(nn.Module, Objective):
     """Σ_t w_t · L_t: what none of the papers has, their methods together. Units and reduction are those of the terms.
 
-    terms: (weight, objective) in the order of the recipe; those with parameters are submodules, named by their place. RecipeError for a weight
-    that is not finite.
+    terms: (weight, objective) in the order of the recipe; those with parameters are submodules, named by their place.
+    RecipeError for a weight that is not finite.
     """
 
     def __init__(self, terms: Sequence[tuple[float, Objective]]) -> None:

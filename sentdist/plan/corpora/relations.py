@@ -153,7 +153,8 @@ class LinksSection(Frozen):
 
 
 def relational_corpus(section: RelationsSection, resolver: Resolver, *, where: str) -> tuple[RelationalCorpus, int]:
-    """The stage of a section, and its rows as far as planning can know: a third of the NLI rows are entailments, five captions make ten pairs."""
+    """The stage of a section, and its rows as far as planning can know:
+    a third of the NLI rows are entailments, five captions make ten pairs."""
     parts, rows = [], 0
     for number, part in enumerate(section.relations):
         columns = part.columns or COLUMNS[part.construction]

@@ -152,7 +152,8 @@ def test_stage_2_on_the_real_sets(data_root: Path) -> None:
         pairs = read_pairs(f"sts/{name}", split=split, data_root=data_root, score_range=score_range)
         tests[name] = list(zip(pairs.sentence1, pairs.sentence2, strict=True))
     found = join_graded(parts, without=tests)
-    # Training pairs, so one that stands twice in STS-B train counts twice: a little above the 1003, 597, 1861, 1102, 197 test pairs it has seen.
+    # Training pairs, so one that stands twice in STS-B train counts twice:
+    # a little above the 1003, 597, 1861, 1102, 197 test pairs it has seen.
     assert found.removed == {"sts12": 1047, "sts13": 597, "sts14": 1864, "sts15": 1108, "sts16": 202, "stsb": 30, "sick": 150}
     assert {name: counts.in_test_sets for name, counts in found.counts.items()} == {"stsb": 4797, "sick": 131}
     assert found.table.num_rows == 5749 + 4500 - 4797 - 131

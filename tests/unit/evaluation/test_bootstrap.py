@@ -68,7 +68,8 @@ def test_rate_of_false_alarms_and_coverage() -> None:
 
 
 def test_intervals_of_scores_cover() -> None:
-    """300 samples of 150 pairs of a population whose Spearman is known: the 95 % interval misses some 15 ± 3.8, a few more by its own error."""
+    """300 samples of 150 pairs of a population whose Spearman is known:
+    the 95 % interval misses some 15 ± 3.8, a few more by its own error."""
     truth = 100 * 6 / np.pi * np.arcsin(0.7 / 2)  # of a bivariate normal with correlation 0.7 (Pearson 1907)
     missed = 0
     for seed in range(300):

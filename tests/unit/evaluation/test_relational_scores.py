@@ -1,4 +1,5 @@
-"""Relational similarities, the cosines between relations, the curve over a weight, link prediction: planted embeddings whose answers are known."""
+"""Relational similarities, the cosines between relations, the curve over a weight, link prediction:
+planted embeddings whose answers are known."""
 
 from __future__ import annotations
 

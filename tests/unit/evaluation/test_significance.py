@@ -151,7 +151,8 @@ def test_words_say_how_many_seeds_would_tell() -> None:
 
 
 def test_needed_seeds_find_what_they_promise() -> None:
-    """With the stated number of seeds 80 % of true differences are found, with one fewer not: 2000 times, ± four standard errors of 0.9 %."""
+    """With the stated number of seeds 80 % of true differences are found, with one fewer not:
+    2000 times, ± four standard errors of 0.9 %."""
     generator = np.random.default_rng(4)
     for effect, against_fixed in ((1.5, False), (1.5, True), (3.0, False)):
         needed = int(seeds_needed(effect, against_fixed=against_fixed))

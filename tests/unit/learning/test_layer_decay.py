@@ -41,7 +41,8 @@ def rates_of(module: nn.Module, layer_decay: float) -> dict[str, float]:
 
 
 def expected_rate(family: str, name: str) -> float:
-    """The released code's loop: from the last layer, which has the base rate, each layer below has 0.95 of it; all the rest has the base rate."""
+    """The released code's loop: from the last layer, which has the base rate, each layer below has 0.95 of it;
+    all the rest has the base rate."""
     layer = re.search(LAYERS[family], name)
     rate = RATE
     for _ in range(0 if layer is None else 3 - int(layer.group(1))):

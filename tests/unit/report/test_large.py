@@ -13,7 +13,8 @@ from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
 def test_a_hundred_cells_take_seconds(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Processor seconds: 7 to 11 were measured where eight other processes shared the core; without a bound on the bootstrap it is minutes."""
+    """Processor seconds: 7 to 11 were measured where eight other processes shared the core;
+    without a bound on the bootstrap it is minutes."""
     rates: Json = [1e-5 * number for number in range(1, 100)]
     methods: Json = {"base": {}, "fine_tuned": {"objective": {"name": "info_nce", "temperature": 0.05}}}
     values = tiny_values(tiny_encoder_dir, methods=methods, baseline="base", headline="fine_tuned", sweep={"training.learning_rate": rates})

@@ -78,7 +78,8 @@ def test_figures_state_what_they_show(drawings: list[Drawing]) -> None:
 
 
 def test_titles_of_long_phi_sets_take_lines_of_their_own_and_no_width() -> None:
-    """SVG text is drawn as paths, so the size says it: a title that is broken makes the figure taller, not its neighbours' titles unreadable."""
+    """SVG text is drawn as paths, so the size says it: a title that is broken makes the figure taller,
+    not its neighbours' titles unreadable."""
     short = heat_map({("32", "{.01}"): [80.0], ("32", "{.02}"): [81.0]})
     long = heat_map({("32", "{0.01, 0.02, 0.03, 0.04, 0.05}"): [80.0], ("32", "{.02}"): [81.0]})
     heights, widths = zip(*(imread(io.BytesIO(drawing.png), format="png").shape[:2] for drawing in (short, long)), strict=True)
