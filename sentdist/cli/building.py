@@ -150,13 +150,13 @@ def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | N
     """Drive a recipe from this process: as a job of the cluster, or from a machine that sees the same files as its nodes."""
     plan, context = _unrolled(recipe, overrides, store, data)  # before Ray is loaded: a mistake is told at once
 
-    from sentdist.execution.run import run_recipe
+    from sentdist.execution.run import run_on_cluster
 
     if IN_A_JOB not in os.environ:
         options = "".join(f" --set '{override}'" for override in overrides if override != "sweep={}")
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
-    summary = run_recipe(recipe, overrides=overrides, store=store_root(store), data=data, tracking=tracking, print_line=typer.echo)
+    summary = run_on_cluster(plan, context, tracking=tracking, print_line=typer.echo)
     _print_scores(plan.recipe.name, context.store)
     if command == "sweep" and len(summary.failures) < summary.num_trials and not summary.was_stopped:
         _publish_report(plan.recipe.name, context.store, tracking)

@@ -1,43 +1,22 @@
-"""From a recipe's file to its finished stages: connect, plan, carry out."""
+"""A plan carried out on a running cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
-from sentdist.execution.cluster.connection import check_auth_mode, connect, end_on_sigterm
+from sentdist.execution.cluster.connection import connect, end_on_sigterm
 from sentdist.execution.sweep import PrintLine, SweepSummary, run_sweep
-from sentdist.stages.planned import planned
-from sentdist.store.store import ArtifactStore
-from sentdist.tracking.tracker import NullTracker, Tracker
+from sentdist.plan.unroll import Plan
+from sentdist.stages.context import Context
+from sentdist.tracking.mlflow_tracker import make_tracker
 
 
-def run_recipe(
-    path: Path,
-    *,
-    overrides: Sequence[str] = (),
-    store: str,
-    data: Path | None = None,
-    tracking: str | None = None,
-    print_line: PrintLine = print,
-) -> SweepSummary:
-    """Build what a recipe needs on the cluster that RAY_ADDRESS names; a recipe without a sweep is a sweep of its methods and seeds.
+def run_on_cluster(plan: Plan, context: Context, *, tracking: str | None = None, print_line: PrintLine = print) -> SweepSummary:
+    """Build whatever the store lacks of a plan on the cluster that RAY_ADDRESS names; SIGTERM ends the sweep in order.
 
     tracking: address of an MLflow server; None: the records in the store are the only log.
 
     Raises:
-        SentdistError: a mistake in recipe, data, store or request, before anything was started.
+        SentdistError: no cluster, one that refuses, or a mistake in the request; nothing was started.
     """
-    check_auth_mode()
-    plan, context = planned(path, overrides=overrides, store=store, data=data)
     connect()
     end_on_sigterm()
-    return run_sweep(plan, context, tracker=_tracker(tracking, context.store), print_line=print_line)
-
-
-def _tracker(uri: str | None, store: ArtifactStore) -> Tracker:
-    if not uri:
-        return NullTracker()
-    from sentdist.tracking.mlflow_tracker import MlflowTracker
-
-    return MlflowTracker(uri, store)
+    return run_sweep(plan, context, tracker=make_tracker(tracking, context.store), print_line=print_line)
