@@ -17,7 +17,7 @@ from sentdist.store.scratch import scratch_folder
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking.notes import SummaryRow, summary_rows, sweep_metric
 from sentdist.tracking.run_update import add_tags
-from sentdist.tracking.server import add_model_metrics, model_page
+from sentdist.tracking.server import add_model_metrics, despite_collisions, model_page
 from sentdist.tracking.serving import FILES, files_tag
 from sentdist.tracking.sweep_runs import MODEL, SweepRuns
 
@@ -51,7 +51,8 @@ def register_best_encoder(client: MlflowClient, runs: SweepRuns) -> str | None:
     if version is None:
         version = _register(client, runs, best, rows, folder=store.folder(store.find(train.key)), train=train)
     if client.get_registered_model(sweep.name).aliases.get(ALIAS) != version.version:
-        client.set_registered_model_alias(sweep.name, ALIAS, version.version)
+        number = version.version
+        despite_collisions(lambda: client.set_registered_model_alias(sweep.name, ALIAS, number), table="registered_model_aliases")
     address = f"models:/{sweep.name}/{version.version}"
     assert runs.parent is not None
     note = f"[{address}]({model_page(sweep.name, version.version)}), alias `{ALIAS}`: {best.trial.name}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.store.scratch import scratch_folder
+from sentdist.tracking.server import despite_collisions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -135,18 +136,8 @@ def add_tags(client: MlflowClient, run: Run, values: Mapping[str, str]) -> None:
 
 
 def _send_inputs(client: MlflowClient, run_id: str, data_sets: Sequence[tuple[str, str, str]]) -> None:
-    from mlflow.exceptions import MlflowException
-
     given = [_data_set(*item) for item in data_sets]
-    # The server looks whether an experiment has a data set, then makes it: of two requests at once the second breaks a constraint.
-    # Each such failure means that another request has made one of these, so there are no more of them than data sets.
-    for _ in given:
-        try:
-            return client.log_inputs(run_id, datasets=given)
-        except MlflowException as error:
-            if "UNIQUE" not in str(error).upper() or "datasets" not in str(error):
-                raise
-    client.log_inputs(run_id, datasets=given)
+    despite_collisions(lambda: client.log_inputs(run_id, datasets=given), table="datasets", at_most=len(given))
 
 
 def _data_set(name: str, digest: str, context: str) -> DatasetInput:

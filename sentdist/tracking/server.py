@@ -271,6 +271,23 @@ def add_model_metrics(client: MlflowClient, run_id: str, model_id: str, values: 
     client.log_batch(run_id, metrics=[Metric(metric_name(name), value, now_ms, 0, model_id=model_id) for name, value in values.items()])
 
 
+def despite_collisions(action: Callable[[], Answer], *, table: str, at_most: int = 8) -> Answer:
+    """What an action returns, tried again where another request has made the same row of a table meanwhile.
+
+    The server looks whether a row is there, then makes it: of two requests at once the second breaks a constraint. Each such failure
+    means that another request has got on, so there are no more of them than requests at once (`at_most`).
+    """
+    from mlflow.exceptions import MlflowException
+
+    for _ in range(at_most):
+        try:
+            return action()
+        except MlflowException as error:
+            if "UNIQUE" not in str(error).upper() or table not in str(error):
+                raise
+    return action()
+
+
 def at_once(action: Callable[[Item], object], items: Sequence[Item]) -> None:
     """Do something with every item over several connections; the first error ends it."""
     with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="sentdist-mlflow") as pool:

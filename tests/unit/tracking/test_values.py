@@ -23,7 +23,7 @@ from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import TAG_LETTERS, Point, batches
-from sentdist.tracking.server import Server
+from sentdist.tracking.server import Server, despite_collisions
 from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.mlflow_fixtures import grid_sweep, small_sweep
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
@@ -268,3 +268,26 @@ def test_requests_have_a_size_that_a_server_takes(
     assert [(len(batch.parameters), len(batch.metrics), len(batch.tags)) for batch in found] == sizes
     assert [point for batch in found for point in batch.metrics] == metrics
     assert dict(pair for batch in found for pair in batch.parameters) == parameters
+
+
+def test_what_another_request_made_meanwhile_is_tried_again_and_nothing_else() -> None:
+    from mlflow.exceptions import MlflowException
+
+    def failing(*messages: str) -> list[str]:
+        left = list(messages)
+
+        def act() -> str:
+            if left:
+                raise MlflowException(left.pop(0))
+            return "done"
+
+        return [despite_collisions(act, table="registered_model_aliases"), *left]
+
+    collision = "(sqlite3.IntegrityError) UNIQUE constraint failed: registered_model_aliases.name"
+    assert failing(collision, collision) == ["done"]
+    with pytest.raises(MlflowException, match="no such model"):
+        failing("no such model")
+    with pytest.raises(MlflowException, match="datasets"):
+        failing("UNIQUE constraint failed: datasets.name")
+    with pytest.raises(MlflowException, match="UNIQUE"):
+        failing(*[collision] * 20)
