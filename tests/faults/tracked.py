@@ -13,7 +13,7 @@ IDENTITIES = ("sentdist.sweep", "sentdist.trial", "sentdist.key")  # the tag tha
 def tracking_faults(database: Path, sweep: str, *, num_runs: int, was_rebuilt: bool = False) -> list[str]:
     """What is wrong with the runs of a sweep that is over: missing, left running, made twice, or a point of a curve twice.
 
-    was_rebuilt: a user had stages built again, whose final figures (step 0: seconds, speeds) are then told again.
+    was_rebuilt: a user had stages built again: their final figures (step 0: seconds, speeds) and the best score are then logged again.
     """
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as rows:
         select = "from runs r join experiments e on r.experiment_id = e.experiment_id where e.name = ? and r.lifecycle_stage = 'active'"
@@ -24,7 +24,7 @@ def tracking_faults(database: Path, sweep: str, *, num_runs: int, was_rebuilt: b
         ).fetchall()
         points = rows.execute(
             f"select run_uuid, key, step, count(*) from metrics where run_uuid in ({marks}) and key not like 'system/%' "
-            "and (step > 0 or not ?) group by run_uuid, key, step having count(*) > 1",
+            "and (not ? or (step > 0 and key not like 'best_%')) group by run_uuid, key, step having count(*) > 1",
             (*status, was_rebuilt),
         ).fetchall()
     faults = [f"MLflow: a run is {state}" for state in status.values() if state != "FINISHED"]
