@@ -26,8 +26,8 @@ class CorpusFacts:
     """What was built, and what was left out on the way.
 
     num_rows, num_sentences: as in the corpus. num_dropped_duplicates: rows equal to an earlier row in every column;
-    num_dropped_empty: rows with an empty sentence. num_repeating:
-    rows kept that hold one sentence twice (a positive equal to its anchor teaches little,
+    num_dropped_empty: rows with an empty sentence.
+    num_repeating: rows kept that hold one sentence twice (a positive equal to its anchor teaches little,
     a negative equal to its positive teaches wrong). num_over_long: unique sentences of more than 256 words. mean_words, max_words:
     whitespace-separated words a unique sentence.
     """
@@ -56,8 +56,8 @@ def build_corpus(
 ) -> CorpusFacts:
     """Write the corpus of `rows` into `folder` (made if absent) and say what is in it.
 
-    columns: the source's names for anchor, `num_positives` positives, and negatives. values:
-    of its columns `label` and `relation`, those that rows keep;
+    columns: the source's names for anchor, `num_positives` positives, and negatives.
+    values: of its columns `label` and `relation`, those that rows keep;
     rows that differ in a value are not the same. limit: how many of the distinct rows to keep, drawn with `seed`, order kept.
     add_reversed: append (positive, anchor[, negative]) for every row that is kept.
     Sentences are equal when their strings are; ids follow the order of first appearance, row by row. Nulls and whitespace count as empty.

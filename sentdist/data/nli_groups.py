@@ -26,8 +26,8 @@ MAX_DRAWS = 64
 class GroupFacts:
     """What stood under the premises and what was added.
 
-    num_premises: distinct premises that have an entailment or a contradiction. num_left_out: those with too few of either. num_groups:
-    rows made (fewer than the others where a limit was set).
+    num_premises: distinct premises that have an entailment or a contradiction. num_left_out: those with too few of either.
+    num_groups: rows made (fewer than the others where a limit was set).
     num_whole: rows with P entailments and Q contradictions of their own. num_filled_positives, num_filled_negatives:
     cells that were filled;
     num_augmented: filled positives that are no copies of the anchor; num_unchanged: those of them that came back as they were.
@@ -104,8 +104,8 @@ def group_by_premise(
     Missing positives are copies of the anchor ("None" in the paper's Table A1), or `augment` of the premise's own entailments in turn,
     for a random `augmented_fraction` of the missing cells.
     fill: "own_then_copies": the premise's own entailments come first, and the rest is filled;
-    "copies": a premise with fewer than P uses none of
-        them and all its positives are filled, which is how the paper's appendix may also be read.
+        "copies": a premise with fewer than P uses none of them and all its positives are filled, which is how the paper's appendix may
+        also be read.
     limit: how many rows to make, drawn with `limit_seed`, order kept; negatives are drawn from all premises nevertheless.
     Every choice depends on the seeds and the rows only. Source: Dehghan and Amasyali 2022, Sections 5.1, 5.2 and Appendix A.1.
     Raises DataError for absent columns, counts below 1, no premise with enough, too few sentences to draw from.

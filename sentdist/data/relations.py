@@ -41,8 +41,8 @@ class RelationSource:
 
 @dataclass(frozen=True, kw_only=True)
 class RelationCounts:
-    """num_pairs: distinct pairs of the relation. num_kept: those in the table. num_own_negatives:
-    rows whose hard negative contradicts their own head."""
+    """num_pairs: distinct pairs of the relation. num_kept: those in the table.
+    num_own_negatives: rows whose hard negative contradicts their own head."""
 
     num_pairs: int
     num_kept: int
@@ -81,8 +81,9 @@ def join_relations(sources: Sequence[RelationSource], *, cap_rule: str = "first"
 
     Pairs are grouped by their head in the order of first appearance, and a pair counts once; rows with an empty sentence are passed over,
     and so are sentences paired with themselves unless the relation is that ("same").
-    cap_rule: the pairs that a cap keeps: the first ones, as the release does, or a sample. held_out:
-    how many pairs of each relation to leave out for dev, and as many for test (`held_out_relations` gives them); drawn before the cap.
+    cap_rule: the pairs that a cap keeps: the first ones, as the release does, or a sample.
+    held_out: how many pairs of each relation to leave out for dev, and as many for test (`held_out_relations` gives them); drawn before
+    the cap.
     Hard negatives, drawn once: a tail of the same relation; for "nli" a contradiction of the same premise, or of another where it has none.
     Never the head or one of its tails in this relation; in the release a negative can equal the positive by chance.
     Every choice depends on the seed, the relation's name and its rows only.

@@ -22,8 +22,8 @@ DOCUMENT_FIELDS = ("answer", "question", "question_answer")
 class Retrieval:
     """A bank of documents with queries judged against it.
 
-    queries and documents run parallel to query_ids and document_ids. qrels:
-    query id → document id → relevance, an integer ≥ 0, 0 = not relevant;
+    queries and documents run parallel to query_ids and document_ids.
+    qrels: query id → document id → relevance, an integer ≥ 0, 0 = not relevant;
     every query has an entry. empty_document_ids: documents without text, which are left out of the bank;
     their judgements stay, so that a relevant one counts as not found (Cranfield has two).
     """

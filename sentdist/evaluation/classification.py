@@ -27,8 +27,8 @@ class ClassificationScore:
     """What became of the T rows that were tested, in ascending order.
 
     accuracy: × 100, over all tested rows (SentEval averages rounded accuracies of folds, which differs by less than 0.01). f1:
-    × 100, of the later of two labels in sorted order; None where there are more than two. penalties:
-    λ chosen in each fold, one where the splits are fixed.
+    × 100, of the later of two labels in sorted order; None where there are more than two.
+    penalties: λ chosen in each fold, one where the splits are fixed.
     """
 
     accuracy: float

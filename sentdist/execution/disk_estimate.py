@@ -23,8 +23,8 @@ NUMBER_BYTES = {"float16": 2, "float32": 4}
 
 @dataclass(frozen=True, kw_only=True)
 class DiskRoom:
-    """Bytes that a plan writes. least: encoders and checkpoints, whose size is known. likely:
-    with banks and corpora, whose sentences may repeat."""
+    """Bytes that a plan writes. least: encoders and checkpoints, whose size is known.
+    likely: with banks and corpora, whose sentences may repeat."""
 
     least: int
     likely: int

@@ -40,8 +40,8 @@ class MtebEncoder:
         self.mteb_model_meta = _mteb("models.model_meta").ModelMeta.create_empty(overwrites=facts)
 
     def encode(self, inputs: Batches, **options: object) -> np.ndarray:
-        """(S, D) embeddings of all texts; each different one is embedded once. options:
-        task, split and prompt, of which ours know nothing."""
+        """(S, D) embeddings of all texts; each different one is embedded once.
+        options: task, split and prompt, of which ours know nothing."""
         texts = [text for batch in inputs for text in batch["text"]]
         unique = list(dict.fromkeys(texts))
         row = {text: number for number, text in enumerate(unique)}

@@ -41,8 +41,8 @@ class Optimization:
     weight_decay: decoupled (AdamW), on matrices only: not on biases, not on layer norms.
     clip_norm: bound of the global L2 norm of the averaged gradient; None: no clipping.
     layer_decay: factor of the learning rate from each transformer layer to the one below it;
-    the last layer, the embeddings and all heads have the
-        full rate (as the STS regression paper's code has it, arXiv 2406.05326). 1: one rate for all.
+        the last layer, the embeddings and all heads have the full rate (as the STS regression paper's code has it, arXiv 2406.05326). 1:
+        one rate for all.
     precision: "fp32", or "bf16": bfloat16 autocast over float32 weights (embeddings come out in float32 either way).
     RecipeError for a value out of range.
     """

@@ -77,8 +77,8 @@ class Needs:
 class Start:
     """The training that an encoder comes from, as far as an objective may go on with something of it.
 
-    term: the objective of the same name there; None: there is none. has_same_terms:
-    whether the whole objective has the same terms in the same order.
+    term: the objective of the same name there; None: there is none.
+    has_same_terms: whether the whole objective has the same terms in the same order.
     relations: those that encoder knows.
     """
 

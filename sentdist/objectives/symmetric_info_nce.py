@@ -108,9 +108,8 @@ def symmetric_info_nce(
 
     Optimizes: each anchor finds its positive among all candidates, and each positive its anchor among all anchors.
     Shapes: anchors and positives (B, D) of this rank, rows `first_row` … of the global batch; anchors (M, D) of all ranks;
-    candidates c (M, D) of all
-        ranks, or (2M, D) with the M hard negatives behind the M positives. temperature τ:
-        a number, or a tensor of one through which it is learned.
+        candidates c (M, D) of all ranks, or (2M, D) with the M hard negatives behind the M positives. temperature τ: a number, or a tensor
+        of one through which it is learned.
     Units and reduction: nats, mean over the B rows and both directions.
     Range: at or above half the sum of both directions' floors (see `info_nce`).
     Source: Radford et al. 2021 (arXiv 2103.00020), Figure 3, which learns ln(1/τ) and has no hard negatives.

@@ -66,6 +66,12 @@ class Sum(Frozen):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"terms: found {', '.join(twice)} twice; expected each objective once, with one weight")
+        dropped = [term.objective.name for term in self.terms if term.projected and term.objective.needs.targets]
+        if dropped:
+            raise ValueError(
+                f"terms: found projected: true for {dropped[0]}, whose channels would be of a layer that is dropped at test; expected it for "
+                "other terms only"
+            )
         choices = {value_of(term.objective, "hard_negatives") for term in self.terms} - {None}
         if len(choices) > 1:
             raise ValueError("terms: found hard_negatives both true and false; expected one choice, for all terms see the same sentences")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """A paper. name: what a recipe writes under `paper`. command: what `sentdist report --paper` calls it. tables:
-    the module with its `TABLES`."""
+    """A paper. name: what a recipe writes under `paper`. command: what `sentdist report --paper` calls it.
+    tables: the module with its `TABLES`."""
 
     name: str
     command: str

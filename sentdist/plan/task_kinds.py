@@ -87,8 +87,8 @@ Floor = Literal["word_overlap", "bm25"]
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What planning knows of a named task once its sources were looked at. columns, documents: of its texts. splits:
-    those of the source."""
+    """What planning knows of a named task once its sources were looked at. columns, documents: of its texts.
+    splits: those of the source."""
 
     name: str
     source: str
@@ -113,8 +113,8 @@ class TaskKind:
     further: a card's other columns.
     floors: what scores it from words alone. table: title and unit of its table in a report, a column a task; None: not of that shape.
     works: keys of citations. is_own: KIND=SOURCE names a user's own file. chooses: such a task can choose checkpoints.
-    make: the pinned task. encodes: sentences that a task of so many items encodes. loader:
-    "module:function" of (task, data root) that reads the data and gives a `LoadedTask`.
+    make: the pinned task. encodes: sentences that a task of so many items encodes.
+    loader: "module:function" of (task, data root) that reads the data and gives a `LoadedTask`.
     """
 
     name: str

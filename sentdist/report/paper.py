@@ -72,8 +72,8 @@ class PaperTable:
 class PaperTables(Generic[Facts]):
     """A paper's tables and how our cells find their rows.
 
-    facts: what is told of a cell, in the paper's terms; None: nothing. twins:
-    number of a table -> our label -> printed row, from the facts of labels.
+    facts: what is told of a cell, in the paper's terms; None: nothing.
+    twins: number of a table -> our label -> printed row, from the facts of labels.
     besides: the tables that have rows of ours, from the facts of a table's labels.
     """
 

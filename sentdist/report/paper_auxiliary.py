@@ -78,8 +78,8 @@ def auxiliary_twins(facts: Mapping[str, AuxiliaryFacts | None]) -> dict[str, dic
 
 
 def auxiliary_besides(table: ResultTable, facts: Mapping[str, AuxiliaryFacts | None]) -> Iterator[Beside]:
-    """The poster's tables of which at least two rows have one of ours. facts:
-    of the table's labels, None for what is neither SimCSE nor has tasks."""
+    """The poster's tables of which at least two rows have one of ours.
+    facts: of the table's labels, None for what is neither SimCSE nor has tasks."""
     twins = auxiliary_twins({line.label: facts[line.label] for line in table.lines})
     for number, known in twins.items():
         paper = AUXILIARY_TABLES[number]

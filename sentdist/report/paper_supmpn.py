@@ -108,8 +108,8 @@ _REWORDED = {None: "None", "word_deletion": "RD", "synonyms": "SR", "paraphrases
 
 @dataclass(frozen=True, kw_only=True)
 class PremiseFacts:
-    """What a cell learned from premises with their hypotheses. has_groups:
-    with several positives or negatives (supmpn), or one of each (info_nce).
+    """What a cell learned from premises with their hypotheses.
+    has_groups: with several positives or negatives (supmpn), or one of each (info_nce).
     as_printed: temperature 0.05, and none of the loss's and the corpus's options but the augmentation."""
 
     has_groups: bool

@@ -65,8 +65,8 @@ def replace_file(path: Path, content: bytes, *, beside: str) -> None:
 
 
 def publish_folder(folder: Path, target: Path, *, last: str, content: bytes) -> None:
-    """Have a finished folder appear as `target` by one rename, on the disk before that. last:
-    the name of a file with `content`, written last.
+    """Have a finished folder appear as `target` by one rename, on the disk before that.
+    last: the name of a file with `content`, written last.
 
     A target that has that file was published by another writer, and is kept; one that lacks it was left by a crash, and is replaced.
     """

@@ -53,7 +53,7 @@ def _toy_body(log: Path, broken: Path) -> Any:
         with log.open("a") as file:
             file.write(f"{stage.kind} {stage.key}\n")
         if broken.exists() and broken.read_text() in stage.label:
-            raise DataError(where="toy", found=stage.label, expected="a stage that works", remedy="Mend it: φ ≠ 0.")
+            raise DataError(where="toy", found=stage.label, expected="a stage that works", remedy="Fix it: φ ≠ 0.")
         store = submission.context.store
         with store.staged() as folder:
             (folder / "data").write_text(stage.label)
@@ -124,7 +124,7 @@ def test_an_error_reaches_the_caller_whole_and_nothing_downstream_starts(workpla
     with pytest.raises(DataError) as raised:
         board.build(_rcl((0.01, 0.02)))
     assert type(raised.value) is DataError
-    assert (raised.value.expected, raised.value.remedy) == ("a stage that works", "Mend it: φ ≠ 0.")
+    assert (raised.value.expected, raised.value.remedy) == ("a stage that works", "Fix it: φ ≠ 0.")
     assert workplace.built.count("scores") == 0
     assert workplace.built.count("train") == 2  # both entropy encoders, not the encoder that needs them
     board.build(_rcl((0.01,)))  # what does not need the broken stage is built

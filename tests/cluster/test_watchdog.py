@@ -34,13 +34,13 @@ def _following(board: Any, stage: Any) -> Iterator[Callable[[str], StageEvent]]:
         for event in board.follow(stage):
             told.append(event)
 
-    def heard(words: str) -> StageEvent:
+    def observed(words: str) -> StageEvent:
         wait_for(lambda: any(words in event.told for event in told) or following.done(), what=words)
         return next(event for event in told if words in event.told)
 
     with ThreadPoolExecutor(1) as pool:
         following = pool.submit(listen)
-        yield heard
+        yield observed
 
 
 def test_what_waits_for_the_cluster_is_said_with_numbers(cluster: Any, workplace: Any) -> None:
@@ -48,9 +48,9 @@ def test_what_waits_for_the_cluster_is_said_with_numbers(cluster: Any, workplace
 
     taken = ray.util.placement_group([{"CPU": 2}])
     ray.get(taken.ready())
-    with _following(workplace.open(silence_s=0.5), _rcl((0.01,)).encoder.corpus) as heard:
+    with _following(workplace.open(silence_s=0.5), _rcl((0.01,)).encoder.corpus) as observed:
         try:
-            event = heard("waits for")
+            event = observed("waits for")
         finally:
             ray.util.remove_placement_group(taken)
     assert (event.what, event.kind) == ("notice", "corpus")
@@ -59,12 +59,12 @@ def test_what_waits_for_the_cluster_is_said_with_numbers(cluster: Any, workplace
 
 def test_a_worker_that_stands_still_is_named_with_its_host(cluster: Any, gated: Gated) -> None:
     board = gated.open("stopped", silence_s=1.0)
-    with _following(board, _rcl((0.01,))) as heard:
+    with _following(board, _rcl((0.01,))) as observed:
         process = gated.wait_for("entropy+0.01")
         try:
             wait_for(gated.signs.exists, what="a first sign of life")
             os.kill(process, signal.SIGSTOP)
-            event = heard("no sign of life")
+            event = observed("no sign of life")
         finally:
             os.kill(process, signal.SIGCONT)
             gated.gate.touch()

@@ -18,7 +18,7 @@ _WHAT: dict[str, What] = {"started": "started", "goes on": "started", "done in":
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
+class Observed:
     """One event of one stage as a driver told it. at: seconds on this machine's monotonic clock; driver: its number in the round."""
 
     at: float
@@ -35,13 +35,13 @@ class Heard:
         return self.kind, self.label
 
 
-def heard(line: str, *, at: float, driver: int) -> Heard | None:
+def observed(line: str, *, at: float, driver: int) -> Observed | None:
     """The event in a line (`StageEvent.line`); None if it tells of no stage."""
     found = _LINE.match(line)
     if found is None:
         return None
     step, num_steps = int(found["step"] or 0), int(found["num_steps"] or 0)
-    return Heard(
+    return Observed(
         at=at,
         driver=driver,
         kind=found["kind"],
@@ -52,28 +52,28 @@ def heard(line: str, *, at: float, driver: int) -> Heard | None:
     )
 
 
-def finished(events: Iterable[Heard]) -> set[tuple[str, str]]:
+def finished(events: Iterable[Observed]) -> set[tuple[str, str]]:
     """The stages that are told to be done."""
     return {event.stage for event in events if event.what == "finished"}
 
 
-def built_twice(events: Iterable[Heard]) -> list[tuple[str, str]]:
+def built_twice(events: Iterable[Observed]) -> list[tuple[str, str]]:
     """The stages that were told to be done more than once.
 
     Two drivers at the same time hear of the same building within a moment, so that is told once.
     """
-    told: dict[tuple[str, str], list[Heard]] = defaultdict(list)
+    told: dict[tuple[str, str], list[Observed]] = defaultdict(list)
     for event in sorted(events, key=lambda event: event.at):
         if event.what == "finished" and not any(_is_same_news(event, earlier) for earlier in told[event.stage]):
             told[event.stage].append(event)
     return sorted(stage for stage, times in told.items() if len(times) > 1)
 
 
-def _is_same_news(event: Heard, earlier: Heard) -> bool:
+def _is_same_news(event: Observed, earlier: Observed) -> bool:
     return event.driver != earlier.driver and event.at - earlier.at < SAME_NEWS_S
 
 
-def recovery_s(events: Iterable[Heard], injected_at: float) -> float | None:
+def recovery_s(events: Iterable[Observed], injected_at: float) -> float | None:
     """Seconds from an injection until all stages that were being made then have come further than they were: a step beyond the one reached,
     or the end; if none was being made, until the next stage has. None if nothing was left to do."""
     reached: dict[tuple[str, str], int] = {}

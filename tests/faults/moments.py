@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.faults.events import Heard, finished
+from tests.faults.events import Observed, finished
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
     """What can be seen of a sweep. checkpoints: for each unfinished training (its key) the names of all that were seen so far."""
 
-    events: Sequence[Heard]
+    events: Sequence[Observed]
     checkpoints: dict[str, frozenset[str]]
 
 
 Moment = Callable[[Sight], bool]
 
 
-def _begun(sight: Sight, *kinds: str) -> list[Heard]:
+def _begun(sight: Sight, *kinds: str) -> list[Observed]:
     """The last event of each stage that was begun and is not done."""
     done = finished(sight.events)
     last = {event.stage: event for event in sight.events if event.kind in kinds and event.stage not in done}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults.artifacts import record_marks
-from tests.faults.events import Heard, heard
+from tests.faults.events import Observed, observed
 from tests.faults.moments import MOMENTS, Sight
 from tests.faults.processes import Process
 from tests.faults.world import World
@@ -42,7 +42,7 @@ class Scene:
         self.variant = variant
         self.store = world.disk.folder / name
         self.recipe = world.recipe(name, variant)
-        self.events: list[Heard] = []
+        self.events: list[Observed] = []
         self.drivers: list[Driver] = []
         self.halted: list[Process] = []  # by SIGSTOP
         self.damaged: set[str] = set()  # places of the artifacts that a fault damaged
@@ -126,6 +126,6 @@ class Scene:
             for line in process.stdout:
                 log.write(line)
                 log.flush()
-                event = heard(line.rstrip(), at=time.monotonic(), driver=number)
+                event = observed(line.rstrip(), at=time.monotonic(), driver=number)
                 if event is not None:
                     self.events.append(event)

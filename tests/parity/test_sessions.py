@@ -109,9 +109,9 @@ def test_a_whole_sweep_in_one_process(tmp_path: Path, tiny_encoder_dir: Path) ->
     artifacts = run_local(plan, context)
     scores = {artifact.record.label: artifact.record.results["stsb"] for artifact in artifacts if artifact.record.kind == "scores"}
     assert len(scores) == 3 and all(isinstance(score, float) for score in scores.values())
-    heard: list[object] = []
-    run_local(plan, context, listen=lambda stage, session, event: heard.append(event))
-    assert heard == []
+    reported: list[object] = []
+    run_local(plan, context, listen=lambda stage, session, event: reported.append(event))
+    assert reported == []
     final = next(artifact for artifact in artifacts if artifact.record.kind == "train" and artifact.record.label.startswith("rcl"))
     assert final.record.results["num_steps"] == 6
     assert {"history.jsonl", "model.safetensors", "README.md"} <= set(final.record.files)

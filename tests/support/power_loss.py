@@ -82,8 +82,8 @@ class Disk:
 
 @contextmanager
 def disk_at(root: Path, monkeypatch: pytest.MonkeyPatch, *, ignores_fsync: bool = False) -> Iterator[Disk]:
-    """Watch what is synced below `root`; the power may fail at every sync and every rename. ignores_fsync:
-    as a program would that never asks."""
+    """Watch what is synced below `root`; the power may fail at every sync and every rename.
+    ignores_fsync: as a program would that never asks."""
     root.mkdir(parents=True, exist_ok=True)
     disk = Disk(root)
     fsync, rename, replace = os.fsync, os.rename, os.replace

@@ -1,4 +1,4 @@
-"""The decisions of the soak (tests/faults): what is injected when, what is heard, what counts as wrong."""
+"""The decisions of the soak (tests/faults): what is injected when, what is observed, what counts as wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from sentdist.execution.board.events import StageEvent
 from tests.faults.artifacts import differences, digests, record_marks
 from tests.faults.disk import damage
-from tests.faults.events import Heard, built_twice, heard, recovery_s
+from tests.faults.events import Observed, built_twice, observed, recovery_s
 from tests.faults.kinds import FAULTS, fault_named
 from tests.faults.moments import MOMENTS, Sight
 from tests.faults.page import page
@@ -22,8 +22,8 @@ from tests.faults.selection import VARIANT_WEIGHTS, plan_round
 from tests.faults.tracked import tracking_faults
 
 
-def _event(what: str, at: float, *, label: str = "rcl-s0", step: int = 0, driver: int = 0, kind: str = "train") -> Heard:
-    return Heard(at=at, driver=driver, kind=kind, label=label, what=what, step=step, num_steps=100)  # type: ignore[arg-type]
+def _event(what: str, at: float, *, label: str = "rcl-s0", step: int = 0, driver: int = 0, kind: str = "train") -> Observed:
+    return Observed(at=at, driver=driver, kind=kind, label=label, what=what, step=step, num_steps=100)  # type: ignore[arg-type]
 
 
 def test_a_round_is_a_function_of_seed_and_number() -> None:
@@ -67,14 +67,14 @@ def test_every_fault_names_moments_that_exist() -> None:
     ],
 )
 def test_the_lines_of_a_driver_are_understood(event: StageEvent, what: str, step: int) -> None:
-    found = heard(event.line, at=2.0, driver=1)
+    found = observed(event.line, at=2.0, driver=1)
     assert found is not None
     assert (found.stage, found.what, found.step) == ((event.kind, event.label), what, step)
 
 
 @pytest.mark.parametrize("line", ["", "tiny: 3 of 3 trials to run", "trial 1/3  base: stsb 88.81", "soak: main score × 100"])
 def test_other_lines_tell_of_no_stage(line: str) -> None:
-    assert heard(line, at=0.0, driver=0) is None
+    assert observed(line, at=0.0, driver=0) is None
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,16 @@ def test_other_lines_tell_of_no_stage(line: str) -> None:
             2.0,
             2.0,
         ),
-        # What was told just before is heard a moment later.
+        # What was told just before is observed a moment later.
         ([_event("step", 1.0, step=30), _event("step", 2.1, step=60), _event("step", 8.0, step=90)], 2.0, 6.0),
         # Nothing was being made: the next stage.
         ([_event("finished", 1.0), _event("started", 3.0, label="a"), _event("finished", 5.0, label="a")], 2.0, 3.0),
         ([_event("finished", 1.0)], 2.0, None),
     ],
 )
-def test_recovery_is_when_all_that_was_being_made_has_come_further(events: list[Heard], injected_at: float, expected: float | None) -> None:
+def test_recovery_is_when_all_that_was_being_made_has_come_further(
+    events: list[Observed], injected_at: float, expected: float | None
+) -> None:
     assert recovery_s(events, injected_at) == (None if expected is None else pytest.approx(expected))
 
 
@@ -131,7 +133,7 @@ def test_a_stage_that_is_done_twice_was_built_twice() -> None:
         ("scores are made", [_event("started", 1.0, kind="scores")], {}, True),
     ],
 )
-def test_moments(moment: str, events: list[Heard], checkpoints: dict[str, frozenset[str]], holds: bool) -> None:
+def test_moments(moment: str, events: list[Observed], checkpoints: dict[str, frozenset[str]], holds: bool) -> None:
     assert MOMENTS[moment](Sight(events=events, checkpoints=checkpoints)) is holds
 
 

@@ -26,8 +26,8 @@ class Agent:
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """phrases: infinitives that mean the same; the first may have a passive (object, participle). wider:
-    key of the meaning that includes this one."""
+    """phrases: infinitives that mean the same; the first may have a passive (object, participle).
+    wider: key of the meaning that includes this one."""
 
     key: str
     phrases: tuple[str, ...]
@@ -114,8 +114,8 @@ def places() -> dict[str, tuple[tuple[str, ...], str]]:
 
 @cache
 def exclusive(table: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """Return lines of meanings that exclude each other; a meaning is a tuple of phrases. table:
-    TIMES, MANNERS, HUMAN_LOOKS or BEAST_LOOKS."""
+    """Return lines of meanings that exclude each other; a meaning is a tuple of phrases.
+    table: TIMES, MANNERS, HUMAN_LOOKS or BEAST_LOOKS."""
     return tuple(tuple(_phrases(cell) for cell in row) for row in _rows(getattr(vocabulary, table)))
 
 

@@ -18,8 +18,8 @@ RACY_S = 2.0  # a file changed this recently may change again within one tick of
 
 @dataclass(frozen=True, kw_only=True)
 class FileFacts:
-    """digest: "sha256:" and 16 hex digits of the content; splits:
-    the values of a column `split` with their row counts, in order of appearance."""
+    """digest: "sha256:" and 16 hex digits of the content;
+    splits: the values of a column `split` with their row counts, in order of appearance."""
 
     digest: str
     num_rows: int

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class EncoderCard:
     """The facts of a model card.
 
-    base_model: hub id or name of what training started from, and its revision. data: names of the training tables. objective:
-    what was minimized.
+    base_model: hub id or name of what training started from, and its revision. data: names of the training tables.
+    objective: what was minimized.
     hyperparameters: as they were set. scores: task -> value (Spearman × 100 and the like; the name says the metric).
     """
 

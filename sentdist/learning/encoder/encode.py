@@ -30,8 +30,8 @@ def encode(
     """Return the test-time embeddings (S, D) float32 of S sentences, in their order, not normalized.
 
     tokens_per_batch: budget of a forward; 2k to 4k tokens are fastest on a CPU (more falls out of its cache).
-    precision: fp32, or bf16 for bfloat16 products over the float32 weights. told:
-    is given the number of sentences done, after each forward.
+    precision: fp32, or bf16 for bfloat16 products over the float32 weights.
+    told: is given the number of sentences done, after each forward.
     """
     if tokens_per_batch < 1:
         raise ResourceError(

@@ -61,16 +61,14 @@ class Auxiliary(nn.Module, Objective):
         Without adversaries the last two terms are absent.
     Reads: the embeddings as the encoder gives them, in all columns, each sentence with its own targets, looked up by `batch.sentence_ids`.
     Units and reduction: nats, mean over the columns (views) and over this rank's B rows; candidates of other ranks play no part.
-    A sentence without
-        a word of the vocabulary adds 0 to the terms of words.
+        A sentence without a word of the vocabulary adds 0 to the terms of words.
     form: "entropy" as above: bounded, as H ≤ ln V. "reversal":
-    −α CE(t, D(h)) instead of −α H(D(h)), whose gradient is what gradient reversal
-        (Ganin & Lempitsky 2015, arXiv 1409.7495) gives the encoder: the literal reading of the poster; unbounded.
+        −α CE(t, D(h)) instead of −α H(D(h)), whose gradient is what gradient reversal (Ganin & Lempitsky 2015, arXiv 1409.7495) gives the
+        encoder: the literal reading of the poster; unbounded.
     warmup_steps: α grows linearly over so many steps of the adversaries; 0: at once.
     Memory: two (C·B, words) tensors in float32.
     Source: "SimCSE + auxiliary tasks" (poster), its L_cls and L_adv, with C_BOW in the second term (printed C_POS twice);
-    entropy form, classifiers
-        and adversaries after John et al. 2019 (ACL P19-1041).
+        entropy form, classifiers and adversaries after John et al. 2019 (ACL P19-1041).
     """
 
     def __init__(

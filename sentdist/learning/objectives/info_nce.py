@@ -22,8 +22,7 @@ def info_nce(anchors_BD: Tensor, candidates_MD: Tensor, *, first_row: int, tempe
     Range: at or above ln(1 + (K − 1)·e^{−2/τ}) for K candidates, since cosines lie in [−1, 1]: 1.648 at K = 32, 2.254 at K = 64 (τ = 1).
         A loss near the floor has converged.
     Source: RCL, arXiv 2209.13241, Eq. 1, printed without temperature (τ = 1). Its Eq. 3 repeats the first term with a misprinted index;
-    this
-        is the reading of Eq. 1 and Eq. 4. Hard negatives as supervised SimCSE has them (Gao et al. 2021, arXiv 2104.08821, Eq. 5).
+        this is the reading of Eq. 1 and Eq. 4. Hard negatives as supervised SimCSE has them (Gao et al. 2021, arXiv 2104.08821, Eq. 5).
     """
     logits_BM = cosine_logits(anchors_BD, candidates_MD, temperature=temperature)
     return F.cross_entropy(logits_BM, own_candidates(anchors_BD, first_row=first_row))

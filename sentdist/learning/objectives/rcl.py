@@ -45,8 +45,8 @@ def rcl(
     Units and reduction: nats, mean over the B anchors, **sum** over the 2N regulators. N = 0 is Eq. 1.
     Range: at or above (2N + 1) floors of Eq. 1 at τ = 1 and without hard negatives: 20.3 at N = 4, M = 64.
     Source: RCL, arXiv 2209.13241, Eq. 3, its first numerator read as ind_i (printed ind_j; Eq. 1 and Eq. 4 agree on ind_i).
-    The paper prints
-        neither a temperature nor a weight: `regulator_temperature` = `temperature` and `regulator_weight` = 1 is Eq. 3 as printed.
+        The paper prints neither a temperature nor a weight: `regulator_temperature` = `temperature` and `regulator_weight` = 1 is Eq. 3 as
+        printed.
     """
     base = info_nce(anchors_BD, candidates_MD, first_row=first_row, temperature=temperature)
     anchor_terms = regulators(anchors_BD, augmented_anchors_NMD, first_row=first_row, temperature=regulator_temperature)
@@ -71,8 +71,7 @@ class RCL(Objective):
     """Eq. 3 as an objective over a bank of N entropy encoders' embeddings.
 
     regulator_temperature: divisor of the regulators' cosines; None: the main term's.
-    At 0.05 regulators that start from the same encoder are
-        saturated (terms of 1e-4 nats) and do nothing.
+        At 0.05 regulators that start from the same encoder are saturated (terms of 1e-4 nats) and do nothing.
     regulator_weight: factor of the summed regulators, 1 as printed.
     RecipeError for a temperature that is not above 0 or a weight that is not finite.
     """

@@ -28,8 +28,7 @@ def translated_relu(errors_B: Tensor, *, slope: float, threshold: float) -> Tens
     """f(x) = 0 for x < x0,  k (x − x0) for x ≥ x0.
 
     Optimizes: predictions nearer to their label than x0; farther ones are pulled back with one force k.
-    Its slope at exactly x = x0 is k, as in
-        the released code (torch.clamp); 0 would be a subgradient too.
+        Its slope at exactly x = x0 is k, as in the released code (torch.clamp); 0 would be a subgradient too.
     Shapes: errors x = |p − y| ≥ 0, (B,). Units and reduction: k times label units, mean over B. x0 = 0 and k = 1: the L1 loss.
     Source: arXiv 2406.05326, Eq. 1.
     """
@@ -61,8 +60,8 @@ def mse(errors_B: Tensor) -> Tensor:
 def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: str, low: float, high: float) -> Tensor:
     """|p − y|, (B,), with predictions outside the labels' range [low, high] treated as `boundary` says.
 
-    none: as they are. left_mask: those below low count as low (the released code). clamp:
-    those on either side are moved to the boundary (the paper). Both take away the gradient of every prediction outside,
+    none: as they are. left_mask: those below low count as low (the released code).
+    clamp: those on either side are moved to the boundary (the paper). Both take away the gradient of every prediction outside,
     also of wrong ones. one_sided: the error is 0 only beyond the boundary that is the pair's own label;
     all other predictions keep error and gradient. DataError unless both are (B,): (B, 1) − (B,) would quietly be (B, B).
     Source: arXiv 2406.05326, Section 3, and its released training scripts; one_sided is ours.

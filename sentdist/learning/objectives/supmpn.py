@@ -31,20 +31,17 @@ def supmpn(
     S⁺_i = Σ_{j≠i} Σ_k e(x_i, x⁺_jk), the positives of the other anchors;
     S⁻_i = Σ_j Σ_k e(x_i, x⁻_jk), the negatives of all anchors, its own included.
     Optimizes: each of an anchor's P positives is closer to it than everything that belongs to others or contradicts it.
-    The P − 1 other positives of
-        the same anchor are no rivals: each k has 1 + (M − 1)·P + M·Q columns.
+        The P − 1 other positives of the same anchor are no rivals: each k has 1 + (M − 1)·P + M·Q columns.
     Shapes: anchors (B, D), rows `first_row` … `first_row + B − 1` of the global batch;
-    positives (M, P, D) and negatives (M, Q, D) of all ranks;
-        Q may be 0. Embeddings as the encoder gives them: normalisation happens here.
-        No (B, P, M·(P + Q)) tensor: the shared part is summed once.
+        positives (M, P, D) and negatives (M, Q, D) of all ranks; Q may be 0. Embeddings as the encoder gives them: normalisation happens
+        here. No (B, P, M·(P + Q)) tensor: the shared part is summed once.
     Units and reduction: nats, mean over the B anchors and their P positives.
     masked: what stands in the place of the P − 1 other positives.
-    "excluded" is the paper; "zero" the authors' code, which overwrites their logits
-        with 0 and so adds P − 1 to every denominator (2.6e-5 nats at M = 8, less in larger batches).
+        "excluded" is the paper; "zero" the authors' code, which overwrites their logits with 0 and so adds P − 1 to every denominator
+        (2.6e-5 nats at M = 8, less in larger batches).
     phi: adds φ·H_i, H_i = −(1/P) Σ_k Σ_j s_ij log s_ij over the candidates j that are not the anchor's own positives,
-    s_ij their share in the
-        denominator of k: Eq. 2 of RCL (arXiv 2209.13241) for P positives,
-        so that entropy encoders can be made with this loss. φ = 0 is SupMPN.
+        s_ij their share in the denominator of k: Eq. 2 of RCL (arXiv 2209.13241) for P positives, so that entropy encoders can be made
+        with this loss. φ = 0 is SupMPN.
     Source: SupMPN, Section 4.1, printed with τ and without its value; the authors' code multiplies cosines by 20 (τ = 0.05). P = 1 is
         `info_nce` with Q hard negatives an anchor, and so supervised SimCSE for Q = 1.
     """

@@ -151,18 +151,18 @@ def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_told_with_the
 
 
 def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
-    heard: list[Heartbeat] = []
+    observed: list[Heartbeat] = []
 
     class Ear:
         every_s = 60.0
 
         def beat(self, heartbeat: Heartbeat) -> None:
-            heard.append(heartbeat)
+            observed.append(heartbeat)
 
     with Heartbeats(STAGE, Ear(), worker="rank 3") as heartbeats:
-        wait_for(lambda: bool(heard), what="the first sign")
+        wait_for(lambda: bool(observed), what="the first sign")
         heartbeats.report_step(7, 9)
-    assert [(one.worker, one.step, one.is_last) for one in heard] == [("rank 3", None, False), ("rank 3", 7, True)]
+    assert [(one.worker, one.step, one.is_last) for one in observed] == [("rank 3", None, False), ("rank 3", 7, True)]
 
 
 def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:

@@ -91,3 +91,10 @@ def test_a_recipe_may_name_corpora_of_every_kind() -> None:
         "relations",
         "graded",
     }
+
+
+def test_auxiliary_tasks_read_what_is_evaluated() -> None:
+    """Not a layer that is dropped at test: their adversaries would learn from other embeddings than the encoder evades."""
+    terms: Json = [{"objective": {"name": "info_nce"}}, {"projected": True, "objective": {"name": "auxiliary"}}]
+    with pytest.raises(ValueError, match="found projected: true for auxiliary"):
+        Sum.model_validate({"terms": terms})
