@@ -55,8 +55,8 @@ class Engine(Protocol):
         """
         ...
 
-    def global_mean(self, value: Tensor) -> float:
-        """Mean over ranks of a scalar; not finite everywhere as soon as it is not finite on one rank."""
+    def global_mean(self, value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
+        """Mean over ranks of a scalar, not finite everywhere as soon as it is not finite on one rank; the sum over ranks of `told`."""
         ...
 
     def save(self, folder: Path, *, progress: Progress) -> None:
@@ -121,8 +121,8 @@ class TorchEngine:
         self._optimizer.zero_grad(set_to_none=True)
         return grad_norm
 
-    def global_mean(self, value: Tensor) -> float:
-        return mean_over_ranks(value)
+    def global_mean(self, value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
+        return mean_over_ranks(value, told=told)
 
     def save(self, folder: Path, *, progress: Progress) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -94,14 +94,20 @@ def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
             gradient.copy_(averaged.view_as(gradient))
 
 
-def mean_over_ranks(value: Tensor) -> float:
-    """Mean over ranks of a scalar; not finite on every rank as soon as it is not finite on one."""
-    total = value.detach().double().clone()
+def mean_over_ranks(value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
+    """Mean over ranks of a scalar, not finite on every rank as soon as it is not finite on one; and the sum over ranks of what each tells.
+
+    Both in one collective, on the device of `value`: a group of NCCL alone serves no others.
+    """
+    value = value.detach().double()
     world_size = rank_and_world_size()[1]
-    if world_size > 1:
-        with waiting():
-            dist.all_reduce(total)
-    return float(total) / world_size
+    if world_size == 1:
+        return float(value), told
+    both = torch.stack([value, torch.full_like(value, told)])
+    with waiting():
+        dist.all_reduce(both)
+    total, told_by_all = both.tolist()
+    return total / world_size, told_by_all
 
 
 def wait_for_all_ranks() -> None:

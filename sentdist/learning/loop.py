@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -42,7 +42,7 @@ class StepReport:
     """What one optimizer step did.
 
     step: its number, from 0. loss: nats, mean over the anchors of all ranks. grad_norm: L2, of the averaged gradient, before clipping.
-    lr: the learning rate it used. num_sentences: of the global batch, all columns.
+    lr: the learning rate it used. num_sentences: of the global batch, all columns. told: see `train_steps`.
     """
 
     step: int
@@ -51,6 +51,7 @@ class StepReport:
     lr: float
     num_sentences: int
     seconds: StepSeconds
+    told: float = 0.0
 
 
 def train_steps(
@@ -60,12 +61,14 @@ def train_steps(
     *,
     start: int = 0,
     micro_batch: int | None = None,
+    tell: Callable[[], float] = lambda: 0.0,
 ) -> Iterator[StepReport]:
     """Train one step per batch and say what happened.
 
     The loop does not log, checkpoint or evaluate: whoever draws from it decides what to do between two steps.
     Stopping early is ceasing to draw.
     micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
+    tell: asked at each step for a number; its sum over ranks comes with the report, in the collective of the loss.
     Every rank draws equally often. TrainingDiverged, on all ranks, when a loss or gradient is not finite on any:
     before the optimizer is touched.
     """
@@ -82,7 +85,7 @@ def train_steps(
         backward = clock.lap()
         # The loss is read after the backward pass is under way: before it, a GPU would run dry while the host waits.
         # The optimizer is still untouched.
-        loss = engine.global_mean(local_loss)
+        loss, told = engine.global_mean(local_loss, told=tell())
         if not math.isfinite(loss):
             raise _diverged(step, loss, local_loss, embeddings, batch)
         lr = engine.lr
@@ -95,6 +98,7 @@ def train_steps(
             grad_norm=grad_norm,
             lr=lr,
             num_sentences=batch.sentence_ids.size,
+            told=told,
             seconds=StepSeconds(
                 data=data, forward=forward, loss=loss_seconds, backward=backward, optimizer=optimizer, waiting=clock.take_waiting()
             ),

@@ -88,6 +88,7 @@ class TrainSession:
             else EarlyStopping(patience=stage.stopping.patience, steps_per_interval=self.schedule.stopping_interval)
         )
         self.progress = Progress(step=0, stopping=stopping)
+        self.told = 0.0  # at the last event, see `events`
         self._best: dict[str, Tensor] = {}
         self._curve = Curve(log_every=context.runtime.log_every)
 
@@ -96,18 +97,22 @@ class TrainSession:
         """Points of the learning curve so far, on rank 0."""
         return self._curve.history
 
-    def events(self) -> Iterator[StepReport | DevScore]:
-        """Train from where the session stands to the end or to an early stop; `progress` is up to date at each event."""
+    def events(self, *, tell: Callable[[], float] = lambda: 0.0) -> Iterator[StepReport | DevScore]:
+        """Train from where the session stands to the end or to an early stop; `progress` is up to date at each event.
+
+        tell: asked at each event for a number; its sum over ranks is `told`.
+        """
         if self._is_dev_due() and self.progress.step > 0 and not self._is_scored():
-            yield self._score_dev()  # the checkpoint was taken between a step and its dev score
+            yield self._score_dev(tell)  # the checkpoint was taken between a step and its dev score
         if self._is_stopped():
             return
-        micro_batch = self.context.runtime.micro_batch
-        for report in train_steps(self.engine, self._objective, self._batches(), start=self.progress.step, micro_batch=micro_batch):
+        start, micro_batch = self.progress.step, self.context.runtime.micro_batch
+        for report in train_steps(self.engine, self._objective, self._batches(), start=start, micro_batch=micro_batch, tell=tell):
             self._advance(report)
+            self.told = report.told
             yield report
             if self._is_dev_due():
-                yield self._score_dev()
+                yield self._score_dev(tell)
             if self._is_stopped():
                 return
 
@@ -203,7 +208,7 @@ class TrainSession:
     def _is_stopped(self) -> bool:
         return self.progress.stopping is not None and self.progress.stopping.is_over
 
-    def _score_dev(self) -> DevScore:
+    def _score_dev(self, tell: Callable[[], float]) -> DevScore:
         assert self.stage.selection is not None
         embeddings = [embed_in_training(self.engine, self._encoder, task, self.context.runtime.tokens_per_batch) for task in self._dev]
         give_back_freed_memory()
@@ -222,6 +227,7 @@ class TrainSession:
             self.progress = replace(self.progress, best_score=found.score, best_step=found.step)
         self.progress = replace(self.progress, history=(*self.progress.history, found))
         self.history.append({"step": found.step, "dev_score": score, "task": self.stage.selection.name, "at": round(time.time(), 2)})
+        _, self.told = self.engine.global_mean(torch.zeros((), device=self._encoder.device), told=tell())
         return found
 
     def _results(self) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""Runs a function in several gloo processes and returns what each rank returned."""
+"""Runs a function in several processes of one group and returns what each rank returned."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ PRELOADED = ["torch.distributed.tensor", "transformers.conversion_mapping", "tra
 multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
 
 
-def run_in_processes(function: Callable[..., Any], world_size: int, *arguments: Any) -> list[Any]:
+def run_in_processes(function: Callable[..., Any], world_size: int, *arguments: Any, backend: str = "gloo") -> list[Any]:
     """[function(rank, world_size, *arguments) of each rank]; `function` is a module's, results survive a pickle;
-    a rank's error is raised here."""
+    a rank's error is raised here. backend: of the process group, "cuda:gloo" for one that serves tensors on a GPU only."""
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.start_processes(
-            _run_rank, args=(world_size, folder, function, arguments), nprocs=world_size, start_method="forkserver"
+            _run_rank, args=(world_size, folder, backend, function, arguments), nprocs=world_size, start_method="forkserver"
         )
         return [pickle.loads((Path(folder) / f"rank-{rank}").read_bytes()) for rank in range(world_size)]
 
 
-def _run_rank(rank: int, world_size: int, folder: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _run_rank(
+    rank: int, world_size: int, folder: str, backend: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size), DS_ACCELERATOR="cpu")  # as a launcher sets them
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=world_size)
+    dist.init_process_group(backend, init_method=f"file://{folder}/meeting", rank=rank, world_size=world_size)
     try:
         result = function(rank, world_size, *arguments)
         (Path(folder) / f"rank-{rank}").write_bytes(pickle.dumps(result))

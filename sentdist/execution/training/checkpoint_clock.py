@@ -6,10 +6,9 @@ import math
 import time
 from collections.abc import Callable
 
-import torch
-
+from sentdist.learning.checkpoint import DevScore
+from sentdist.learning.loop import StepReport
 from sentdist.plan.runtime import Runtime
-from sentdist.stages.train import TrainSession
 
 # A dev score is worth a checkpoint, but on quick trainings (a score a second) writing 270 MB each time would cost more than training.
 SCORE_FRACTION = 0.1
@@ -18,12 +17,14 @@ SCORE_FRACTION = 0.1
 class CheckpointClock:
     """Due every `checkpoint_every_s` seconds, at a dev score once a tenth of that has passed, and once as soon as a host is about to leave.
 
-    All ranks come to the same answer, also where only one of them knows that its host leaves.
+    The first rank's clock decides, and any rank may hurry all. What they `tell` comes to all ranks with the events of a session, so that
+    all come to the same answer, and no step has a collective more.
     """
 
-    def __init__(self, runtime: Runtime, *, is_leaving: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, runtime: Runtime, *, rank: int = 0, is_leaving: Callable[[], bool] = lambda: False) -> None:
         self._every_s = runtime.checkpoint_every_s
-        self._look_every = runtime.log_every  # steps between two looks at the clock: a look costs an all-reduce of one number
+        self._look_every = runtime.log_every  # steps between two looks at the clock
+        self._is_first = rank == 0
         self._is_leaving = is_leaving
         self._has_hurried = False
         self._since = time.monotonic()
@@ -33,16 +34,15 @@ class CheckpointClock:
         self._since = time.monotonic()
         self._has_hurried = self._has_hurried or self._is_leaving()
 
-    @property
-    def seconds(self) -> float:
-        """Since the last checkpoint, on this rank; without end while its host is about to leave and there is none of that time."""
+    def tell(self) -> float:
+        """For all ranks: the first one's seconds since the last checkpoint; without end while the host of this one is about to leave
+        and no checkpoint is of that time."""
         if self._is_leaving() and not self._has_hurried:
             return math.inf
-        return time.monotonic() - self._since
+        return time.monotonic() - self._since if self._is_first else 0.0
 
-    def is_due(self, session: TrainSession, *, at_score: bool) -> bool:
-        """Whether to write one now; collective."""
-        if not at_score and session.progress.step % self._look_every:
-            return False
-        passed_s = session.engine.global_mean(torch.tensor(self.seconds, dtype=torch.float64))
-        return passed_s >= self._every_s * (SCORE_FRACTION if at_score else 1.0)
+    def is_due(self, event: StepReport | DevScore, *, told: float) -> bool:
+        """Whether to write one now. told: the sum of what the ranks told at this event."""
+        if isinstance(event, DevScore):
+            return told >= self._every_s * SCORE_FRACTION
+        return (event.step + 1) % self._look_every == 0 and told >= self._every_s

@@ -95,8 +95,8 @@ class DeepSpeedEngine:
             raise diverged_gradient(math.nan)
         return float(self._engine.get_global_grad_norm())
 
-    def global_mean(self, value: Tensor) -> float:
-        return mean_over_ranks(value)
+    def global_mean(self, value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
+        return mean_over_ranks(value, told=told)
 
     def save(self, folder: Path, *, progress: Progress) -> None:
         folder.mkdir(parents=True, exist_ok=True)

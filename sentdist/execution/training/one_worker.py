@@ -15,7 +15,6 @@ from sentdist.execution.training.checkpoints import RunningFolder, forget_runnin
 from sentdist.execution.training.engines import engine_of
 from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
-from sentdist.learning.checkpoint import DevScore
 from sentdist.plan.stages import Train
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.store import Artifact
@@ -41,9 +40,9 @@ def _train(stage: Train, submission: Submission, sink: EventSink, run: RunHandle
     reporter = ProgressReporter(stage, session, sink, run, heartbeats)
     clock = CheckpointClock(context.runtime, is_leaving=heartbeats.is_leaving)
     with closing(reporter):
-        for event in session.events():
+        for event in session.events(tell=clock.tell):
             reporter.on_event(event)
-            if clock.is_due(session, at_score=isinstance(event, DevScore)):
+            if clock.is_due(event, told=session.told):
                 save_checkpoint(session, running, stage, sink)
                 clock.restart()
     with context.store.staged() as folder:

@@ -39,7 +39,6 @@ from sentdist.execution.training.checkpoints import RunningFolder, forget_runnin
 from sentdist.execution.training.engines import engine_of
 from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
-from sentdist.learning.checkpoint import DevScore
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
@@ -49,6 +48,7 @@ from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
 
 LOST = (RayActorError, WorkerHealthCheckFailedError)  # how Ray Train says that a worker's process or host is gone
+GPU_BACKEND = "cpu:gloo,cuda:nccl"  # NCCL alone serves no tensor on the host, and what ranks say to one another lies there
 CONTROLLER_FAILURES = 3  # Ray's own default is no limit: a group that cannot start would be tried for ever
 
 
@@ -82,7 +82,7 @@ def train_on_workers(stage: Train, submission: Submission, sink: EventSink, run:
         trainer = TorchTrainer(
             partial(_train_rank, order),
             scaling_config=ScalingConfig(num_workers=runtime.workers, use_gpu=runtime.gpus_per_worker > 0, resources_per_worker=resources),
-            torch_config=TorchConfig(backend="nccl" if runtime.gpus_per_worker else "gloo"),
+            torch_config=TorchConfig(backend=GPU_BACKEND if runtime.gpus_per_worker else "gloo"),
             run_config=RunConfig(
                 name=stage.key,
                 storage_path=str(scratch),
@@ -188,15 +188,15 @@ def _running_folder(order: TrainingOrder) -> RunningFolder:
 
 
 def _train(session: TrainSession, running: RunningFolder, order: TrainingOrder, heartbeats: Heartbeats) -> None:
-    clock = CheckpointClock(order.context.runtime, is_leaving=heartbeats.is_leaving)
+    clock = CheckpointClock(order.context.runtime, rank=session.engine.rank, is_leaving=heartbeats.is_leaving)
     with ExitStack() as stack:
         reporter = None
         if session.engine.rank == 0:
             reporter = stack.enter_context(closing(ProgressReporter(order.stage, session, order.sink, order.run, heartbeats)))
-        for event in session.events():
+        for event in session.events(tell=clock.tell):
             if reporter is not None:
                 reporter.on_event(event)
-            if clock.is_due(session, at_score=isinstance(event, DevScore)):
+            if clock.is_due(event, told=session.told):
                 save_checkpoint(session, running, order.stage, order.sink if running.is_first else None)
                 clock.restart()
 

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
-from types import SimpleNamespace
 
 import pytest
-from torch import Tensor
+import torch
+import torch.distributed as dist
 
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
+from sentdist.learning.checkpoint import DevScore
+from sentdist.learning.loop import StepReport, StepSeconds
 from sentdist.plan.runtime import Runtime
+from tests.parity.processes import run_in_processes
+
+SECONDS = StepSeconds(data=0, forward=0, loss=0, backward=0, optimizer=0, waiting=0)
 
 
-@dataclass
-class SlowPeer:
-    """An engine whose ranks say, on average, that so many seconds have passed."""
-
-    passed_s: float
-
-    def global_mean(self, value: Tensor) -> float:
-        return self.passed_s
-
-
-def _is_due(passed_s: float, *, step: int, at_score: bool) -> bool:
-    clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5))
-    session = SimpleNamespace(engine=SlowPeer(passed_s), progress=SimpleNamespace(step=step))
-    return clock.is_due(session, at_score=at_score)  # type: ignore[arg-type]
+def report(step: int) -> StepReport:
+    return StepReport(step=step, loss=1.0, grad_norm=1.0, lr=1.0, num_sentences=8, seconds=SECONDS)
 
 
 @pytest.mark.parametrize(
-    ("passed_s", "step", "at_score", "is_due"),
+    ("passed_s", "steps_done", "at_score", "is_due"),
     [
         (99.0, 5, False, False),
         (100.0, 5, False, True),
@@ -39,35 +32,61 @@ def _is_due(passed_s: float, *, step: int, at_score: bool) -> bool:
         (10.0, 7, True, True),  # a dev score comes at any step
     ],
 )
-def test_the_mean_of_the_ranks_clocks_decides(passed_s: float, step: int, at_score: bool, is_due: bool) -> None:
-    assert _is_due(passed_s, step=step, at_score=at_score) == is_due
+def test_what_was_told_with_the_event_decides(passed_s: float, steps_done: int, at_score: bool, is_due: bool) -> None:
+    clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5))
+    event = DevScore(step=steps_done, score=80.0) if at_score else report(steps_done - 1)
+    assert clock.is_due(event, told=passed_s) == is_due
 
 
 def test_between_two_looks_at_the_clock_nothing_is_due() -> None:
-    assert not _is_due(1e9, step=7, at_score=False)
+    assert not CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5)).is_due(report(6), told=1e9)
 
 
 def test_a_checkpoint_restarts_the_clock() -> None:
     clock = CheckpointClock(Runtime(checkpoint_every_s=100.0))
     began = time.monotonic()
     clock.restart()
-    assert clock.seconds < 1 + time.monotonic() - began
+    assert 0 <= clock.tell() <= time.monotonic() - began
 
 
-class Ranks:
-    """An engine of two ranks, of which the other one is not about to leave."""
-
-    def global_mean(self, value: Tensor) -> float:
-        return (float(value) + 1.0) / 2
+def test_the_first_ranks_clock_is_the_one_that_is_read() -> None:
+    first, second = (CheckpointClock(Runtime(), rank=rank) for rank in (0, 1))
+    assert first.tell() > 0 and second.tell() == 0
 
 
-def test_a_host_that_is_about_to_leave_makes_one_checkpoint_due_at_once() -> None:
-    session = SimpleNamespace(engine=Ranks(), progress=SimpleNamespace(step=5))
+@pytest.mark.parametrize("leaves", [0, 1])
+def test_a_host_that_is_about_to_leave_makes_one_checkpoint_due_at_once(leaves: int) -> None:
     leaving = [False]
-    clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5), is_leaving=lambda: leaving[0])
-    assert not clock.is_due(session, at_score=False)  # type: ignore[arg-type]
+    runtime = Runtime(checkpoint_every_s=100.0, log_every=5)
+    clocks = [CheckpointClock(runtime, rank=rank, is_leaving=lambda rank=rank: leaving[0] and rank == leaves) for rank in (0, 1)]  # type: ignore[misc]
+
+    def are_due() -> list[bool]:
+        told = sum(clock.tell() for clock in clocks)
+        return [clock.is_due(report(4), told=told) for clock in clocks]
+
+    assert are_due() == [False, False]
     leaving[0] = True
-    assert clock.is_due(session, at_score=False)  # type: ignore[arg-type]
-    assert clock.is_due(session, at_score=False), "still owed: none was written"  # type: ignore[arg-type]
-    clock.restart()
-    assert not clock.is_due(session, at_score=False)  # type: ignore[arg-type]
+    assert are_due() == [True, True]
+    assert are_due() == [True, True], "still owed: none was written"
+    for clock in clocks:
+        clock.restart()
+    assert are_due() == [False, False]
+
+
+def decide(rank: int, world_size: int) -> list[bool]:
+    """Five steps of a training whose group serves tensors on a GPU only; what crosses ranks with the loss goes another way here."""
+    with pytest.raises(RuntimeError, match="No backend type associated with device type cpu"):
+        dist.all_reduce(torch.zeros(1))
+    with_the_loss = dist.new_group(backend="gloo")
+    clock = CheckpointClock(Runtime(checkpoint_every_s=1e-9, log_every=5), rank=rank, is_leaving=lambda: False)
+    decided = []
+    for step in range(5):
+        told = torch.tensor(clock.tell(), dtype=torch.float64)
+        dist.all_reduce(told, group=with_the_loss)
+        decided.append(clock.is_due(report(step), told=told.item()))
+    return decided
+
+
+def test_no_rank_is_asked_in_a_collective_of_the_clocks_own() -> None:
+    assert run_in_processes(decide, 2, backend="cuda:gloo") == [[False, False, False, False, True]] * 2
+    assert math.isinf(CheckpointClock(Runtime(), rank=1, is_leaving=lambda: True).tell())
