@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from sentdist.errors import StoreError
+from sentdist.learning.device_random import device_random_state, set_device_random_state
 from sentdist.learning.early_stopping import EarlyStopping
 
 PROGRESS_FILE = "progress.json"
@@ -104,8 +105,8 @@ def check_engine(folder: Path, *, wrote: EngineFacts, reads: EngineFacts) -> Non
 
 def save_rng(folder: Path, *, rank: int, world_size: int) -> None:
     """Write torch's random states of this rank: dropout draws from them; nothing here draws from `random` or NumPy's global state."""
-    cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-    torch.save({"world_size": world_size, "cpu": torch.get_rng_state(), "cuda": cuda}, folder / f"rng-{rank:05d}.pt")
+    states = {"world_size": world_size, "cpu": torch.get_rng_state(), "cuda": device_random_state()}
+    torch.save(states, folder / f"rng-{rank:05d}.pt")
 
 
 def load_rng(folder: Path, *, rank: int, world_size: int) -> None:
@@ -117,8 +118,7 @@ def load_rng(folder: Path, *, rank: int, world_size: int) -> None:
     if state["world_size"] != world_size:
         return
     torch.set_rng_state(state["cpu"])
-    if state["cuda"] is not None and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
+    set_device_random_state(state["cuda"])
 
 
 def _describe(facts: EngineFacts) -> str:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from sentdist.learning.device_random import drawn_again
 from sentdist.learning.encoder.batch import TokenBatch
 
 TOKENS_MULTIPLE = 64  # of a micro-batch: a C library serves tensors of few sizes from a heap that stays small; costs 1 % at 3000 tokens
@@ -30,7 +31,7 @@ def encode_in_micro_batches(encode: Callable[[TokenBatch], Tensor], tokens: Toke
     if _is_one_pass(tokens, micro_batch):
         return encode(tokens)
     rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch))
-    parts = [checkpoint(_encode_filled, encode, tokens.take(rows), use_reentrant=False) for rows in rows_of]
+    parts = [_recomputed(_encode_filled, encode, tokens.take(rows)) for rows in rows_of]
     place = torch.argsort(torch.tensor(list(chain.from_iterable(rows_of))))
     embeddings_SD = torch.cat(parts)
     return embeddings_SD.index_select(0, place.to(embeddings_SD.device))
@@ -41,7 +42,7 @@ def sum_over_micro_batches(sums: Callable[[TokenBatch], Tensor], tokens: TokenBa
     if _is_one_pass(tokens, micro_batch):
         return sums(tokens)
     rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch))
-    return torch.stack([checkpoint(sums, tokens.take(rows), use_reentrant=False) for rows in rows_of]).sum(dim=0)
+    return torch.stack([_recomputed(sums, tokens.take(rows)) for rows in rows_of]).sum(dim=0)
 
 
 def micro_batches(lengths: Sequence[int], *, size: int) -> list[list[int]]:
@@ -59,6 +60,12 @@ def micro_batches(lengths: Sequence[int], *, size: int) -> list[list[int]]:
         for rows, row in zip(order, falling[first : first + count], strict=False):
             rows.append(row)
     return parts
+
+
+def _recomputed(function: Callable[..., Tensor], *arguments: object) -> Tensor:
+    """What the function gives, its activations made again in the backward pass, with the same random numbers."""
+    found: Tensor = checkpoint(function, *arguments, use_reentrant=False, context_fn=drawn_again)
+    return found
 
 
 def _encode_filled(encode: Callable[[TokenBatch], Tensor], tokens: TokenBatch) -> Tensor:

@@ -30,9 +30,7 @@ def run_in_processes(function: Callable[..., Any], world_size: int, *arguments: 
         return [pickle.loads((Path(folder) / f"rank-{rank}").read_bytes()) for rank in range(world_size)]
 
 
-def _run_rank(
-    rank: int, world_size: int, folder: str, backend: str, function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> None:
+def _run_rank(rank: int, world_size: int, folder: str, backend: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size), DS_ACCELERATOR="cpu")  # as a launcher sets them
     dist.init_process_group(backend, init_method=f"file://{folder}/meeting", rank=rank, world_size=world_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.learning.encoder import regularizers
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches
+from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objectives.info_nce import InfoNCE, info_nce
 from sentdist.learning.optimization import Optimization
@@ -46,6 +48,52 @@ def test_recomputed_micro_batches_equal_kept_ones_with_dropout(tiny_encoder_dir:
     for one, other in zip(found, expected, strict=True):
         # The same operations on the same numbers; only the order in which micro-batches are added up differs.
         torch.testing.assert_close(one, other, rtol=1e-2 if precision == "bf16" else 1e-4, atol=1e-5 * float(other.abs().max()) + 1e-7)
+
+
+@pytest.fixture
+def own_generator(monkeypatch: pytest.MonkeyPatch) -> torch.Generator:
+    """A device's own source of random numbers, as a GPU has one: dropout is drawn from it, not from the host's."""
+    generator = torch.Generator()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", generator.get_state)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", generator.set_state)
+
+    def keep_mask(shape: torch.Size, p: float, *, device: torch.device) -> Tensor:
+        return torch.empty(shape, dtype=torch.bool).bernoulli_(1.0 - p, generator=generator)
+
+    monkeypatch.setattr(regularizers, "keep_mask", keep_mask)
+    return generator
+
+
+def test_recomputed_micro_batches_draw_the_same_from_a_devices_own_generator(tiny_encoder_dir: str, own_generator: torch.Generator) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir, hidden_dropout=0.3, attention_dropout=0.3)
+    engine = TorchEngine(encoder, Optimization(num_steps=1))
+    tokens = encoder.tokenize(WORDS * 2)
+
+    def gradients(encode: Callable[[], Tensor]) -> tuple[Tensor, float]:
+        """All gradients, and what the device draws next."""
+        torch.manual_seed(7)
+        own_generator.manual_seed(7)
+        embeddings = encode()
+        encoder.zero_grad()
+        embeddings.square().mul(torch.linspace(-1, 1, embeddings.shape[1])).sum().backward()
+        found = torch.cat([parameter.grad.flatten() for parameter in encoder.parameters() if parameter.grad is not None])
+        return found, float(torch.rand((), generator=own_generator))
+
+    def sums(micro_batch: TokenBatch) -> Tensor:
+        return torch.cat([engine.encode(micro_batch).sum(dim=0, keepdim=True)])
+
+    expected, drawn_next = gradients(lambda: kept(engine, tokens))
+    found, found_next = gradients(lambda: encode_in_micro_batches(engine.encode, tokens, micro_batch=5))
+    # Other masks are off by the size of the gradient itself; the same differ in the order of sums only.
+    assert float((found - expected).norm() / expected.norm()) < 1e-5
+    assert found_next == drawn_next
+    dealt = micro_batches(tokens.lengths, size=5)
+    expected, drawn_next = gradients(lambda: torch.stack([sums(tokens.take(rows)) for rows in dealt]).sum(dim=0))
+    found, found_next = gradients(lambda: sum_over_micro_batches(sums, tokens, micro_batch=5))
+    assert float((found - expected).norm() / expected.norm()) < 1e-5
+    assert found_next == drawn_next
 
 
 def kept(engine: Engine, tokens: TokenBatch) -> Tensor:
