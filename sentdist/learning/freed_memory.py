@@ -1,8 +1,11 @@
-"""Giving memory back that the C library keeps after tensors of ever-changing sizes were freed."""
+"""Giving memory back that is kept after tensors of ever-changing sizes were freed: by the C library, and by torch on a GPU."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
+
+import torch
 
 
 def give_back_freed_memory() -> None:
@@ -16,3 +19,10 @@ def give_back_freed_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def give_back_gpu_memory() -> None:
+    """Return to the GPU what torch keeps there for this process and nothing uses any more; where no GPU was used, nothing happens."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        gc.collect()  # what only cycles hold
+        torch.cuda.empty_cache()

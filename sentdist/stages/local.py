@@ -11,6 +11,7 @@ from sentdist.errors import ArtifactLost
 from sentdist.learning.bank import Bank, FileBank
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
+from sentdist.learning.freed_memory import give_back_gpu_memory
 from sentdist.learning.loop import StepReport
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
@@ -59,6 +60,7 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
             artifact = train_here(stage, context, listen=listen)
         case _:
             raise TypeError(f"no body for the stage {stage.kind}")
+    give_back_gpu_memory()  # the next stage may run in another process
     if listen is not None:
         listen(stage, None, artifact)
     return artifact

@@ -41,7 +41,7 @@ class EventSink:
 
 def start(body: Body, stage: Stage, submission: Submission, demand: Demand, sink: EventSink) -> ray.ObjectRef:
     """Start building a stage on the cluster, with what it demands; the reference to its artifact."""
-    task, environment = _build, None
+    task, environment = _build_on_gpu if demand.builder_gpus else _build, None
     if demand.way == "group":
         # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
         # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
@@ -68,6 +68,13 @@ async def abort(task: ray.ObjectRef, demand: Demand) -> None:
 
 @ray.remote
 def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
+    return body(stage, submission, sink)
+
+
+# Ray gives a process that is free to any stage and only changes which GPU it is told to use; CUDA reads that once. So each stage on a GPU
+# has a process of its own, with which the GPU's memory goes, too. Said here because Ray heeds it only where a function is declared.
+@ray.remote(max_calls=1)
+def _build_on_gpu(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     return body(stage, submission, sink)
 
 
