@@ -65,27 +65,28 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
 
             return build_over_workers(stage, context, sink=sink)
     with Heartbeats(stage, sink):
-        return _build_here(stage, context)
+        if not isinstance(stage, CorpusStage):
+            return _build_with_torch(stage, context)
+        from sentdist.stages.corpora import build_corpus
+
+        return build_corpus(stage, context)
 
 
-def _build_here(stage: Stage, context: Context) -> Artifact:
-    match stage:
-        case CorpusStage():
-            from sentdist.stages.corpora import build_corpus
+def _build_with_torch(stage: Stage, context: Context) -> Artifact:
+    from sentdist.execution.reserved import use_reserved
+    from sentdist.stages.gpu_memory import full_gpu_told
 
-            return build_corpus(stage, context)
-        case Embed() | Tag():
-            from sentdist.execution.training.worker_group import use_threads
-            from sentdist.stages.sharded import build_in_shards
+    use_reserved(stage_demand(stage, context.runtime))
+    with full_gpu_told(stage, context):
+        match stage:
+            case Embed() | Tag():
+                from sentdist.stages.sharded import build_in_shards
 
-            use_threads(context.runtime)
-            return build_in_shards(stage, context)
-        case Evaluate():
-            from sentdist.execution.training.worker_group import use_threads
-            from sentdist.stages.evaluate import build_scores
+                return build_in_shards(stage, context)
+            case Evaluate():
+                from sentdist.stages.evaluate import build_scores
 
-            use_threads(context.runtime)
-            return build_scores(stage, context)
+                return build_scores(stage, context)
     raise TypeError(f"no body for the stage {stage.kind}")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sentdist.execution.training.memory import EncoderSize, encoder_size
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Embed, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.resolve import encoder_configuration
+from sentdist.stages.worker_memory import EncoderSize, encoder_size
 
 WEIGHT_BYTES = 4  # float32
 CHECKPOINT_BYTES = 16  # of each parameter: weight, AdamW's two moments, and the best weight so far

@@ -18,6 +18,12 @@ HEALTH_CHECK_S = 0.2
 HEALTH_CHECK_LARGE_S = 2.0
 LARGE_CLUSTER_NODES = 16
 
+# Memory of the GPUs that Ray tells by `accelerator_type`, in GiB; of a kind that is sold in several sizes the smallest.
+GPU_GIB = {
+    "K80": 11, "P4": 7.5, "P100": 12, "T4": 14.5, "V100": 16, "A10G": 22, "L4": 22, "L40S": 44, "A100": 39.5, "A100-40G": 39.5, "A100-80G": 79,
+    "H20": 95, "H100": 79, "H200": 140, "B200": 178,
+}  # fmt: skip
+
 # What fits was checked before anything started; a group that must wait for another training's workers waits as long as that takes.
 WORKER_GROUP_START_S = 7 * 24 * 3600
 
@@ -29,6 +35,7 @@ class Node:
     cpus: float
     gpus: float = 0.0
     memory_bytes: float = math.inf
+    gpu_bytes: float = math.inf  # memory of each GPU, where it is known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +91,27 @@ def nodes_of(rows: Iterable[Mapping[str, object]]) -> tuple[Node, ...]:
         resources = row["Resources"]
         if row["Alive"] and isinstance(resources, Mapping):
             memory = float(resources.get("memory", math.inf))
-            nodes.append(Node(cpus=float(resources.get("CPU", 0.0)), gpus=float(resources.get("GPU", 0.0)), memory_bytes=memory))
+            cpus, gpus = float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0))
+            nodes.append(Node(cpus=cpus, gpus=gpus, memory_bytes=memory, gpu_bytes=_gpu_bytes(resources)))
     return tuple(nodes)
+
+
+def _gpu_bytes(resources: Mapping[str, object]) -> float:
+    kinds = [name.removeprefix("accelerator_type:") for name in resources if name.startswith("accelerator_type:")]
+    known = [GPU_GIB[kind] * 2.0**30 for kind in kinds if kind in GPU_GIB]
+    return max(known, default=math.inf)  # the larger one is the more exact: A100 and A100-80G
+
+
+def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> float:
+    """`gpus_per_worker`, or, where by estimate a worker takes more memory than that part of the smallest GPU, what it takes, in tenths.
+
+    worker_bytes: on the GPU (see `gpu_bytes` of worker_memory.py). A part bounds a worker's memory, so too small a part is of no use.
+    """
+    asked = runtime.gpus_per_worker
+    if not 0 < asked < 1:
+        return asked
+    smallest = min((node.gpu_bytes for node in nodes if node.gpus), default=math.inf)
+    return min(1.0, max(asked, math.ceil(10 * worker_bytes / smallest - 1e-9) / 10))
 
 
 def uses_worker_group(runtime: Runtime) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import ray
@@ -19,8 +19,7 @@ from sentdist.execution.board.printer import printed_events
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.disk_estimate import disk_room
-from sentdist.execution.resources import Capacity, capacity, nodes_of
-from sentdist.execution.training.memory import encoder_size, worker_bytes
+from sentdist.execution.resources import Capacity, Node, capacity, nodes_of, share_of_a_gpu
 from sentdist.plan.counting import counted
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
@@ -28,6 +27,7 @@ from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.stages.context import Context
 from sentdist.stages.resolve import encoder_configuration
+from sentdist.stages.worker_memory import encoder_size, gpu_bytes, worker_bytes
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
 
@@ -94,7 +94,11 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, p
     started = time.perf_counter()
     is_there = {stage.key: context.store.has(stage) for stage in plan.stages}
     missing = [trial for trial in plan.trials if not is_there[trial.key]]
-    offered = capacity(context.runtime, nodes_of(ray.nodes()), worker_bytes=_largest_worker(plan, context, is_there)) if missing else None
+    offered, notes = None, list[str]()
+    if missing:
+        nodes, (on_host, on_gpu) = nodes_of(ray.nodes()), _largest_worker(plan, context, is_there)
+        context, notes = _with_room_on_gpus(context, nodes, on_gpu)
+        offered = capacity(context.runtime, nodes, worker_bytes=on_host)
     room = disk_room(
         plan, context, frozenset(key for key, found in is_there.items() if not found), at_once=offered.trainings_at_once if offered else 1
     )
@@ -106,7 +110,8 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, p
     outcomes: dict[str, Outcome] = {}
     with _tracked(tracker, outcomes):
         if offered is not None:
-            print_line(_opening(plan, missing, offered, context.store.shown))
+            for line in [_opening(plan, missing, offered, context.store.shown), *notes]:
+                print_line(line)
             if warning := room.warning(context.store.free_bytes()):
                 print_line(warning)
             outcomes |= _carry_out(plan.recipe.name, missing, context, tracker, offered, print_line)
@@ -166,13 +171,25 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, Outcome]) -> Iterator[None
     tracker.finish_sweep("stopped" if any(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values()) else None)
 
 
-def _largest_worker(plan: Plan, context: Context, is_there: Mapping[str, bool]) -> float:
-    """Bytes that a worker of the largest training takes that is still to be done."""
+def _with_room_on_gpus(context: Context, nodes: tuple[Node, ...], worker_bytes: float) -> tuple[Context, list[str]]:
+    """Larger parts of a GPU where those asked for are too small for the largest training, by estimate; and what to say of it."""
+    runtime = context.runtime
+    share = share_of_a_gpu(runtime, nodes, worker_bytes=worker_bytes)
+    if share == runtime.gpus_per_worker:
+        return context, []
+    takes = f"A worker takes about {worker_bytes / 2**30:.1f} GiB of a GPU by estimate, more than {runtime.gpus_per_worker:g} of one"
+    note = f"{takes}: each gets {share:g}. A smaller runtime.micro_batch takes less."
+    return replace(context, runtime=runtime.model_copy(update={"gpus_per_worker": share})), [note]
+
+
+def _largest_worker(plan: Plan, context: Context, is_there: Mapping[str, bool]) -> tuple[float, float]:
+    """Bytes on the host and on its GPU that a worker of the largest training takes that is still to be done."""
     trainings = [stage for stage in plan.stages if isinstance(stage, Train) and not is_there[stage.key]]
     folders = dict(context.folders)
     encoders = {stage.encoder for stage in trainings}
     sizes = {encoder: encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers) for encoder in encoders}
-    return max((worker_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
+    on_host = max((worker_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
+    return on_host, max((gpu_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
 
 
 def _opening(plan: Plan, missing: list[Trial], offered: Capacity, store: str) -> str:

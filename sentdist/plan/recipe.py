@@ -165,7 +165,17 @@ class Recipe(Frozen):
             _check_dev_tasks(self.selection.names)
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
+        _check_gpus(self.runtime)
         return self
+
+
+def _check_gpus(runtime: Runtime) -> None:
+    if runtime.workers > 1 and runtime.gpus_per_worker % 1:
+        asked = f"found {runtime.gpus_per_worker:g} with {runtime.workers} workers a training"
+        raise ValueError(
+            f"runtime.gpus_per_worker: {asked}; expected a whole number: NCCL lets no two workers of a training share a GPU. "
+            "Set it to 1, or runtime.workers=1"
+        )
 
 
 def _check_method(name: str, method: Method, methods: dict[str, Method]) -> None:

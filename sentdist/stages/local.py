@@ -20,6 +20,7 @@ from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.corpora import build_corpus
 from sentdist.stages.evaluate import build_scores
+from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.sharded import build_in_shards
 from sentdist.stages.train import TrainSession, commit_training
@@ -49,21 +50,25 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
     found = context.store.get(stage)
     if found is not None:
         return found
-    match stage:
-        case CorpusStage():
-            artifact = build_corpus(stage, context)
-        case Embed() | Tag():
-            artifact = build_in_shards(stage, context)
-        case Evaluate():
-            artifact = build_scores(stage, context)
-        case Train():
-            artifact = train_here(stage, context, listen=listen)
-        case _:
-            raise TypeError(f"no body for the stage {stage.kind}")
+    with full_gpu_told(stage, context):
+        artifact = _built(stage, context, listen)
     give_back_gpu_memory()  # the next stage may run in another process
     if listen is not None:
         listen(stage, None, artifact)
     return artifact
+
+
+def _built(stage: Stage, context: Context, listen: Listener | None) -> Artifact:
+    match stage:
+        case CorpusStage():
+            return build_corpus(stage, context)
+        case Embed() | Tag():
+            return build_in_shards(stage, context)
+        case Evaluate():
+            return build_scores(stage, context)
+        case Train():
+            return train_here(stage, context, listen=listen)
+    raise TypeError(f"no body for the stage {stage.kind}")
 
 
 def train_here(stage: Train, context: Context, *, listen: Listener | None = None, checkpoint: Path | None = None) -> Artifact:

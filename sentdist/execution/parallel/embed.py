@@ -9,11 +9,12 @@ import ray
 
 from sentdist.execution.cluster.connection import check_auth_mode, connect
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
+from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import capacity, nodes_of, pool_demand
-from sentdist.execution.threads import use_threads
 from sentdist.plan.stages import Evaluate
 from sentdist.stages.context import Context
 from sentdist.stages.embed_sentences import Embed, Told, embed_here
+from sentdist.stages.gpu_memory import full_gpu_told
 
 
 class SentenceEmbedder:
@@ -25,13 +26,15 @@ class SentenceEmbedder:
     @cached_property
     def _embed(self) -> Embed:
         # Not in the constructor: there an error would be told as the death of an actor.
-        use_threads(self._context.runtime)
+        runtime = self._context.runtime
+        use_reserved(pool_demand(runtime, gpus=runtime.gpus_per_worker))
         return embed_here(self._stage, self._context)
 
     def work(self, part: tuple[int, list[str]]) -> np.ndarray:
         """The embeddings of the sentences of a part, which has a number."""
         _, sentences = part
-        return self._embed(sentences)
+        with full_gpu_told(self._stage, self._context):
+            return self._embed(sentences)
 
 
 def embed_over_workers(stage: Evaluate, context: Context, *, told: Told | None = None) -> Embed:

@@ -11,8 +11,8 @@ import ray
 from sentdist.evaluation.nearest import NearestDocuments
 from sentdist.execution.cluster.connection import check_auth_mode, connect
 from sentdist.execution.parallel.pool import over_workers
+from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import capacity, nodes_of, pool_demand
-from sentdist.execution.threads import use_threads
 from sentdist.inference.search import Corpus, CorpusSearch, OpenTileReader, Tile, TileReader
 from sentdist.plan.runtime import Runtime
 
@@ -26,7 +26,7 @@ class TileSearcher:
     @cached_property
     def _reader(self) -> OpenTileReader:
         # Not in the constructor: there an error would be told as the death of an actor.
-        use_threads(self._runtime)
+        use_reserved(pool_demand(self._runtime, gpus=self._runtime.gpus_per_worker))
         return self._source.open()
 
     def work(self, tile: Tile) -> np.ndarray:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from sentdist.execution.board.heartbeats import Heartbeats, HeartbeatSink
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
+from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import stage_demand
-from sentdist.execution.threads import use_threads
 from sentdist.stages.context import Context
+from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.sharded import SHARDS, Sharded, ShardedBody, body_of, num_shards, publish, shard_name, shard_rows
 from sentdist.store.store import Artifact
 
@@ -29,12 +30,13 @@ class ShardMaker:
     @cached_property
     def _body(self) -> ShardedBody:
         # Not in the constructor: there an error would be told as the death of an actor.
-        use_threads(self._context.runtime)
+        use_reserved(stage_demand(self._stage, self._context.runtime))
         return body_of(self._stage, self._context)
 
     def work(self, shard: int) -> bytes:
         """Make a shard; its content, or nothing if it was written."""
-        with nullcontext() if self._sink is None else Heartbeats(self._stage, self._sink, worker=f"shard {shard}"):
+        beats = nullcontext() if self._sink is None else Heartbeats(self._stage, self._sink, worker=f"shard {shard}")
+        with beats, full_gpu_told(self._stage, self._context):
             return self._make(shard)
 
     def _make(self, shard: int) -> bytes:

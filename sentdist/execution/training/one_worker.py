@@ -9,13 +9,15 @@ from sentdist.execution.banks.lookup import bank_of
 from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.threads import use_threads
+from sentdist.execution.reserved import use_reserved
+from sentdist.execution.resources import stage_demand
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.checkpoints import RunningFolder, forget_running
 from sentdist.execution.training.engines import engine_of
 from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
 from sentdist.plan.stages import Train
+from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
@@ -23,13 +25,13 @@ from sentdist.tracking.tracker import RunHandle
 
 def train_in_task(stage: Train, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
     """Train here, going on from the last checkpoint if an earlier attempt left one. The board repeats the task when its process is lost."""
-    with Heartbeats(stage, sink) as heartbeats:
+    with Heartbeats(stage, sink) as heartbeats, full_gpu_told(stage, submission.context):
         return _train(stage, submission, sink, run, heartbeats)
 
 
 def _train(stage: Train, submission: Submission, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> Artifact:
     started = time.perf_counter()
-    use_threads(submission.context.runtime)
+    use_reserved(stage_demand(stage, submission.context.runtime))
     context = submission.context
     running = RunningFolder(context.store, stage)
     device = "cuda" if context.runtime.gpus_per_worker else "cpu"

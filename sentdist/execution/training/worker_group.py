@@ -32,8 +32,8 @@ from sentdist.execution.board.attempts import Attempts, retry_of
 from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.resources import controller_environment, nodes_of
-from sentdist.execution.threads import use_threads
+from sentdist.execution.reserved import use_reserved
+from sentdist.execution.resources import controller_environment, nodes_of, stage_demand
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.checkpoints import RunningFolder, forget_running, newest_step
 from sentdist.execution.training.engines import engine_of
@@ -42,6 +42,7 @@ from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
+from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
@@ -129,8 +130,8 @@ def _same_interrupt() -> Iterator[None]:
 
 
 def _train_rank(order: TrainingOrder) -> Artifact | SentdistError | None:
-    """One rank; it sends heartbeats."""
-    with Heartbeats(order.stage, order.sink, worker=f"rank {dist.get_rank()}") as heartbeats:
+    """One rank; it sends heartbeats. An error of this rank alone is raised, which ends the others: they wait for it in a collective."""
+    with Heartbeats(order.stage, order.sink, worker=f"rank {dist.get_rank()}") as heartbeats, full_gpu_told(order.stage, order.context):
         return _train_to_the_end(order, heartbeats)
 
 
@@ -140,7 +141,7 @@ def _train_to_the_end(order: TrainingOrder, heartbeats: Heartbeats) -> Artifact 
     found = order.context.store.get(order.stage)
     if found is not None:  # committed by an attempt that was lost before it could say so
         return found
-    use_threads(order.context.runtime)
+    use_reserved(stage_demand(order.stage, order.context.runtime))
     running = _running_folder(order)
     try:
         session = begin_or_resume(partial(_start_session, order), running, order.stage, order.sink if running.is_first else None)

@@ -7,7 +7,15 @@ import pickle
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.resources import Node, capacity, controller_environment, nodes_of, stage_demand, uses_worker_group
+from sentdist.execution.resources import (
+    Node,
+    capacity,
+    controller_environment,
+    nodes_of,
+    share_of_a_gpu,
+    stage_demand,
+    uses_worker_group,
+)
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Corpus
 
@@ -42,6 +50,23 @@ def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
     assert (found.trainings_at_once, found.limited_by) == (4, "memory: 1.5 GiB a worker")
     assert capacity(Runtime(workers=2), (Node(cpus=2, memory_bytes=1 * GIB),), worker_bytes=1.5 * GIB).trainings_at_once == 1
     assert capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),)).limited_by == "CPUs"
+
+
+@pytest.mark.parametrize(
+    ("asked", "takes_gib", "gpus", "share"),
+    [
+        (0.25, 3.0, [16.0], 0.25),  # its part is enough
+        (0.25, 6.0, [16.0], 0.4),
+        (0.25, 6.0, [16.0, 80.0], 0.4),  # it may come onto the smaller one
+        (0.25, 90.0, [80.0], 1.0),
+        (0.25, 90.0, [], 0.25),  # nobody knows how large they are
+        (1.0, 90.0, [80.0], 1.0),
+        (0.0, 90.0, [80.0], 0.0),
+    ],
+)
+def test_too_small_a_part_of_a_gpu_is_made_larger(asked: float, takes_gib: float, gpus: list[float], share: float) -> None:
+    nodes = (Node(cpus=4), *(Node(cpus=4, gpus=1, gpu_bytes=gib * GIB) for gib in gpus))
+    assert share_of_a_gpu(Runtime(gpus_per_worker=asked), nodes, worker_bytes=takes_gib * GIB) == share
 
 
 def test_the_wanted_number_of_trials_is_taken() -> None:
@@ -81,6 +106,8 @@ def test_dead_nodes_do_not_count() -> None:
         {"Alive": True, "Resources": {}},
     ]
     assert nodes_of(rows) == (Node(cpus=4.0, gpus=1.0, memory_bytes=8e9), Node(cpus=0.0))
+    kinds = {"GPU": 1.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0}
+    assert nodes_of([{"Alive": True, "Resources": kinds}]) == (Node(cpus=0.0, gpus=1.0, gpu_bytes=79 * GIB),)
 
 
 @pytest.mark.parametrize(

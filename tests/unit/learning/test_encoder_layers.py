@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.execution.training.memory import encoder_size
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderSpec, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Evaluate, Train
 from sentdist.stages.local import run_local
+from sentdist.stages.worker_memory import encoder_size
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 CARD = EncoderCard(base_model="tiny", objective="none")

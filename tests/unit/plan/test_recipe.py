@@ -105,6 +105,13 @@ def test_a_recipe_that_does_not_exist_names_a_near_one(tmp_path: Path) -> None:
         load_recipe(tmp_path / "binary.yaml")
 
 
+def test_several_workers_of_a_training_cannot_share_a_gpu() -> None:
+    found = _refusal(small_values(runtime={"workers": 4, "gpus_per_worker": 0.25}))
+    assert "runtime.gpus_per_worker: found 0.25 with 4 workers a training; expected a whole number" in found
+    for runs in ({"workers": 4, "gpus_per_worker": 1}, {"gpus_per_worker": 0.25}):
+        recipe_from_values(small_values(runtime=runs), where="here")
+
+
 def test_a_misspelt_key_is_refused_with_the_near_one() -> None:
     assert 'evalution: unknown key; did you mean "evaluation"' in _refusal(small_values(evalution={"tasks": ["stsb"]}))
     assert 'training.warmup: unknown key; did you mean "warmup_fraction"' in _refusal(small_values(training={"warmup": 0.1}))

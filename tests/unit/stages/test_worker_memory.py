@@ -7,23 +7,27 @@ from pathlib import Path
 import pytest
 
 from sentdist.execution.resources import Node, capacity
-from sentdist.execution.training.memory import BERT_BASE, encoder_size, worker_bytes
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Corpus, Train
 from sentdist.stages.resolve import encoder_configuration
+from sentdist.stages.worker_memory import BERT_BASE, encoder_size, fitting_micro_batch, gpu_bytes, worker_bytes
 
 GIB = 2.0**30
 MINILM = encoder_size(encoder_configuration(EncoderSpec(checkpoint="minilm-l6", revision="1"), {}))
 
 
-def _bytes(*, rows: int = 64, precision: str = "fp32", max_length: int = 128, size: object = MINILM, **runtime: object) -> float:
+def _bytes(*, size: object = MINILM, rows: int = 64, precision: str = "fp32", max_length: int = 128, **runtime: object) -> float:
+    stage = _stage(rows=rows, precision=precision, max_length=max_length)
+    return worker_bytes(stage, size, Runtime.model_validate(runtime))  # type: ignore[arg-type]
+
+
+def _stage(*, rows: int = 64, precision: str = "fp32", max_length: int = 128) -> Train:
     corpus = Corpus(source="nli/triplets", source_revision="r", columns=("sent0", "sent1", "hard_neg"))
     training = Training.model_validate({"batch_size": rows, "precision": precision, "max_length": max_length})
     encoder = EncoderSpec(checkpoint="e", revision="1")
-    stage = Train.model_validate({"encoder": encoder, "corpus": corpus, "objective": InfoNCE(), "training": training, "seed": 0})
-    return worker_bytes(stage, size, Runtime.model_validate(runtime))  # type: ignore[arg-type]
+    return Train.model_validate({"encoder": encoder, "corpus": corpus, "objective": InfoNCE(), "training": training, "seed": 0})
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,15 @@ def test_more_work_takes_more_and_is_shared_by_workers() -> None:
     assert _bytes(rows=512, workers=8) == _bytes(rows=64)
     assert _bytes(rows=512, max_length=8) < _bytes(rows=512)
     assert _bytes(rows=512, gpus_per_worker=1) == _bytes(rows=64, gpus_per_worker=1)  # activations are on the GPU
+
+
+def test_on_a_gpu_the_same_formula_says_what_lies_there_and_how_much_fits() -> None:
+    stage, whole = _stage(rows=512), Runtime(gpus_per_worker=1)
+    few = whole.model_copy(update={"micro_batch": 192})
+    assert GIB < gpu_bytes(stage, MINILM, few) < gpu_bytes(stage, MINILM, whole)
+    assert gpu_bytes(stage, MINILM, Runtime(workers=8)) == gpu_bytes(stage, MINILM, few)
+    assert fitting_micro_batch(stage, MINILM, num_bytes=gpu_bytes(stage, MINILM, few)) == 192
+    assert fitting_micro_batch(stage, MINILM, num_bytes=0) == 1
 
 
 def test_the_demo_runs_on_a_small_machine() -> None:

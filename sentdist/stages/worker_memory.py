@@ -17,6 +17,7 @@ BYTES_PER_PARAMETER = {"fp32": 16, "bf16": 18}  # weight, gradient and AdamW's t
 BYTES_PER_UNIT = {"fp32": 98, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
 TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
 MICRO_BATCH_HEAP = 1.5  # a heap that is asked for ever other sizes gives back late: 512 rows in micro-batches of 192 sentences, 2.4 GiB
+CUDA_BYTES = 1.0 * 2**30  # on a GPU: its context, the libraries' workspaces, blocks of logits; not measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +55,38 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
     )
 
 
+def sentences_at_a_time(stage: Train, runtime: Runtime) -> int:
+    """Sentences whose activations a worker holds at a time."""
+    of_a_worker = -(-stage.training.batch_size * stage.corpus.num_columns // runtime.workers)
+    return min(of_a_worker, runtime.micro_batch or of_a_worker)
+
+
 def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     """Peak host memory of one worker. With GPUs the activations lie there and are not counted."""
-    precision = stage.training.precision
-    held = PROCESS_BYTES + BYTES_PER_PARAMETER[precision] * size.num_parameters
+    held = PROCESS_BYTES + _state_bytes(stage, size)
     if runtime.gpus_per_worker:
         return held
     sentences = stage.training.batch_size * stage.corpus.num_columns / runtime.workers
-    tokens = min(sentences, runtime.micro_batch or sentences) * min(TOKENS_PER_SENTENCE, stage.training.max_length)
     heap = MICRO_BATCH_HEAP if runtime.micro_batch is not None and runtime.micro_batch < sentences else 1.0
-    return held + HEAP_BYTES + heap * tokens * BYTES_PER_UNIT[precision] * size.num_layers * size.width
+    return held + HEAP_BYTES + heap * min(sentences, runtime.micro_batch or sentences) * _sentence_bytes(stage, size)
+
+
+def gpu_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
+    """Peak memory of one worker on its GPU, by the same formula; what ZeRO shares out is not taken off."""
+    return CUDA_BYTES + _state_bytes(stage, size) + sentences_at_a_time(stage, runtime) * _sentence_bytes(stage, size)
+
+
+def fitting_micro_batch(stage: Train, size: EncoderSize, *, num_bytes: float) -> int:
+    """Sentences whose activations fit into so much of a GPU's memory, by estimate; at least 1."""
+    return max(1, int((num_bytes - CUDA_BYTES - _state_bytes(stage, size)) // _sentence_bytes(stage, size)))
+
+
+def _state_bytes(stage: Train, size: EncoderSize) -> float:
+    """Weights, gradients, the optimizer's state."""
+    return BYTES_PER_PARAMETER[stage.training.precision] * size.num_parameters
+
+
+def _sentence_bytes(stage: Train, size: EncoderSize) -> float:
+    """Activations of one sentence."""
+    tokens = min(TOKENS_PER_SENTENCE, stage.training.max_length)
+    return tokens * BYTES_PER_UNIT[stage.training.precision] * size.num_layers * size.width

@@ -1,0 +1,29 @@
+"""What a worker uses of its node: what it has reserved. Apart from what imports Ray Train, which workers of pools never need."""
+
+from __future__ import annotations
+
+import torch
+
+from sentdist.errors import ResourceError
+from sentdist.execution.resources import Demand
+
+
+def use_reserved(demand: Demand) -> None:
+    """Give torch the CPUs that this worker has reserved, where it would take all of the node's; of a GPU no more memory than its share.
+
+    Raises:
+        ResourceError: it has reserved a GPU that torch cannot use.
+    """
+    torch.set_num_threads(max(1, int(demand.num_cpus)))
+    if not demand.num_gpus:
+        return
+    if not torch.cuda.is_available():
+        built = f"torch {torch.__version__}, " + (f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA")
+        raise ResourceError(
+            where="runtime.gpus_per_worker",
+            found=f"a node with a GPU that torch cannot use ({built})",
+            expected="a torch for CUDA and a driver that is new enough for it",
+            remedy="Look at `nvidia-smi` and install torch for CUDA on that node, or set runtime.gpus_per_worker=0.",
+        )
+    if demand.num_gpus < 1:
+        torch.cuda.set_per_process_memory_fraction(demand.num_gpus)

@@ -1,0 +1,60 @@
+"""What is told when the memory of a GPU is full: which field to change, and to what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from sentdist.errors import ResourceError
+from sentdist.plan.counting import counted
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
+from sentdist.stages.resolve import encoder_configuration
+from sentdist.stages.worker_memory import encoder_size, fitting_micro_batch, sentences_at_a_time
+
+LEAST_TOKENS = 512  # that `runtime.tokens_per_batch` may be
+
+
+@contextmanager
+def full_gpu_told(stage: Stage, context: Context) -> Iterator[None]:
+    """Turn torch's OutOfMemoryError into one sentence.
+
+    Raises:
+        ResourceError: the GPU's memory is full; with the field to change and a number for it.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise _full_gpu(stage, context) from error
+
+
+def _full_gpu(stage: Stage, context: Context) -> ResourceError:
+    free, total = torch.cuda.mem_get_info()
+    share = context.runtime.gpus_per_worker if 0 < context.runtime.gpus_per_worker < 1 else 1.0
+    tried, remedy = _training(stage, context, total * share) if isinstance(stage, Train) else _encoding(context.runtime)
+    mine = f"{share:g} of a GPU's {total / 2**30:.1f} GiB" if share < 1 else f"a GPU of {total / 2**30:.1f} GiB, {free / 2**30:.1f} free,"
+    return ResourceError(where=f"{stage.kind} {stage.label}", found=f"{mine} full with {tried}", expected="work that fits", remedy=remedy)
+
+
+def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, str]:
+    at_a_time = sentences_at_a_time(stage, context.runtime)
+    tried = f"{counted(at_a_time, 'sentence')} at a time (runtime.micro_batch)"
+    if at_a_time == 1:
+        return tried, "Lower training.max_length, take a smaller encoder, or set runtime.zero_stage=3 on several workers."
+    size = encoder_size(encoder_configuration(stage.encoder, dict(context.folders)), layers=stage.encoder.layers)
+    # By estimate, and if that had it fit by half: the estimate knows nothing of long sentences, and nothing of who else uses the GPU.
+    fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, num_bytes=num_bytes))
+    rows = max(1, fewer * context.runtime.workers // stage.corpus.num_columns)
+    remedy = f"Set runtime.micro_batch={fewer}, which changes no result, or training.batch_size={rows}, which does."
+    return tried, f"{remedy} What is finished is kept."
+
+
+def _encoding(runtime: Runtime) -> tuple[str, str]:
+    tried = f"batches of {runtime.tokens_per_batch} tokens (runtime.tokens_per_batch)"
+    if runtime.tokens_per_batch <= LEAST_TOKENS:
+        return tried, "Lower max_length, or give it more of a GPU: runtime.gpus_per_worker=1."
+    return tried, f"Set runtime.tokens_per_batch={max(LEAST_TOKENS, runtime.tokens_per_batch // 2)}, which changes no result."

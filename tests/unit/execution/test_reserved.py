@@ -1,0 +1,32 @@
+"""What a worker uses of its node: the CPUs it reserved, and of a GPU no more than its share."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sentdist.errors import ResourceError
+from sentdist.execution.reserved import use_reserved
+from sentdist.execution.resources import Demand
+
+
+def demand(num_gpus: float) -> Demand:
+    return Demand(way="task", workers=1, num_cpus=1.0, num_gpus=num_gpus)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(("num_gpus", "fractions"), [(0.0, []), (0.25, [0.25]), (1.0, [])])
+def test_a_part_of_a_gpu_bounds_its_memory(num_gpus: float, fractions: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds: list[float] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", bounds.append)
+    use_reserved(demand(num_gpus))
+    assert bounds == fractions
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_gpu_that_torch_cannot_use_is_told_and_nothing_runs_on_the_cpu_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    use_reserved(demand(0.0))
+    with pytest.raises(ResourceError, match=r"runtime\.gpus_per_worker: found a node with a GPU that torch cannot use"):
+        use_reserved(demand(1.0))

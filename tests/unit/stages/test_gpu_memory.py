@@ -1,0 +1,75 @@
+"""A GPU whose memory is full is told in one sentence, with the field to change and a number."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from sentdist.errors import ResourceError
+from sentdist.execution.training import worker_group
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stages import Embed
+from sentdist.stages.context import Context
+from sentdist.stages.gpu_memory import full_gpu_told
+from tests.unit.stages.test_worker_memory import _stage
+
+GIB = 2**30
+
+
+@pytest.fixture
+def gpu_of_8_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GIB, 8 * GIB))
+
+
+def context(**runtime: Any) -> Context:
+    nothing: Any = None
+    return Context(store=nothing, runtime=Runtime.model_validate(runtime))
+
+
+def told(stage: Any, where: Context) -> str:
+    with pytest.raises(ResourceError) as raised, full_gpu_told(stage, where):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    return str(raised.value)
+
+
+@pytest.mark.usefixtures("gpu_of_8_gib")
+@pytest.mark.parametrize(
+    ("runtime", "sentences"),
+    [
+        (
+            {"gpus_per_worker": 1},
+            ["a GPU of 8.0 GiB, 1.0 free, full with 12,288 sentences at a time", "Set runtime.micro_batch=266, ", "training.batch_size=88"],
+        ),
+        ({"gpus_per_worker": 0.25}, ["0.25 of a GPU's 8.0 GiB full"]),
+        ({"gpus_per_worker": 1, "micro_batch": 64}, ["full with 64 sentences", "runtime.micro_batch=32,"]),  # the estimate had it fit
+        ({"gpus_per_worker": 1, "micro_batch": 1}, ["full with 1 sentence at", "Lower training.max_length"]),
+    ],
+)
+def test_of_a_training_the_micro_batch_is_named(runtime: dict[str, Any], sentences: list[str]) -> None:
+    found = told(_stage(rows=4096), context(**runtime))
+    assert all(sentence in found for sentence in sentences), found
+
+
+@pytest.mark.usefixtures("gpu_of_8_gib")
+def test_of_an_embedding_the_tokens_of_a_batch_are_named() -> None:
+    embed = Embed.model_construct(encoder=_stage())
+    assert "Set runtime.tokens_per_batch=2048" in told(embed, context(gpus_per_worker=1))
+    assert "Lower max_length" in told(embed, context(gpus_per_worker=1, tokens_per_batch=512))
+
+
+@pytest.mark.usefixtures("gpu_of_8_gib")
+def test_a_rank_whose_gpu_is_full_raises_and_so_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handed back, as an error of all ranks is, it would leave the others waiting in a collective; of its kind, it is not tried again."""
+
+    def train(*_: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(worker_group, "_train_to_the_end", train)
+    monkeypatch.setattr(worker_group.dist, "get_rank", lambda: 1)
+    sink = SimpleNamespace(every_s=60.0, beat=lambda heartbeat: None)
+    order = SimpleNamespace(stage=_stage(), context=context(gpus_per_worker=1), sink=sink)
+    with pytest.raises(ResourceError, match=r"runtime\.micro_batch"):
+        worker_group._train_rank(order)  # type: ignore[arg-type]
