@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sentdist.errors import StoreError, TrainingDiverged
+from sentdist.execution.training import deepspeed_engine as deepspeed_module
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.learning import engine as engine_module
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import Engine, TorchEngine
@@ -88,6 +90,42 @@ def test_engines_and_world_sizes_agree_after_20_steps(
             )
         assert all(results[rank][kind][2] == {} for rank in range(1, world_size))
     assert min(norms) < OPTIMIZATION.clip_norm < max(norms), "clipping should take part in some steps, not in all"
+
+
+def descend(rank: int, world_size: int, precision: str) -> dict[str | int, tuple[dict[str, Tensor], float]]:
+    """By engine: what one step of plain descent at a rate of 1 takes off the weights, which is the averaged gradient; and its norm."""
+
+    def plain(module: nn.Module, optimization: Optimization) -> torch.optim.Optimizer:
+        return torch.optim.SGD(module.parameters(), lr=optimization.lr)
+
+    setattr(engine_module, "adamw", plain)  # noqa: B010 - this process is the test's own
+    setattr(deepspeed_module, "adamw", plain)  # noqa: B010
+    optimization = Optimization(num_steps=10, lr=1.0, weight_decay=0.0, clip_norm=None, precision=precision)
+    found = {}
+    for kind in ENGINES:
+        engine = make_engine(kind, optimization=optimization)
+        before = engine.weights()
+        (report,) = train_steps(engine, RCL(bank=ToyBank(2)), toy_batches(1, rank=rank, world_size=world_size))
+        found[kind] = (
+            {
+                name: weight - engine_weights
+                for (name, weight), engine_weights in zip(before.items(), engine.weights().values(), strict=True)
+            },
+            report.grad_norm,
+        )
+    return found
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_every_engine_averages_gradients_in_float32(precision: str) -> None:
+    found = run_in_processes(descend, 2, precision)[0]
+    expected, norm = found["torch"]
+    assert norm > 0.1
+    for kind, (gradient, its_norm) in found.items():
+        off = math.sqrt(sum(float((gradient[name] - one).square().sum()) for name, one in expected.items()))
+        # The weights are of size 1 and known to 6e-8 each; a sum rounded to bfloat16 was off by 2e-3.
+        assert off / norm < 1e-5, (kind, off / norm)
+        assert its_norm == pytest.approx(norm, rel=1e-5), kind
 
 
 def train_and_resume(rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...]) -> dict[str | int, tuple[dict, dict, int]]:
