@@ -44,7 +44,7 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
     Raises DataError for a missing part, ids that occur twice or nowhere, empty queries, a bank without any text,
     a relevance that is not an integer ≥ 0.
     """
-    if name == "embedded/faq":
+    if name == "generated/faq":
         files.check_split(name, (), split)
         tables = generated.faq_tables()
         return assemble(
@@ -56,7 +56,7 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
             where=name,
             found="no documents, queries and qrels of that name",
             expected=f"{name}_docs (or _faqs), {name}_queries, {name}_qrels, or a BEIR folder, under the data root",
-            remedy="embedded/faq needs no files.",
+            remedy="generated/faq needs no files.",
         )
     known = [part for part, _ in parts.judgements if part] or [part for part, _ in files.file_facts(name, parts.judgements[0][1]).splits]
     files.check_split(name, known, split)

@@ -95,7 +95,7 @@ def _store(root: str) -> Finding:
 
 def _data(root: Path | None) -> Finding:
     if root is None:
-        text = "none; recipes on embedded/… need none, others want --data DIR or SENTDIST_DATA."
+        text = "none; recipes on generated/… need none, others want --data DIR or SENTDIST_DATA."
         return Finding(subject="data", state="note", text=text)
     if not root.is_dir():
         return Finding(subject="data", state="bad", text=f"{root} is no folder; correct --data or SENTDIST_DATA.")

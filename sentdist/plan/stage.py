@@ -6,6 +6,7 @@ import enum
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -17,6 +18,9 @@ from sentdist.frozen import Frozen
 Json = JsonValue
 Purpose = Literal["training", "scores", "aside"]
 
+# Sources `generated/…` were once called `embedded/…`. Keys and places of artifacts keep that word, so that finished work stays finished.
+_SOURCE_IN_KEYS = ('"generated/', '"embedded/')
+_SOURCE_IN_PLACES = (re.compile(r"(^|\+|-on-)generated-(?=(?:nli|sts|faq)\b)"), r"\1embedded-")
 KEY_LENGTH = 16  # hex digits: 64 bits, a chance of 3e-8 that two of a million stages collide
 
 
@@ -38,7 +42,7 @@ class Stage(Frozen):
     def key(self) -> str:
         """Digest of kind, revision, fields and the keys of the inputs."""
         text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+        return hashlib.sha256(text.replace(*_SOURCE_IN_KEYS).encode()).hexdigest()[:KEY_LENGTH]
 
     @property
     def label(self) -> str:
@@ -48,7 +52,8 @@ class Stage(Frozen):
     @property
     def place(self) -> str:
         """Folder of the artifact below the root of a store."""
-        return f"{self.kind}/{self.label}-{self.key}"
+        pattern, replacement = _SOURCE_IN_PLACES
+        return f"{self.kind}/{pattern.sub(replacement, self.label)}-{self.key}"
 
     def canonical(self) -> dict[str, Json]:
         """Kind, revision and fields as JSON values, every input stage replaced by its key."""

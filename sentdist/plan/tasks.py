@@ -280,12 +280,12 @@ TASKS: dict[str, TaskCard] = {
         kind="geometry", source="sts/stsb", split="test", metric="uniformity", licence="CC BY-SA 4.0", citation="geometry", num_items=1379
     ),
     "scenes-sts": TaskCard(
-        title="Scenes STS", kind="sts", source="embedded/sts", split="test", metric="spearman", licence="Apache-2.0", citation="sentdist"
+        title="Scenes STS", kind="sts", source="generated/sts", split="test", metric="spearman", licence="Apache-2.0", citation="sentdist"
     ),
     "scenes-sts-dev": TaskCard(
-        kind="sts", source="embedded/sts", split="dev", metric="spearman", licence="Apache-2.0", citation="sentdist"
+        kind="sts", source="generated/sts", split="dev", metric="spearman", licence="Apache-2.0", citation="sentdist"
     ),
-    "scenes-faq": TaskCard(kind="retrieval", source="embedded/faq", split=None, metric="map", licence="Apache-2.0", citation="sentdist"),
+    "scenes-faq": TaskCard(kind="retrieval", source="generated/faq", split=None, metric="map", licence="Apache-2.0", citation="sentdist"),
 }
 
 TASK_GROUPS: dict[str, tuple[str, ...]] = {

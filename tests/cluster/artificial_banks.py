@@ -14,7 +14,7 @@ from sentdist.store.store import ArtifactStore
 
 def bank_stage(number: int, *, dtype: str = "float16") -> Embed:
     """The stage of a bank; stages of different numbers have different keys."""
-    corpus = Corpus(source="embedded/nli", source_revision="r")
+    corpus = Corpus(source="generated/nli", source_revision="r")
     entropy = Train(
         encoder=EncoderSpec(checkpoint="minilm-l6", revision="r"),
         corpus=corpus,

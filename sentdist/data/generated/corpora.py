@@ -16,12 +16,12 @@ from sentdist.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PREFIX = "embedded/"
+PREFIX = "generated/"
 REVISION = "scenes-1"  # raised by whoever changes what comes out; a test holds the digest of every table
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbeddedSource:
+class GeneratedSource:
     """A generated source. splits: name → rows; columns as `read` gives them."""
 
     columns: tuple[str, ...]
@@ -29,18 +29,18 @@ class EmbeddedSource:
     about: str
 
 
-EMBEDDED: dict[str, EmbeddedSource] = {
-    "embedded/nli": EmbeddedSource(
+GENERATED: dict[str, GeneratedSource] = {
+    "generated/nli": GeneratedSource(
         columns=("split", "sent0", "sent1", "hard_neg"),
         splits={"train": 6000, "dev": 600, "test": 600},
         about="a scene, what follows from it, what contradicts it",
     ),
-    "embedded/sts": EmbeddedSource(
+    "generated/sts": GeneratedSource(
         columns=("subset", "split", "sentence1", "sentence2", "score"),
         splits={"train": 2000, "dev": 1000, "test": 1000},
         about="two scenes and how alike they are, 0 to 5",
     ),
-    "embedded/faq": EmbeddedSource(
+    "generated/faq": GeneratedSource(
         columns=("query_id", "document_id", "relevance", "query", "question", "answer"),
         splits={},  # cross-validation over its queries takes their place
         about="a shop's questions and answers, judged 2 and 1",
@@ -64,7 +64,7 @@ def split_sizes(name: str) -> dict[str, int]:
 
 
 def num_rows(name: str) -> int:
-    """Return the rows of all splits together; for embedded/faq the judgements."""
+    """Return the rows of all splits together; for generated/faq the judgements."""
     return sum(split_sizes(name).values()) or FAQ_JUDGEMENTS
 
 
@@ -81,7 +81,7 @@ def read(name: str, *, split: str | None = None, columns: Sequence[str] | None =
     check_split(name, tuple(source.splits), split)
     if columns is not None:
         check_columns(name, source.columns, columns)
-    if name == "embedded/faq":
+    if name == "generated/faq":
         table = _joined(faq_tables())
     else:
         table = pa.concat_tables([_GENERATORS[name](part) for part in source.splits if split in (None, part)])
@@ -90,7 +90,7 @@ def read(name: str, *, split: str | None = None, columns: Sequence[str] | None =
 
 @cache
 def faq_tables() -> FaqTables:
-    """Return the three tables of embedded/faq."""
+    """Return the three tables of generated/faq."""
     import pyarrow as pa
 
     text = pa.large_string()
@@ -108,7 +108,7 @@ def faq_tables() -> FaqTables:
 def _nli(split: str) -> pa.Table:
     draw = Draw(REVISION, "nli", split)
     rows: dict[tuple[str, str, str], None] = {}
-    while len(rows) < EMBEDDED["embedded/nli"].splits[split]:
+    while len(rows) < GENERATED["generated/nli"].splits[split]:
         scene = scenes.draw_scene(draw, split, detail=0.75)
         against, negated = scene_pairs.contradicted(scene, draw, split)
         premise = scenes.describe(scene, draw)
@@ -123,7 +123,7 @@ def _nli(split: str) -> pa.Table:
 def _sts(split: str) -> pa.Table:
     draw = Draw(REVISION, "sts", split)
     rows: dict[tuple[str, str], float] = {}
-    while len(rows) < EMBEDDED["embedded/sts"].splits[split]:
+    while len(rows) < GENERATED["generated/sts"].splits[split]:
         one, other = scene_pairs.graded(draw, split)
         first, second = scenes.describe(one, draw), scenes.describe(other, draw)
         if first != second:
@@ -132,7 +132,7 @@ def _sts(split: str) -> pa.Table:
     return _table(split, {"sentence1": first_column, "sentence2": second_column}, subset="scenes", score=list(rows.values()))
 
 
-_GENERATORS: dict[str, Callable[[str], pa.Table]] = {"embedded/nli": _nli, "embedded/sts": _sts}
+_GENERATORS: dict[str, Callable[[str], pa.Table]] = {"generated/nli": _nli, "generated/sts": _sts}
 
 
 def _table(split: str, sentences: dict[str, tuple[str, ...]], *, subset: str | None = None, score: list[float] | None = None) -> pa.Table:
@@ -149,15 +149,15 @@ def _joined(tables: FaqTables) -> pa.Table:
     return tables.judgements.join(tables.queries, "query_id", use_threads=False).join(tables.documents, "document_id", use_threads=False)
 
 
-def _source(name: str) -> EmbeddedSource:
-    if name not in EMBEDDED:
+def _source(name: str) -> GeneratedSource:
+    if name not in GENERATED:
         import difflib
 
-        near = difflib.get_close_matches(name, EMBEDDED, n=1, cutoff=0.3)
+        near = difflib.get_close_matches(name, GENERATED, n=1, cutoff=0.3)
         raise DataError(
             where=name,
             found="no generated source of that name",
-            expected=f"one of {', '.join(EMBEDDED)}",
+            expected=f"one of {', '.join(GENERATED)}",
             remedy=f"Did you mean {near[0]}?" if near else "Choose one of them.",
         )
-    return EMBEDDED[name]
+    return GENERATED[name]

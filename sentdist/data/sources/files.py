@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # pyarrow takes 0.2 s to import, which planning with remembered facts need not pay: hence the imports inside functions.
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
+GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
 
 def locate(name: str, data_root: Path | None) -> Path:
@@ -49,7 +50,7 @@ def existing_root(name: str, data_root: Path | None) -> Path:
             where=name,
             found="no data root",
             expected="a folder that holds the source",
-            remedy='Pass --data DIR or set SENTDIST_DATA; "embedded/nli", "embedded/sts" and "embedded/faq" need none.',
+            remedy=f"{_meant(_same_end(name, GENERATED_SOURCES))}Pass --data DIR or set SENTDIST_DATA; {listed(GENERATED_SOURCES)} need none.",
         )
     if not data_root.is_dir():
         raise DataError(where=name, found=f"no folder {data_root}", expected="the data root", remedy="Correct --data DIR or SENTDIST_DATA.")
@@ -66,12 +67,19 @@ def existing_root(name: str, data_root: Path | None) -> Path:
 
 def missing(name: str, root: Path) -> DataError:
     """Return the error for a source that is not there, with the names nearest to it."""
-    known = known_names(root)
+    known = [*known_names(root), *GENERATED_SOURCES]
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    ending = [other for other in known if PurePosixPath(other).name == PurePosixPath(name).name]
-    hints = list(dict.fromkeys([*ending, *near]))[:3]
-    remedy = f"Did you mean {' or '.join(hints)}?" if hints else "List the folder to see what there is."
+    hints = list(dict.fromkeys([*_same_end(name, known), *near]))[:3]
+    remedy = _meant(hints).strip() or "List the folder to see what there is."
     return DataError(where=name, found=f"no such file under {root}", expected=f"{name} with one of {', '.join(SUFFIXES)}", remedy=remedy)
+
+
+def _same_end(name: str, known: Sequence[str]) -> list[str]:
+    return [other for other in known if PurePosixPath(other).name == PurePosixPath(name).name]
+
+
+def _meant(names: Sequence[str]) -> str:
+    return f"Did you mean {' or '.join(names)}? " if names else ""
 
 
 def known_names(root: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,17 +15,18 @@ from sentdist.data.generated import corpora, scene_pairs, scenes
 from sentdist.data.generated.scenes import Draw, Scene
 from sentdist.data.pairs import read_pairs
 from sentdist.data.retrieval import read_retrieval
+from sentdist.data.sources.files import GENERATED_SOURCES
 from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
 from tests.support.machine_speed import slower_than_reference
 
 SENTENCES = {
-    "embedded/nli": ("sent0", "sent1", "hard_neg"),
-    "embedded/sts": ("sentence1", "sentence2"),
-    "embedded/faq": ("query", "question", "answer"),
+    "generated/nli": ("sent0", "sent1", "hard_neg"),
+    "generated/sts": ("sentence1", "sentence2"),
+    "generated/faq": ("query", "question", "answer"),
 }
 # Whoever changes what is generated raises corpora.REVISION and writes the new digests here, in one commit.
-DIGESTS = {"embedded/nli": "8b42614e0dd33a06", "embedded/sts": "dcf41301a2e6a786", "embedded/faq": "15de6e7659171dbb"}
+DIGESTS = {"generated/nli": "8b42614e0dd33a06", "generated/sts": "dcf41301a2e6a786", "generated/faq": "15de6e7659171dbb"}
 
 
 def _digest(name: str) -> str:
@@ -48,7 +50,7 @@ def test_a_revision_stands_for_one_content(name: str) -> None:
     assert (corpora.REVISION, _digest(name)) == ("scenes-1", DIGESTS[name])
 
 
-@pytest.mark.parametrize("name", list(corpora.EMBEDDED))
+@pytest.mark.parametrize("name", list(corpora.GENERATED))
 def test_facts_are_those_of_the_rows(name: str) -> None:
     facts = inspect_source(name)
     table = read_source(name)
@@ -61,7 +63,7 @@ def test_generating_is_quick() -> None:
     for function in (corpora._nli, corpora._sts, corpora.faq_tables):
         function.cache_clear()  # type: ignore[attr-defined]
     started = time.process_time()
-    for name in corpora.EMBEDDED:
+    for name in corpora.GENERATED:
         corpora.read(name)
     assert time.process_time() - started < 4 * slower_than_reference()  # 1.5 s on the slowest machine at hand, doubled for a busy one
 
@@ -69,18 +71,18 @@ def test_generating_is_quick() -> None:
 def test_vocabulary_is_varied_and_rows_are_distinct() -> None:
     words = {
         word.strip(".,").lower()
-        for sentence in read_source("embedded/nli", columns=("sent0",))["sent0"].to_pylist()
+        for sentence in read_source("generated/nli", columns=("sent0",))["sent0"].to_pylist()
         for word in sentence.split()
     }
     assert len(words) > 700
-    for name, columns in (("embedded/nli", SENTENCES["embedded/nli"]), ("embedded/sts", SENTENCES["embedded/sts"])):
+    for name, columns in (("generated/nli", SENTENCES["generated/nli"]), ("generated/sts", SENTENCES["generated/sts"])):
         rows = [tuple(row.values()) for row in read_source(name, columns=columns).to_pylist()]
         assert len(set(rows)) == len(rows)
         assert all(len(set(row)) == len(row) for row in rows)
 
 
 def test_sentences_look_like_sentences() -> None:
-    for name in ("embedded/nli", "embedded/sts"):
+    for name in ("generated/nli", "generated/sts"):
         for column in SENTENCES[name]:
             for sentence in read_source(name, columns=(column,))[column].to_pylist():
                 assert sentence[0].isupper() and sentence.endswith(".") and "  " not in sentence and "{" not in sentence
@@ -90,7 +92,7 @@ def test_sentences_look_like_sentences() -> None:
 
 def test_scores_use_the_whole_range() -> None:
     for split in ("train", "dev", "test"):
-        score = read_pairs("embedded/sts", split=split).score
+        score = read_pairs("generated/sts", split=split).score
         shares = np.histogram(score, bins=[0, 1, 2, 3, 4, 5.01])[0] / len(score)
         assert shares.min() > 0.05
 
@@ -148,7 +150,7 @@ def test_inflection(phrase: str, gerund: str, third: str) -> None:
 
 
 def test_the_faq_has_two_grades_and_folds() -> None:
-    bank = read_retrieval("embedded/faq")
+    bank = read_retrieval("generated/faq")
     assert len(set(bank.documents)) == len(bank.documents) and len(set(bank.queries)) == len(bank.queries)
     assert all(sorted(grades.values()) == [1, 2] for grades in bank.qrels.values())
     asked = [set(faq_pairs(bank, fold=fold, num_folds=5, seed=0, role="test")["anchor"].to_pylist()) for fold in range(5)]
@@ -157,11 +159,18 @@ def test_the_faq_has_two_grades_and_folds() -> None:
 
 def test_unknown_names_splits_and_columns() -> None:
     for look in (inspect_source, read_source):
-        with pytest.raises(DataError, match="Did you mean embedded/nli"):
-            look("embedded/nly")
+        with pytest.raises(DataError, match="Did you mean generated/nli"):
+            look("generated/nly")
         with pytest.raises(DataError, match="expected one of train, dev, test"):
-            look("embedded/nli", split="valid")
+            look("generated/nli", split="valid")
         with pytest.raises(DataError, match="sentence1 missing"):
-            look("embedded/nli", columns=("sentence1",))
+            look("generated/nli", columns=("sentence1",))
     with pytest.raises(DataError, match="no split"):
-        read_retrieval("embedded/faq", split="train")
+        read_retrieval("generated/faq", split="train")
+
+
+def test_the_name_that_generated_sources_once_had_is_answered_with_theirs(tmp_path: Path) -> None:
+    assert tuple(corpora.GENERATED) == GENERATED_SOURCES
+    for root in (None, tmp_path):
+        with pytest.raises(DataError, match=r"Did you mean generated/sts\?"):
+            inspect_source("embedded/sts", split="dev", data_root=root)

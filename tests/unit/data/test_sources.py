@@ -113,7 +113,7 @@ def test_remembered_facts_need_no_pyarrow(root: Path) -> None:
     inspect_source("nli/triplets", data_root=root)
     script = (
         "import sys; from pathlib import Path; from sentdist.data.sources.pinned import inspect_source\n"
-        f"inspect_source('nli/triplets', data_root=Path({str(root)!r})); inspect_source('embedded/nli', split='train')\n"
+        f"inspect_source('nli/triplets', data_root=Path({str(root)!r})); inspect_source('generated/nli', split='train')\n"
         "print(sorted({'pyarrow', 'datasets', 'torch', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)

@@ -167,3 +167,10 @@ def test_a_later_field_counts_only_where_it_is_used() -> None:
     assert PepperedSoup(salt=2.0).key == PepperedSoup(salt=2.0, pepper=0.0).key == Soup(salt=2.0).key
     assert PepperedSoup(salt=2.0, pepper=1.0).key != Soup(salt=2.0).key
     assert PepperedSoup(pepper=1.0).canonical()["fields"] == {"salt": 1.0, "bowls": [], "stock": None, "pepper": 1.0}
+
+
+def test_generated_sources_keep_the_keys_and_places_that_they_had_as_embedded_ones() -> None:
+    corpus = Corpus(source="generated/nli", source_revision="scenes-1", limit=640)
+    assert corpus.place == "corpus/embedded-nli-640-43e4384a455035fa"
+    assert corpus.label == "generated-nli-640"
+    assert Corpus(source="my/generated-nli", source_revision="r").place.startswith("corpus/my-generated-nli-")
