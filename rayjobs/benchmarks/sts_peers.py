@@ -20,7 +20,7 @@ import torch
 
 from rayjobs.benchmarks.interleaved import Draw, Side, interleave
 from sentdist.evaluation.bootstrap import NUM_RESAMPLES, paired_difference, resample_spearman
-from sentdist.plan.stages import Evaluate
+from sentdist.plan.stages import Scores
 from sentdist.plan.unroll import evaluation_of
 from sentdist.stages.context import Context
 from sentdist.stages.evaluate import build_scores
@@ -41,7 +41,7 @@ class StsWork:
     precision: str
     threads: int
 
-    def stage(self) -> tuple[Evaluate, FileResolver]:
+    def stage(self) -> tuple[Scores, FileResolver]:
         """The evaluation as `sentdist evaluate` plans it."""
         resolver = FileResolver(data_root=Path(self.data))
         stage = evaluation_of(

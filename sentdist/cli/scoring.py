@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sentdist.inference.ready_encoder import EncoderUse
     from sentdist.plan.stage import Json
-    from sentdist.plan.stages import Evaluate
+    from sentdist.plan.stages import Scores
     from sentdist.stages.context import Context
     from sentdist.store.store import Artifact
 
@@ -77,7 +77,7 @@ def evaluate(
     typer.echo(f"All measures and items: {opened.folder(artifact)}")
 
 
-def _scored(stage: Evaluate, context: Context, *, over_workers: bool) -> Artifact:
+def _scored(stage: Scores, context: Context, *, over_workers: bool) -> Artifact:
     from sentdist.stages.embed_sentences import embed_here
     from sentdist.stages.evaluate import build_scores
 

@@ -12,7 +12,7 @@ from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import Way, stage_demand
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Embed, Evaluate, Tag, Train
+from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact
 
@@ -46,7 +46,7 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
 
 def _foreword(stage: Stage, submission: Submission) -> str | None:
     """What people should know before a stage is built; a bank that will find no room is refused here, before anything is embedded."""
-    if not (isinstance(stage, Embed) and submission.context.runtime.bank_in_object_store):
+    if not (isinstance(stage, Bank) and submission.context.runtime.bank_in_object_store):
         return None
     from sentdist.execution.banks.reader import room_of
 
@@ -60,7 +60,7 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     match stage:
         case Train():
             return _train(stage, submission, sink, way)
-        case Embed() | Tag() if way == "pool":
+        case Bank() | Targets() if way == "pool":
             from sentdist.execution.parallel.shards import build_over_workers
 
             return build_over_workers(stage, context, sink=sink)
@@ -79,11 +79,11 @@ def _build_with_torch(stage: Stage, context: Context) -> Artifact:
     use_reserved(stage_demand(stage, context.runtime))
     with full_gpu_told(stage, context):
         match stage:
-            case Embed() | Tag():
+            case Bank() | Targets():
                 from sentdist.stages.sharded import build_in_shards
 
                 return build_in_shards(stage, context)
-            case Evaluate():
+            case Scores():
                 from sentdist.stages.evaluate import build_scores
 
                 return build_scores(stage, context)

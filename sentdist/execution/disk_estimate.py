@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Embed, Train
+from sentdist.plan.stages import Bank, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.resolve import encoder_configuration
@@ -45,9 +45,7 @@ def disk_room(plan: Plan, context: Context, missing: frozenset[str], *, at_once:
     """What the stages with these keys write. at_once: trainings that are at work, and keep checkpoints, at the same time."""
     stages = [stage for stage in plan.stages if stage.key in missing]
     folders = dict(context.folders)
-    encoders = {
-        stage.encoder if isinstance(stage, Train) else stage.encoder.encoder for stage in stages if isinstance(stage, Train | Embed)
-    }
+    encoders = {stage.encoder if isinstance(stage, Train) else stage.encoder.encoder for stage in stages if isinstance(stage, Train | Bank)}
     sizes = {encoder: encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers) for encoder in encoders}
     parameters = sorted((sizes[stage.encoder].num_parameters for stage in stages if isinstance(stage, Train)), reverse=True)
     least = WEIGHT_BYTES * sum(parameters) + CHECKPOINT_BYTES * CHECKPOINTS * sum(parameters[:at_once])
@@ -56,7 +54,7 @@ def disk_room(plan: Plan, context: Context, missing: frozenset[str], *, at_once:
 
 
 def _other_bytes(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, EncoderSize]) -> int:
-    if isinstance(stage, Embed):
+    if isinstance(stage, Bank):
         sentences = plan.rows.get(stage.corpus.key, 0) * stage.corpus.num_columns
         return sentences * sizes[stage.encoder.encoder].width * NUMBER_BYTES[stage.dtype]
     if stage.key in plan.rows:

@@ -11,7 +11,7 @@ from sentdist.errors import ResourceError
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Embed, Evaluate, Tag, Train
+from sentdist.plan.stages import Bank, Scores, Targets, Train
 
 # Ray Train's controller answers `ray.train.report` once a health check: at its default of 2 s a dev score would cost up to 2 s.
 HEALTH_CHECK_S = 0.2
@@ -132,13 +132,13 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     match stage:
         case Train() if uses_worker_group(runtime):
             return Demand(way="group", workers=runtime.workers, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
-        case Embed() if runtime.workers > 1:
+        case Bank() if runtime.workers > 1:
             return pool_demand(runtime, gpus=on_gpu)
-        case Tag() if runtime.workers > 1:
+        case Targets() if runtime.workers > 1:
             return pool_demand(runtime, gpus=0.0)
-        case Train() | Embed() | Evaluate():
+        case Train() | Bank() | Scores():
             return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
-        case Tag() | CorpusStage():
+        case Targets() | CorpusStage():
             return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=0.0)
     raise TypeError(f"nobody said what the stage {stage.kind} reserves")
 

@@ -15,7 +15,7 @@ from sentdist.learning.bank_shape import REMEDY, BankShape, bank_shape
 from sentdist.reading import drop_remedy, read_array, reading
 
 
-class Bank(Protocol):
+class BankReader(Protocol):
     """The (N, S, D) frozen embeddings of S sentences by N encoders."""
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:

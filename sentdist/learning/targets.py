@@ -34,7 +34,7 @@ class TargetRows(Protocol):
         ...
 
 
-class Targets(Protocol):
+class TargetReader(Protocol):
     """The targets of all sentences of a corpus."""
 
     @property

@@ -12,10 +12,10 @@ from sentdist.citation import Citation
 from sentdist.frozen import Frozen
 
 if TYPE_CHECKING:
-    from sentdist.learning.bank import Bank
+    from sentdist.learning.bank import BankReader
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
     from sentdist.learning.objectives.objective import Objective
-    from sentdist.learning.targets import Targets
+    from sentdist.learning.targets import TargetReader
 
 Temperature = Annotated[float, Field(gt=0.0)]
 Weight = Annotated[float, Field(ge=0.0)]
@@ -96,8 +96,8 @@ class Given:
 
     encoder: SentenceEncoder
     rows: Rows
-    bank: Bank | None = None
-    targets: Targets | None = None
+    bank: BankReader | None = None
+    targets: TargetReader | None = None
     precision: str = "fp32"
     micro_batch: int | None = None
 

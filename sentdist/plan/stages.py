@@ -14,7 +14,7 @@ from sentdist.plan.stage import Purpose, Stage, slug
 from sentdist.plan.task_kinds import ScoredTask
 
 
-class Tag(Stage):
+class Targets(Stage):
     """Targets: for every unique sentence of a corpus the shares of its tags and of its words."""
 
     kind: ClassVar[str] = "targets"
@@ -44,8 +44,8 @@ class Train(Stage):
     start: Train | None = None  # continue from this encoder; None: from the checkpoint
     corpus: AnyCorpus
     objective: Objective
-    banks: tuple[Embed, ...] = ()
-    targets: Tag | None = None
+    banks: tuple[Bank, ...] = ()
+    targets: Targets | None = None
     training: Training
     regularizers: Regularizers = Regularizers()
     stopping: Stopping | None = None
@@ -67,7 +67,7 @@ class Train(Stage):
         return slug(f"{self.objective.name}{phi}{banks}-{self.encoder.checkpoint}-b{self.training.batch_size}-s{self.seed}")
 
 
-class Embed(Stage):
+class Bank(Stage):
     """A bank: the embeddings of every unique sentence of a corpus by one frozen encoder (dropout off)."""
 
     kind: ClassVar[str] = "bank"
@@ -86,7 +86,7 @@ class Embed(Stage):
         return f"{self.encoder.label}-on-{self.corpus.label}"
 
 
-class Evaluate(Stage):
+class Scores(Stage):
     """The scores of an encoder on pinned tasks."""
 
     kind: ClassVar[str] = "scores"
@@ -100,10 +100,10 @@ class Evaluate(Stage):
     precision: Precision = "fp32"
     view: View = View()
     probes: Probes | None = None
-    targets: Tag | None = None  # what the probes look for
+    targets: Targets | None = None  # what the probes look for
 
     @model_validator(mode="after")
-    def _probes_look_for_targets(self) -> Evaluate:
+    def _probes_look_for_targets(self) -> Scores:
         if (self.probes is None) != (self.targets is None):
             raise ValueError("probes go with targets")
         return self
@@ -154,6 +154,6 @@ class Encoded(Stage):
         return self.encoder.label if isinstance(self.encoder, Train) else slug(self.encoder.checkpoint)
 
 
-STAGES: dict[str, type[Stage]] = {stage.kind: stage for stage in (*CORPORA, Tag, Train, Embed, Evaluate, Encoded, Overlap)}
+STAGES: dict[str, type[Stage]] = {stage.kind: stage for stage in (*CORPORA, Targets, Train, Bank, Scores, Encoded, Overlap)}
 
-__all__ = ["STAGES", "AnyCorpus", "Corpus", "Embed", "Encoded", "Evaluate", "Overlap", "Tag", "Train"]
+__all__ = ["STAGES", "AnyCorpus", "Bank", "Corpus", "Encoded", "Overlap", "Scores", "Targets", "Train"]

@@ -1,4 +1,4 @@
-"""How a recipe becomes trials: every grid point, method, seed and fold ends in one Evaluate stage, and equal stages have equal keys."""
+"""How a recipe becomes trials: every grid point, method, seed and fold ends in one Scores stage, and equal stages have equal keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection,
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
 from sentdist.plan.stage import Json, Stage, topological
-from sentdist.plan.stages import Corpus, Embed, Evaluate, Tag, Train
+from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
@@ -36,7 +36,7 @@ class Trial:
     params: tuple[tuple[str, Json], ...]  # the grid values that make a difference to this method
     seed: int | None  # None: no seed changes it (an untouched checkpoint)
     fold: int | None
-    scores: Evaluate
+    scores: Scores
 
     @property
     def key(self) -> str:
@@ -80,7 +80,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
         RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
     """
     rows: dict[str, int] = {}
-    found: dict[tuple[str, str], tuple[dict[str, Json], int | None, Evaluate]] = {}
+    found: dict[tuple[str, str], tuple[dict[str, Json], int | None, Scores]] = {}
     varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
     keys_at: dict[tuple[str, int, int | None], dict[tuple[str, ...], str]] = {}
     for point in grid_points(recipe):
@@ -124,7 +124,7 @@ def evaluation_of(
     max_length: int | None,
     resolver: Resolver,
     precision: str = "fp32",
-) -> Evaluate:
+) -> Scores:
     """The scores of any encoder on tasks or groups of tasks, without a recipe.
 
     Raises:
@@ -184,11 +184,11 @@ class _Builder:
         section = EncoderSection.model_validate(self.recipe.encoder.model_dump() | method.encoder)
         return section, self.resolver.encoder(section.checkpoint, revision=section.revision, where="encoder.checkpoint")
 
-    def _targets(self, corpus: AnyCorpus) -> Tag:
+    def _targets(self, corpus: AnyCorpus) -> Targets:
         """Tags and words of a corpus."""
         section = self.recipe.targets or TargetsSection()
         revision = self.resolver.tagger(section.tagger, where="targets.tagger")
-        return Tag(corpus=corpus, tagger=section.tagger, tagger_revision=revision, num_words=section.num_words)
+        return Targets(corpus=corpus, tagger=section.tagger, tagger_revision=revision, num_words=section.num_words)
 
     def corpus(self, name: str | None, fold: int | None) -> AnyCorpus:
         """The training rows of a method: the recipe's corpus, or the one of that name under `corpora`."""
@@ -276,7 +276,7 @@ class _Builder:
             seed=seed,
         )
 
-    def scores(self, name: str, *, seed: int, fold: int | None) -> Evaluate:
+    def scores(self, name: str, *, seed: int, fold: int | None) -> Scores:
         method = self.recipe.methods[name]
         train = self.train(method.of or name, seed=seed, fold=fold)
         check_view(method.view, relations_of(train.objective, train.corpus) if train else (), where=f"methods.{name}.view")
@@ -287,7 +287,7 @@ class _Builder:
         found = tuple(self._task(task, fold=fold, role="test") for task in task_names(section.tasks))
         check_names(found, where="evaluation.tasks")
         check_lexical(method.lexical, found, where=f"methods.{name}")
-        return Evaluate(
+        return Scores(
             encoder=(LexicalSpec(name=method.lexical) if method.lexical else self.encoder(method)) if train is None else train,
             tasks=(*found, *self._links(name, fold, train)),
             max_length=section.max_length,
@@ -299,7 +299,7 @@ class _Builder:
 
     def _banks(
         self, name: str, method: Method, training: Training, corpus: AnyCorpus, *, seed: int, fold: int | None, chain: tuple[str, ...]
-    ) -> tuple[Embed, ...]:
+    ) -> tuple[Bank, ...]:
         if method.bank is None:
             return ()
         objective = self.recipe.methods[method.bank].objective
@@ -314,7 +314,7 @@ class _Builder:
             )
         encoders = [self.train(method.bank, seed=seed, fold=fold, phi=phi, chain=chain) for phi in phis]
         return tuple(
-            Embed(encoder=encoder, corpus=corpus, dtype=method.bank_dtype, max_length=training.max_length, precision=training.precision)
+            Bank(encoder=encoder, corpus=corpus, dtype=method.bank_dtype, max_length=training.max_length, precision=training.precision)
             for encoder in encoders
             if encoder is not None
         )

@@ -16,7 +16,7 @@ from sentdist.learning.bank_shape import BankShape
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Embed
+from sentdist.plan.stages import Bank
 from sentdist.stages.context import Context
 from sentdist.stages.embed_sentences import frozen_encoder
 from sentdist.stages.inputs import folder_of
@@ -27,7 +27,7 @@ class BankBody:
 
     suffix = "npy"
 
-    def __init__(self, stage: Embed, context: Context) -> None:
+    def __init__(self, stage: Bank, context: Context) -> None:
         self._stage, self._context = stage, context
 
     @cached_property

@@ -11,16 +11,16 @@ from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
-from sentdist.plan.stages import Evaluate, Train
+from sentdist.plan.stages import Scores, Train
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
 
 Embed = Callable[[list[str]], np.ndarray]  # S sentences to (S, D) float32
-MakeEmbed = Callable[[Evaluate, Context], Embed]
+MakeEmbed = Callable[[Scores, Context], Embed]
 Told = Callable[[int, int], None]  # sentences done, of how many
 
 
-def embed_here(stage: Evaluate, context: Context, *, told: Told | None = None) -> Embed:
+def embed_here(stage: Scores, context: Context, *, told: Told | None = None) -> Embed:
     """By the stage's encoder, in this process."""
     assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
     encoder = frozen_encoder(stage.encoder, context)

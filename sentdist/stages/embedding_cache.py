@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from sentdist.errors import ArtifactLost
 from sentdist.plan.specs import EncoderSpec
-from sentdist.plan.stages import Encoded, Evaluate, Train
+from sentdist.plan.stages import Encoded, Scores, Train
 from sentdist.reading import drop_remedy, read_array, read_parquet
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
@@ -21,7 +21,7 @@ DIGESTS, EMBEDDINGS = "digests.parquet", "embeddings.npy"
 
 
 def kept_or_encoded(
-    stage: Evaluate, of: EncoderSpec | Train, sentences: Sequence[str], context: Context, encode: Callable[[list[str]], np.ndarray]
+    stage: Scores, of: EncoderSpec | Train, sentences: Sequence[str], context: Context, encode: Callable[[list[str]], np.ndarray]
 ) -> np.ndarray:
     """(S, D) float32 embeddings of S different sentences: those that the store has, and the others by `encode`, which are then kept too.
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Evaluate, Train
+from sentdist.plan.stages import Scores, Train
 from sentdist.stages.cloud import Cloud, sampled_pairs
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
@@ -27,7 +27,7 @@ from sentdist.store.store import Artifact
 ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
 
 
-def build_scores(stage: Evaluate, context: Context, *, make_embed: MakeEmbed = embed_here) -> Artifact:
+def build_scores(stage: Scores, context: Context, *, make_embed: MakeEmbed = embed_here) -> Artifact:
     """Embed every unique sentence of all tasks once, here or as `make_embed` has it, then score each task;
     items are kept for paired tests."""
     started = time.perf_counter()
@@ -48,7 +48,7 @@ def build_scores(stage: Evaluate, context: Context, *, make_embed: MakeEmbed = e
 
 
 def _embedded_scores(
-    stage: Evaluate, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context, embed: Embed
+    stage: Scores, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context, embed: Embed
 ) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
     """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are;
     and what pictures of its embeddings need."""

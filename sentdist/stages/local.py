@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sentdist.errors import ArtifactLost
-from sentdist.learning.bank import Bank, FileBank
+from sentdist.learning.bank import BankReader, FileBank
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.freed_memory import give_back_gpu_memory
 from sentdist.learning.loop import StepReport
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Embed, Evaluate, Tag, Train
+from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.corpora import build_corpus
@@ -62,9 +62,9 @@ def _built(stage: Stage, context: Context, listen: Listener | None) -> Artifact:
     match stage:
         case CorpusStage():
             return build_corpus(stage, context)
-        case Embed() | Tag():
+        case Bank() | Targets():
             return build_in_shards(stage, context)
-        case Evaluate():
+        case Scores():
             return build_scores(stage, context)
         case Train():
             return train_here(stage, context, listen=listen)
@@ -85,6 +85,6 @@ def train_here(stage: Train, context: Context, *, listen: Listener | None = None
         return commit_training(stage, folder, context, results=results, seconds=time.perf_counter() - started)
 
 
-def file_bank(stage: Train, context: Context) -> Bank | None:
+def file_bank(stage: Train, context: Context) -> BankReader | None:
     """The banks of a training as memory-mapped files; None if its objective uses none."""
     return FileBank([folder_of(bank, context) for bank in stage.banks]) if stage.banks else None

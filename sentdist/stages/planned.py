@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Evaluate
+from sentdist.plan.stages import Scores
 from sentdist.plan.unroll import Plan, evaluation_of, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.resolve import FileResolver
@@ -44,7 +44,7 @@ def planned_evaluation(
     runtime: Runtime,
     store: ArtifactStore,
     data: Path | None,
-) -> tuple[Evaluate, Context]:
+) -> tuple[Scores, Context]:
     """The scores of one encoder as a stage, and where it is to be carried out; embeddings of its sentences are kept for other tasks.
 
     Raises:

@@ -12,14 +12,14 @@ from sentdist.evaluation.probes import probe_distribution, probe_regression
 from sentdist.learning.objectives.channels import Channels
 from sentdist.plan.specs import Probes
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Evaluate
+from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.embed_sentences import Embed
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.tagging import targets_of
 
 
-def probe_results(stage: Evaluate, embed: Embed, context: Context) -> dict[str, Json]:
+def probe_results(stage: Scores, embed: Embed, context: Context) -> dict[str, Json]:
     """What linear probes find, as results of the record; empty where none are asked for.
 
     `probes.tags_from_pos` and `probes.tags_from_bow`: the share of the tags' information that the tags' and the words' channels give away

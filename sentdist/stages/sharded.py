@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Embed, Tag
+from sentdist.plan.stages import Bank, Targets
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact
 
 SHARDS = "shards"
 
-Sharded = Embed | Tag
+Sharded = Bank | Targets
 
 
 class ShardedBody(Protocol):
@@ -44,7 +44,7 @@ class ShardedBody(Protocol):
 def body_of(stage: Sharded, context: Context) -> ShardedBody:
     """The body of a sharded stage."""
     # torch takes seconds to import, and NLTK too: each only where its stage is built.
-    if isinstance(stage, Tag):
+    if isinstance(stage, Targets):
         from sentdist.stages.tagging import TargetsBody
 
         return TargetsBody(stage, context)

@@ -15,7 +15,7 @@ from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.tagging import Tagger, load_tagger
 from sentdist.data.targets import FileTargets, count_sentences, write_counts, write_targets
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Tag
+from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
 
@@ -25,7 +25,7 @@ class TargetsBody:
 
     suffix = "npz"
 
-    def __init__(self, stage: Tag, context: Context) -> None:
+    def __init__(self, stage: Targets, context: Context) -> None:
         self._stage, self._context = stage, context
 
     @cached_property
@@ -57,6 +57,6 @@ class TargetsBody:
         return load_tagger(self._stage.tagger, nltk_data=folder)
 
 
-def targets_of(stage: Tag | None, context: Context) -> FileTargets | None:
+def targets_of(stage: Targets | None, context: Context) -> FileTargets | None:
     """The finished targets of a stage; None where there is none."""
     return None if stage is None else FileTargets(folder_of(stage, context))

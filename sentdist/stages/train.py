@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sentdist.data.corpus import Corpus
 from sentdist.data.sampler import epoch_batches
-from sentdist.learning.bank import Bank
+from sentdist.learning.bank import BankReader
 from sentdist.learning.checkpoint import DevScore, Progress
 from sentdist.learning.early_stopping import EarlyStopping
 from sentdist.learning.encode_over_ranks import encode_over_ranks
@@ -56,7 +56,7 @@ class TrainSession:
     The caller draws from `events` and decides what to do between two of them: report, save, stop.
     """
 
-    def __init__(self, stage: Train, context: Context, *, make_engine: MakeEngine, bank: Bank | None) -> None:
+    def __init__(self, stage: Train, context: Context, *, make_engine: MakeEngine, bank: BankReader | None) -> None:
         self.stage = stage
         self.context = context
         self._corpus = Corpus.open(folder_of(stage.corpus, context))

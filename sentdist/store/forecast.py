@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.counting import counted
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import STAGES, Embed, Evaluate, Tag, Train
+from sentdist.plan.stages import STAGES, Bank, Scores, Targets, Train
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.unroll import Plan
@@ -110,9 +110,9 @@ def _sentences(stage: Stage, plan: Plan) -> int:
         case Train():
             rows = plan.rows[stage.corpus.key] // stage.training.batch_size * stage.training.batch_size
             return rows * stage.corpus.num_columns * stage.training.epochs
-        case Embed() | Tag():
+        case Bank() | Targets():
             return plan.rows[stage.corpus.key] * stage.corpus.num_columns
-        case Evaluate():
+        case Scores():
             return sum(_encoded(task) for task in stage.tasks)
         case CorpusStage():
             return 0

@@ -8,11 +8,11 @@ import numpy as np
 
 from sentdist.objectives.entropy import Entropy
 from sentdist.plan.specs import EncoderSpec, Training
-from sentdist.plan.stages import Corpus, Embed, Train
+from sentdist.plan.stages import Bank, Corpus, Train
 from sentdist.store.store import ArtifactStore
 
 
-def bank_stage(number: int, *, dtype: str = "float16") -> Embed:
+def bank_stage(number: int, *, dtype: str = "float16") -> Bank:
     """The stage of a bank; stages of different numbers have different keys."""
     corpus = Corpus(source="generated/nli", source_revision="r")
     entropy = Train(
@@ -22,10 +22,10 @@ def bank_stage(number: int, *, dtype: str = "float16") -> Embed:
         training=Training(),
         seed=0,
     )
-    return Embed.model_validate({"encoder": entropy, "corpus": corpus, "dtype": dtype})
+    return Bank.model_validate({"encoder": entropy, "corpus": corpus, "dtype": dtype})
 
 
-def commit_bank(store: ArtifactStore, stage: Embed, *, num_sentences: int, width: int, rows_per_shard: int, seed: int = 0) -> np.ndarray:
+def commit_bank(store: ArtifactStore, stage: Bank, *, num_sentences: int, width: int, rows_per_shard: int, seed: int = 0) -> np.ndarray:
     """Write an artifact for the stage; returns its (S, D) table."""
     table = np.random.default_rng(seed).standard_normal((num_sentences, width), dtype=np.float32).astype(stage.dtype)
     shape = {"num_sentences": num_sentences, "width": width, "dtype": stage.dtype, "rows_per_shard": rows_per_shard}

@@ -14,7 +14,7 @@ from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora import Corpus
 from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Embed, Evaluate, Tag, Train
+from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from tests.cluster.pool_workers import Deadly, Squarer
@@ -33,16 +33,16 @@ def _context(encoder: Path, folder: Path, runtime: dict[str, Json]) -> tuple[Con
     )
     values |= {"targets": {"tagger": "tests.support.tiny_tagger:tag", "num_words": 12}, "evaluation": {"tasks": ["stsb"], "probes": {}}}
     plan, context = tiny_plan(values, data=write_data(folder / "data", num_rows=32), store=folder / "store")
-    banks = [stage for stage in plan.stages if isinstance(stage, Embed)]
-    (tag,) = (stage for stage in plan.stages if isinstance(stage, Tag))
+    banks = [stage for stage in plan.stages if isinstance(stage, Bank)]
+    (targets,) = (stage for stage in plan.stages if isinstance(stage, Targets))
     for stage in plan.stages:
         if isinstance(stage, Corpus) or (isinstance(stage, Train) and isinstance(stage.objective, Entropy)):
             build_here(stage, context)
     (base,) = (stage for stage in plan.stages if isinstance(stage, Train) and isinstance(stage.objective, InfoNCE))
-    scores = next(stage for stage in plan.stages if isinstance(stage, Evaluate) and isinstance(stage.encoder, Train))
+    scores = next(stage for stage in plan.stages if isinstance(stage, Scores) and isinstance(stage.encoder, Train))
     return context, {
         "bank": banks,
-        "targets": [_changed(tag, num_words=5)],
+        "targets": [_changed(targets, num_words=5)],
         "train": [base],
         "scores": [_changed(scores, encoder=banks[0].encoder, targets=None, probes=None)],
         "corpus": [_changed(base.corpus, limit=10)],

@@ -18,7 +18,7 @@ from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import Regularized
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Task, Training
-from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.stages import Bank, Corpus, Scores, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullTracker, Outcome, Tracker
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.cluster
 RUNTIME = Runtime(engine="torch", cpus_per_worker=0.5, max_failures=0)
 
 
-def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Evaluate:
+def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Scores:
     """A trial with an entropy encoder and a bank for every phi: 1 + 2·N + 1 + 1 stages."""
     encoder = EncoderSpec(checkpoint="toy", revision="1")
     corpus = Corpus(source="toy", source_revision="1")
@@ -37,9 +37,9 @@ def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Evaluate:
     def train(**fields: object) -> Train:
         return Train.model_validate({"encoder": encoder, "corpus": corpus, "training": Training(), "seed": seed} | fields)
 
-    banks = tuple(Embed(encoder=train(objective=Entropy(phi=phi)), corpus=corpus) for phi in phis)
+    banks = tuple(Bank(encoder=train(objective=Entropy(phi=phi)), corpus=corpus) for phi in phis)
     task = Task(name="toy", kind="sts", source="toy", revision="1")
-    return Evaluate(encoder=train(objective=Regularized(), banks=banks), tasks=(task,))
+    return Scores(encoder=train(objective=Regularized(), banks=banks), tasks=(task,))
 
 
 def _toy_body(log: Path, broken: Path) -> Any:

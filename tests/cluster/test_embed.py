@@ -19,7 +19,7 @@ from sentdist.data.corpus import write_corpus
 from sentdist.errors import StoreError
 from sentdist.learning.bank import FileBank
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Corpus, Embed, Train
+from sentdist.plan.stages import Bank, Corpus, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 
 SENTENCES = 1100  # three shards for two workers, the last one short
 RUNTIME = Runtime(workers=2, cpus_per_worker=0.5, engine="torch")
-STAGE: Embed = bank_stage(0, dtype="float32").model_copy(update={"max_length": 20})
+STAGE: Bank = bank_stage(0, dtype="float32").model_copy(update={"max_length": 20})
 
 
 def _with_inputs(store: ArtifactStore, encoder: Path) -> Context:

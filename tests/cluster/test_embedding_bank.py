@@ -17,7 +17,7 @@ from sentdist.errors import ArtifactLost, DataError, ResourceError, StoreError
 from sentdist.execution.banks.owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
 from sentdist.execution.banks.reader import ObjectStoreBank, open_bank, order_of, room_of
 from sentdist.learning.bank import FileBank
-from sentdist.plan.stages import Embed
+from sentdist.plan.stages import Bank
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage, commit_bank
@@ -50,7 +50,7 @@ def _stored(root: Path) -> Iterator[Context]:
     ray.kill(bank_owner(store.root))
 
 
-def _commit_inputs(store: ArtifactStore, stage: Embed) -> None:
+def _commit_inputs(store: ArtifactStore, stage: Bank) -> None:
     """A corpus and an encoder that are nothing but their sizes."""
     for needed, results in ((stage.corpus, {"num_sentences": SENTENCES}), (stage.encoder, {})):
         with store.staged() as folder:
@@ -63,11 +63,11 @@ def _listed(context: Context) -> list[BankFacts]:
     return [facts for facts in list_banks() if facts.owner == owner_name(context.store.root)]
 
 
-def _stage(number: int) -> Embed:
+def _stage(number: int) -> Bank:
     return bank_stage(number, dtype="float32" if number == 3 else "float16")
 
 
-def _stages(*numbers: int) -> tuple[Embed, ...]:
+def _stages(*numbers: int) -> tuple[Bank, ...]:
     return tuple(_stage(number) for number in numbers)
 
 

@@ -12,7 +12,7 @@ from sentdist.data.corpus import Corpus
 from sentdist.learning.engine import TorchEngine
 from sentdist.plan.corpora import GroupedCorpus
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Evaluate, Train
+from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
@@ -41,7 +41,7 @@ def test_the_whole_recipe_and_its_report(tmp_path: Path, tiny_encoder_dir: Path)
         supmpn_values(tiny_encoder_dir, paper="supmpn"), data=write_inference(tmp_path / "data"), store=tmp_path / "store"
     )
     artifacts = {artifact.record.key: artifact.record for artifact in run_local(plan, context)}
-    scores = {trial.method: artifacts[trial.scores.key].results["stsb"] for trial in plan.trials if isinstance(trial.scores, Evaluate)}
+    scores = {trial.method: artifacts[trial.scores.key].results["stsb"] for trial in plan.trials if isinstance(trial.scores, Scores)}
     assert list(scores) == ["base", "simcse", "supmpn", "released", "deleted", "regulated"]
     assert all(isinstance(score, float) for score in scores.values())
     # Each of them trains something else; the released mask adds 2 to denominators of about e²⁰, too little to change a rank.

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.stages import Bank, Corpus, Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.tracking.tracker import Tracker
@@ -145,9 +145,9 @@ def make_up(stage: Stage, store: ArtifactStore, *, encoder: Path | None = None) 
                     "num_steps": 40, "stopped_early": False, "stopping_step": None, "best_step": 40, "best_dev_score": 80.5,
                     "final_loss": 0.31, "sentences_per_s": 404.5, "num_parameters": 22_713_216,
                 }  # fmt: skip
-            case Embed():
+            case Bank():
                 results = {"num_sentences": 28_311, "width": 384, "bytes": 21_742_848, "sentences_per_s": 512.0}
-            case Evaluate():
+            case Scores():
                 trained = isinstance(stage.encoder, Train)
                 results = {
                     task: 78.0 + number / 10 + trained * (1 + len(stage.encoder.banks if isinstance(stage.encoder, Train) else ()))

@@ -14,7 +14,7 @@ from sentdist.evaluation.sts import score_similarities
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Evaluate, Train
+from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
@@ -42,7 +42,7 @@ def fill_store(
         if stage.key in skipped or (stage.key in own and own[stage.key].key in skipped):
             continue
         with store.staged() as folder:
-            if isinstance(stage, Evaluate):
+            if isinstance(stage, Scores):
                 results = _scores(stage, folder, noise(trials[stage.key]), seed=list(trials).index(stage.key), num_items=num_items)
             else:
                 results = _history(folder, num_steps) if isinstance(stage, Train) else {}
@@ -51,7 +51,7 @@ def fill_store(
             _commit(store, stage, folder, results)
 
 
-def _scores(stage: Evaluate, folder: Path, noise: float, *, seed: int, num_items: dict[str, int]) -> dict[str, Json]:
+def _scores(stage: Scores, folder: Path, noise: float, *, seed: int, num_items: dict[str, int]) -> dict[str, Json]:
     (folder / "items").mkdir()
     results: dict[str, Json] = {}
     for number, task in enumerate(stage.tasks):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.plan.stages import Evaluate
+from sentdist.plan.stages import Scores
 from sentdist.plan.unroll import evaluation_of
 from sentdist.stages.context import Context
 from sentdist.stages.evaluate import build_scores
@@ -22,7 +22,7 @@ def write_table(root: Path, name: str, rows: list[dict[str, object]]) -> None:
     pq.write_table(pa.Table.from_pylist(rows), path)
 
 
-def stage_of(encoder: Path, tasks: tuple[str, ...], data: Path) -> tuple[Evaluate, FileResolver]:
+def stage_of(encoder: Path, tasks: tuple[str, ...], data: Path) -> tuple[Scores, FileResolver]:
     """The evaluation of an encoder's folder."""
     resolver = FileResolver(data_root=data)
     stage = evaluation_of(str(encoder), revision=None, pooling="mean", tasks=tasks, max_length=None, resolver=resolver)

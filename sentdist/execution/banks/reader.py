@@ -18,9 +18,9 @@ from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.execution.banks.capacity import Room
 from sentdist.execution.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
 from sentdist.execution.board.client import cause_of
-from sentdist.learning.bank import Bank, check_ids, check_rows, look_up
+from sentdist.learning.bank import BankReader, check_ids, check_rows, look_up
 from sentdist.learning.bank_shape import bank_bytes, bank_shape
-from sentdist.plan.stages import Embed
+from sentdist.plan.stages import Bank
 from sentdist.reading import drop_remedy, reading
 from sentdist.stages.context import Context
 
@@ -60,7 +60,7 @@ class ObjectStoreBank:
         return open_orders, (self.orders,)
 
 
-def open_bank(stages: tuple[Embed, ...], context: Context) -> Bank:
+def open_bank(stages: tuple[Bank, ...], context: Context) -> BankReader:
     """The finished banks of N entropy encoders, in the object store; the first to ask has them read, the others find them there.
 
     Raises:
@@ -100,7 +100,7 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
     raise AssertionError("the last try returns or raises")
 
 
-def room_of(stage: Embed, context: Context) -> Room:
+def room_of(stage: Bank, context: Context) -> Room:
     """Where a bank will lie, said before it is made: S is known from its corpus, D from the configuration of its encoder.
 
     Raises:
@@ -128,7 +128,7 @@ def room_of(stage: Embed, context: Context) -> Room:
     return room
 
 
-def order_of(stage: Embed, context: Context) -> BankOrder:
+def order_of(stage: Bank, context: Context) -> BankOrder:
     """What to ask the owner for; StoreError or DataError unless the artifact is there and says what it holds."""
     artifact = context.store.get(stage)
     if artifact is None:

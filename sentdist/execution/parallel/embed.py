@@ -11,7 +11,7 @@ from sentdist.execution.cluster.connection import check_auth_mode, connect
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import capacity, nodes_of, pool_demand
-from sentdist.plan.stages import Evaluate
+from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.embed_sentences import Embed, Told, embed_here
 from sentdist.stages.gpu_memory import full_gpu_told
@@ -20,7 +20,7 @@ from sentdist.stages.gpu_memory import full_gpu_told
 class SentenceEmbedder:
     """A worker: loads the encoder once, then embeds one part of the sentences after the other."""
 
-    def __init__(self, stage: Evaluate, context: Context) -> None:
+    def __init__(self, stage: Scores, context: Context) -> None:
         self._stage, self._context = stage, context
 
     @cached_property
@@ -37,7 +37,7 @@ class SentenceEmbedder:
             return self._embed(sentences)
 
 
-def embed_over_workers(stage: Evaluate, context: Context, *, told: Told | None = None) -> Embed:
+def embed_over_workers(stage: Scores, context: Context, *, told: Told | None = None) -> Embed:
     """By the stage's encoder, on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names.
 
     Equal to `embed_here` but for roundings: a sentence's last digits depend on the batch that it is in. An encoder given by path, and a

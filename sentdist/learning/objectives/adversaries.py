@@ -11,7 +11,7 @@ from torch.func import functional_call
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.gather import average_gradients
 from sentdist.learning.objectives.channels import Channels, cross_entropy_of_tags, cross_entropy_of_words, local_ids
-from sentdist.learning.targets import Targets, as_tensors
+from sentdist.learning.targets import TargetReader, as_tensors
 
 WIDEST = 640
 LEAK = 0.2  # slope of LeakyReLU below 0: TensorFlow's default, with which John et al. trained
@@ -44,7 +44,7 @@ class Adversaries:
         self,
         *,
         channels: Channels,
-        targets: Targets,
+        targets: TargetReader,
         learning_rate: float = 1e-3,
         dropout: float = 0.2,
     ) -> None:

@@ -15,7 +15,7 @@ from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.objectives.adversaries import Adversaries
 from sentdist.learning.objectives.channels import Channels, cross_entropy_of_tags, cross_entropy_of_words, entropy, local_ids
 from sentdist.learning.objectives.objective import Objective, OwnRate, check_finite
-from sentdist.learning.targets import Targets, WordShares, as_tensors
+from sentdist.learning.targets import TargetReader, WordShares, as_tensors
 
 
 class Classifier(nn.Module):
@@ -75,7 +75,7 @@ class Auxiliary(nn.Module, Objective):
         self,
         *,
         channels: Channels,
-        targets: Targets,
+        targets: TargetReader,
         weights: AuxiliaryWeights | None = None,
         adversaries: Adversaries | None = None,
         form: str = "entropy",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sentdist.learning.bank import Bank
+from sentdist.learning.bank import BankReader
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objectives.info_nce import info_nce
@@ -76,7 +76,7 @@ class RCL(Objective):
     RecipeError for a temperature that is not above 0 or a weight that is not finite.
     """
 
-    bank: Bank
+    bank: BankReader
     temperature: float = 1.0
     regulator_temperature: float | None = None
     regulator_weight: float = 1.0
@@ -117,7 +117,7 @@ class Regulators(Objective):
     Hard negatives are not regulated, as in Eq. 3. RecipeError for a temperature that is not above 0.
     """
 
-    bank: Bank
+    bank: BankReader
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
@@ -139,7 +139,7 @@ class Regulators(Objective):
         return mean_over_blocks(of_block, num_rows=batch.num_rows, num_columns=sum(side_NMD[..., 0].numel() for side_NMD in augmented))
 
 
-def _augmented(bank: Bank, sentence_ids_CM: np.ndarray, device: torch.device) -> tuple[Tensor, ...]:
+def _augmented(bank: BankReader, sentence_ids_CM: np.ndarray, device: torch.device) -> tuple[Tensor, ...]:
     """(N, M, D) embeddings by the bank's N encoders, one for each of the C columns of ids; one look-up for all."""
     num_rows = sentence_ids_CM.shape[1]
     return bank.rows(sentence_ids_CM.ravel()).to(device, non_blocking=True).split(num_rows, dim=1)

@@ -14,7 +14,7 @@ from sentdist.execution.parallel.pool import rows_per_part
 from sentdist.execution.parallel.shards import ShardMaker
 from sentdist.plan.corpora import Corpus
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Tag
+from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.sharded import body_of, build_in_shards, shard_name
@@ -34,7 +34,7 @@ def test_every_worker_has_several_shards_where_there_is_enough_to_do(num_sentenc
 
 
 @pytest.fixture(scope="module")
-def tagging(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tag, Context]:
+def tagging(tmp_path_factory: pytest.TempPathFactory) -> tuple[Targets, Context]:
     """A targets stage whose corpus is built, over four shards."""
     recipe = tiny_values(Path("minilm-l6")) | {
         "evaluation": {"tasks": ["stsb"], "probes": {}},
@@ -47,11 +47,11 @@ def tagging(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tag, Context]:
     for stage in plan.stages:
         if isinstance(stage, Corpus):
             build_here(stage, context)
-    (tag,) = (stage for stage in plan.stages if isinstance(stage, Tag))
-    return tag, context
+    (targets,) = (stage for stage in plan.stages if isinstance(stage, Targets))
+    return targets, context
 
 
-def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Tag, Context], tmp_path: Path) -> None:
+def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Targets, Context], tmp_path: Path) -> None:
     stage, context = tagging
     cut = context.store.folder(build_in_shards(stage, context))
     body = body_of(stage, context)
@@ -66,7 +66,7 @@ def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Tag, Context], tmp
     assert all((tmp_path / name).read_bytes() == (cut / name).read_bytes() for name in names)
 
 
-def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_cannot(tagging: tuple[Tag, Context], tmp_path: Path) -> None:
+def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_cannot(tagging: tuple[Targets, Context], tmp_path: Path) -> None:
     stage, context = tagging
     (tmp_path / "shards").mkdir()
     writes, hands = (ShardMaker(stage, context, 40, folder, None) for folder in (tmp_path, None))
@@ -78,7 +78,7 @@ def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_canno
     assert first.names == again.names
 
 
-def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Tag, Context]) -> None:
+def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Targets, Context]) -> None:
     stage, context = tagging
     missing = stage.model_copy(update={"tagger": "no_such_module:tag"})
     maker = ShardMaker(missing, context, 40, None, None)  # an error here would be told as the death of an actor

@@ -12,7 +12,7 @@ from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderSpec, Task
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Evaluate, Train
+from sentdist.plan.stages import Scores, Train
 from sentdist.stages.local import run_local
 from sentdist.stages.worker_memory import encoder_size
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -48,10 +48,10 @@ def test_more_layers_than_there_are_is_refused(tiny_encoder_dir: Path, tmp_path:
 def test_only_a_cut_encoder_has_a_key_of_its_own() -> None:
     def key(**encoder: int) -> str:
         spec = EncoderSpec(checkpoint="minilm-l6", revision="1", **encoder)
-        return Evaluate(encoder=spec, tasks=(Task(name="stsb", kind="sts", source="sts/stsb", revision="1"),)).key
+        return Scores(encoder=spec, tasks=(Task(name="stsb", kind="sts", source="sts/stsb", revision="1"),)).key
 
     assert key() != key(layers=2)
-    assert "layers" not in str(Evaluate(encoder=EncoderSpec(checkpoint="a", revision="1"), tasks=()).canonical())
+    assert "layers" not in str(Scores(encoder=EncoderSpec(checkpoint="a", revision="1"), tasks=()).canonical())
     assert encoder_size({"num_hidden_layers": 6}, layers=2).num_layers == 2
 
 

@@ -19,7 +19,7 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.rcl import Regularized
 from sentdist.plan.specs import EncoderSpec, Stopping, Training
 from sentdist.plan.stage import KEY_LENGTH, Stage, topological
-from sentdist.plan.stages import Corpus, Embed, Evaluate, Train
+from sentdist.plan.stages import Bank, Corpus, Scores, Train
 
 
 class Soup(Stage):
@@ -114,20 +114,20 @@ def test_true_and_one_are_two_values() -> None:
 
 def test_inputs_are_the_stages_in_the_fields() -> None:
     entropy = _train(objective=Entropy(phi=0.01))
-    bank = Embed(encoder=entropy, corpus=CORPUS)
+    bank = Bank(encoder=entropy, corpus=CORPUS)
     final = _train(objective=Regularized(), banks=(bank, bank))
     assert [stage.key for stage in final.inputs] == [CORPUS.key, bank.key]
-    assert [stage.kind for stage in topological((Evaluate(encoder=final, tasks=()),))] == ["corpus", "train", "bank", "train", "scores"]
+    assert [stage.kind for stage in topological((Scores(encoder=final, tasks=()),))] == ["corpus", "train", "bank", "train", "scores"]
 
 
 def test_a_key_depends_on_the_keys_of_its_inputs() -> None:
-    banks = [Embed(encoder=_train(objective=Entropy(phi=phi)), corpus=CORPUS) for phi in (0.01, -0.01)]
+    banks = [Bank(encoder=_train(objective=Entropy(phi=phi)), corpus=CORPUS) for phi in (0.01, -0.01)]
     assert len({_train(objective=Regularized(), banks=(bank,)).key for bank in banks}) == 2
 
 
 def test_a_bank_without_its_objective_is_refused() -> None:
     with pytest.raises(ValidationError, match="uses no bank"):
-        _train(banks=(Embed(encoder=_train(), corpus=CORPUS),))
+        _train(banks=(Bank(encoder=_train(), corpus=CORPUS),))
 
 
 def test_a_stopping_interval_that_does_nothing_is_refused() -> None:

@@ -11,7 +11,7 @@ from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import Regularized
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Embed, Train
+from sentdist.plan.stages import Bank, Train
 from sentdist.plan.unroll import Plan, unroll
 from tests.support.planning import FixedResolver, plan_of, small_recipe, with_method
 from tests.support.planning import small_values as small
@@ -144,7 +144,7 @@ def test_each_source_is_pinned_by_the_resolver() -> None:
     plan = unroll(small_recipe(), resolver)
     assert {"nli/triplets", "sts/stsb"} == set(resolver.asked)
     assert all(
-        stage.encoder.corpus is stage.corpus or stage.encoder.corpus == stage.corpus for stage in plan.stages if isinstance(stage, Embed)
+        stage.encoder.corpus is stage.corpus or stage.encoder.corpus == stage.corpus for stage in plan.stages if isinstance(stage, Bank)
     )
 
 

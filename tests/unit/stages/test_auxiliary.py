@@ -14,7 +14,7 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Tag, Train
+from sentdist.plan.stages import Targets, Train
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.local import run_local
 from sentdist.stages.train import TrainSession
@@ -67,13 +67,13 @@ def test_every_row_of_a_recipe_comes_out_with_scores_and_probes(encoder: Path, d
     plan, context = tiny_plan(values(encoder), data=data, store=tmp_path / "store")
     assert [stage.kind for stage in plan.stages].count("targets") == 1
     artifacts = {artifact.record.key: artifact for artifact in run_local(plan, context)}
-    (tag,) = (stage for stage in plan.stages if isinstance(stage, Tag))
-    results = artifacts[tag.key].record.results
+    (targets,) = (stage for stage in plan.stages if isinstance(stage, Targets))
+    results = artifacts[targets.key].record.results
     assert results["tags"] == ["ADP", "ADV", "DET", "NOUN", "VERB"]
     assert results["num_sentences"] == 48
-    assert not (context.store.folder(artifacts[tag.key]) / "shards").exists()
-    targets = FileTargets(context.store.folder(artifacts[tag.key]))
-    assert "the" not in targets.vocabulary
+    assert not (context.store.folder(artifacts[targets.key]) / "shards").exists()
+    table = FileTargets(context.store.folder(artifacts[targets.key]))
+    assert "the" not in table.vocabulary
     scores = {trial.method: artifacts[trial.key].record.results for trial in plan.trials}
     assert len(scores) == 8
     assert all(isinstance(found["stsb"], float) for found in scores.values())
@@ -142,8 +142,8 @@ def test_a_random_encoder_is_pretrained_and_trained_on(encoder: Path, data: Path
 
 def test_targets_are_shared_by_all_methods_and_seeds() -> None:
     plan = plan_of(recipe_from_values(values() | {"seeds": [0, 1]}, where="x.yaml"))
-    (tag,) = (stage for stage in plan.stages if isinstance(stage, Tag))
-    assert plan.mentions[tag.key] > 5
+    (targets,) = (stage for stage in plan.stages if isinstance(stage, Targets))
+    assert plan.mentions[targets.key] > 5
 
 
 @pytest.mark.parametrize(

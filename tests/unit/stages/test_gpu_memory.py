@@ -11,7 +11,7 @@ import torch
 from sentdist.errors import ResourceError
 from sentdist.execution.training import worker_group
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Embed
+from sentdist.plan.stages import Bank
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import full_gpu_told
 from tests.unit.stages.test_worker_memory import _stage
@@ -55,7 +55,7 @@ def test_of_a_training_the_micro_batch_is_named(runtime: dict[str, Any], sentenc
 
 @pytest.mark.usefixtures("gpu_of_8_gib")
 def test_of_an_embedding_the_tokens_of_a_batch_are_named() -> None:
-    embed = Embed(encoder=_stage(), corpus=_stage().corpus)
+    embed = Bank(encoder=_stage(), corpus=_stage().corpus)
     assert "Set runtime.tokens_per_batch=2048" in told(embed, context(gpus_per_worker=1))
     assert "Lower max_length" in told(embed, context(gpus_per_worker=1, tokens_per_batch=512))
 

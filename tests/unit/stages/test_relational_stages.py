@@ -16,7 +16,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import has_relations, read_relations
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Evaluate, Train
+from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
@@ -46,7 +46,7 @@ def world(data: Path, tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathF
     return plan, context
 
 
-def scores_of(world: tuple[Plan, Context], method: str) -> tuple[Evaluate, Artifact]:
+def scores_of(world: tuple[Plan, Context], method: str) -> tuple[Scores, Artifact]:
     plan, context = world
     stage = next(trial.scores for trial in plan.trials if trial.method == method)
     artifact = context.store.get(stage)

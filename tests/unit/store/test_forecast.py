@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Embed, Evaluate, Train
+from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.brief import brief_table
 from sentdist.store.forecast import START_UP_S, Forecast, forecast
@@ -49,7 +49,7 @@ def test_work_is_counted_in_sentences(plan: Plan, tmp_path: Path) -> None:
 def test_earlier_runs_say_how_long_the_rest_takes(plan: Plan, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     trainings = [stage for stage in plan.stages if isinstance(stage, Train)]
-    banks = [stage for stage in plan.stages if isinstance(stage, Embed)]
+    banks = [stage for stage in plan.stages if isinstance(stage, Bank)]
     for stage, speed in zip(trainings[:3], (100, 200.0, 300), strict=True):
         _finish(store, stage, sentences_per_s=speed)
     _finish(store, banks[0], sentences_per_s=1000.0)
@@ -77,7 +77,7 @@ def test_the_short_table_has_means_over_seeds_and_gaps(tmp_path: Path) -> None:
     scores = {"base": [(70.0, 60.0)], "fine_tuned": [(80.0, 70.0), (82.0, 72.0)]}
     for method, values in scores.items():
         for trial, (stsb, sickr) in zip([trial for trial in plan.trials if trial.method == method], values, strict=True):
-            assert isinstance(trial.scores, Evaluate)
+            assert isinstance(trial.scores, Scores)
             _finish(store, trial.scores, stsb=stsb, sickr=sickr)
     sweep = sweep_record(plan)
     table = brief_table(sweep, sweep.records(store))
