@@ -18,7 +18,7 @@ def report(
     sweep: Annotated[str | None, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False)] = None,
     paper: Annotated[
         str | None,
-        typer.Option("--paper", help=f"All tables of a paper, ours under theirs: {', '.join(paper.command for paper in PAPERS.values())}."),
+        typer.Option("--paper", help=f"All tables of a paper, ours under theirs: {', '.join(PAPERS)}."),
     ] = None,
     store: StoreRoot = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,

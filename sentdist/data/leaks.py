@@ -20,7 +20,7 @@ NUM_BANDS, ROWS_PER_BAND = 16, 5  # two texts at similarity 0.8 meet in some ban
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenItem:
+class LeakedItem:
     """One test item of which training holds something, at its strictest level.
 
     exact: the pair stands in one training row, as written and in this order; normalised: but for case, punctuation, spacing and order;
@@ -41,11 +41,11 @@ class Leaks:
 
     task: str
     num_items: int
-    seen: tuple[SeenItem, ...]
+    items: tuple[LeakedItem, ...]
 
     def count(self, *levels: Level) -> int:
-        """How many items are seen at one of these levels."""
-        return sum(one.level in levels for one in self.seen)
+        """How many items leaked at one of these levels."""
+        return sum(one.level in levels for one in self.items)
 
 
 class LeakFinder:
@@ -163,25 +163,25 @@ def _match(blocks: Iterable[Sequence[str]], known: _Texts, near: _Near, *, num_s
 
 
 def _leaks_of(task: TaskTexts, known: _Texts, rows: _Rows, found: _Matches) -> Leaks:
-    seen: dict[int, SeenItem] = {}
+    leaked: dict[int, LeakedItem] = {}
     strictness: tuple[Level, ...] = ("exact", "normalised", "near")
     for item, one, other in task.pairs:
         folded = _in_order(known.fold(one), known.fold(other))
         ids = rows.exact.get((known.written[one], known.written[other])), rows.normalised.get(folded), rows.near.get(folded)
         level = next((place for place, hit in enumerate(ids) if hit is not None), None)
-        if level is None or (item in seen and strictness.index(seen[item].level) <= level):
+        if level is None or (item in leaked and strictness.index(leaked[item].level) <= level):
             continue
         hit = ids[level]
         assert hit is not None
-        seen[item] = SeenItem(
+        leaked[item] = LeakedItem(
             item=item, level=strictness[level], one=one, other=other, train_one=found.texts[hit[0]], train_other=found.texts[hit[1]]
         )
     in_training = set(np.unique(found.folded).tolist()) - {-1}
     for item, texts in enumerate(task.sentences):
-        if item not in seen and all(known.fold(text) in in_training for text in texts):
+        if item not in leaked and all(known.fold(text) in in_training for text in texts):
             other = texts[1] if len(texts) > 1 else ""
-            seen[item] = SeenItem(item=item, level="sentence", one=texts[0], other=other, train_one="", train_other="")
-    return Leaks(task=task.name, num_items=task.num_items, seen=tuple(seen[item] for item in sorted(seen)))
+            leaked[item] = LeakedItem(item=item, level="sentence", one=texts[0], other=other, train_one="", train_other="")
+    return Leaks(task=task.name, num_items=task.num_items, items=tuple(leaked[item] for item in sorted(leaked)))
 
 
 def _texts(task: TaskTexts) -> Iterator[str]:

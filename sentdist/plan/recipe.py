@@ -35,7 +35,7 @@ Title = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]  # one line, 
 if TYPE_CHECKING:
     PaperName = str
 else:
-    PaperName = Literal[tuple(PAPERS)]
+    PaperName = Literal[PAPERS]
 Override = None | bool | int | float | str
 
 MOST_PROBLEMS = 8  # named for one recipe: more of them are one mistake in many places
@@ -330,11 +330,11 @@ def check_unique_name(path: Path, name: str) -> None:
     pattern = re.compile(rf"^name:\s*[\"']?{re.escape(name)}[\"']?\s*(#.*)?$", re.MULTILINE)
     files = root.rglob("*.yaml") if root.name == "recipes" else root.glob("*.yaml")
     others = (file for file in sorted(files) if unreadable(file, most_bytes=MOST_BYTES) is None and not file.samefile(path))
-    twins = [file for file in others if pattern.search(file.read_text(encoding="utf-8", errors="replace"))]
-    if twins:
+    same_name = [file for file in others if pattern.search(file.read_text(encoding="utf-8", errors="replace"))]
+    if same_name:
         raise RecipeError(
             where=f"{path}: name",
-            found=f'"{name}", already used by {twins[0]}',
+            found=f'"{name}", already used by {same_name[0]}',
             expected="one name a recipe",
             remedy="Rename one of the two.",
         )

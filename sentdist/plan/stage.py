@@ -19,7 +19,7 @@ Json = JsonValue
 Purpose = Literal["training", "scores", "aside"]
 
 # Sources `generated/…` were once called `embedded/…`. Keys and places of artifacts keep that word, so that finished work stays finished.
-_SOURCE_IN_KEYS = ('"generated/', '"embedded/')
+_SOURCE, _SOURCE_IN_KEYS = '"generated/', '"embedded/'
 _SOURCE_IN_PLACES = (re.compile(r"(^|\+|-on-)generated-(?=(?:nli|sts|faq)\b)"), r"\1embedded-")
 KEY_LENGTH = 16  # hex digits: 64 bits, a chance of 3e-8 that two of a million stages collide
 
@@ -42,7 +42,7 @@ class Stage(Frozen):
     def key(self) -> str:
         """Digest of kind, revision, fields and the keys of the inputs."""
         text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.replace(*_SOURCE_IN_KEYS).encode()).hexdigest()[:KEY_LENGTH]
+        return hashlib.sha256(text.replace(_SOURCE, _SOURCE_IN_KEYS).encode()).hexdigest()[:KEY_LENGTH]
 
     @property
     def label(self) -> str:
@@ -64,6 +64,12 @@ class Stage(Frozen):
         """The stages that stand in the fields of this one, each once, in order of appearance."""
         found = {stage.key: stage for name in type(self).model_fields for stage in _stages_in(getattr(self, name))}
         return tuple(found.values())
+
+
+def in_words_of_today(canonical: dict[str, Json]) -> dict[str, Json]:
+    """The canonical values of a stage that an older version wrote, with sources as they are called now, so that records compare."""
+    renamed: dict[str, Json] = json.loads(json.dumps(canonical).replace(_SOURCE_IN_KEYS, _SOURCE))
+    return renamed
 
 
 def slug(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sentdist.plan.specs import dev_tasks
 from sentdist.plan.stage import Json
 from sentdist.reading import drop_remedy, read_parquet
-from sentdist.report.tables import Seen
+from sentdist.report.tables import Leaked
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -19,29 +19,29 @@ LEAKS_NOTE = (
     "Items of a test set (pairs, queries with a relevant document) that stand in one row of the training data: exact as written; folded but for "
     "case, punctuation and order; near with small differences, each counting those before it. Sentences: items all of whose sentences occur in it."
 )
-NOT_LOOKED = "Not checked for leakage: `sentdist leaks RECIPE` compares training data with tests."
+NOT_CHECKED = "Not checked for leakage: `sentdist leaks RECIPE` compares training data with tests."
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepLeaks:
-    """seen: (cell, task) -> items that the cell's training saw, as written or folded;
+    """leaked: (cell, task) -> items that stand in the cell's training data, as written or folded;
     only where there are some. rows: under LEAKS_HEADER."""
 
-    seen: Mapping[tuple[str, str], Seen]
+    leaked: Mapping[tuple[str, str], Leaked]
     rows: tuple[tuple[str, ...], ...]
     is_known: bool
 
-    def of_columns(self, columns: Sequence[str], task_of: Mapping[str, str]) -> dict[tuple[str, str], Seen]:
+    def of_columns(self, columns: Sequence[str], task_of: Mapping[str, str]) -> dict[tuple[str, str], Leaked]:
         """The same by (cell, column) of a table; task_of: column -> task."""
-        cells = dict.fromkeys(cell for cell, _ in self.seen)
-        found = {(cell, column): self.seen.get((cell, task_of.get(column, ""))) for cell in cells for column in columns}
-        return {place: seen for place, seen in found.items() if seen is not None}
+        cells = dict.fromkeys(cell for cell, _ in self.leaked)
+        found = {(cell, column): self.leaked.get((cell, task_of.get(column, ""))) for cell in cells for column in columns}
+        return {place: leaked for place, leaked in found.items() if leaked is not None}
 
 
 def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record]) -> SweepLeaks:
     """Put together what the overlaps in the store say of a sweep's finished trials."""
     overlaps = list(store.artifacts("overlap"))
-    seen: dict[tuple[str, str], Seen] = {}
+    leaked: dict[tuple[str, str], Leaked] = {}
     rows: dict[tuple[str, ...], None] = {}
     is_known = True
     for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
@@ -51,10 +51,10 @@ def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, 
             fitting = [one for one in overlaps if _tasks_of(one.record) == _tasks_of(records[trial.key])]
             found = [one for one in fitting if set(one.record.inputs) & corpora]
             is_known = is_known and {key for one in found for key in one.record.inputs} >= corpora
-            seen |= {(cell, task): one for task, one in _seen(found, store).items()}
+            leaked |= {(cell, task): one for task, one in _leaked(found, store).items()}
             dev_sets = [one for one in fitting if _dict(one.record.stage["fields"])["of"] in _dev_sets_of(trial, records)]
             rows |= dict.fromkeys(row for one in (*found, *dev_sets) for row in leak_rows(one.record))
-    return SweepLeaks(seen=seen, rows=tuple(rows), is_known=is_known)
+    return SweepLeaks(leaked=leaked, rows=tuple(rows), is_known=is_known)
 
 
 def leak_rows(overlap: Record) -> Iterator[tuple[str, ...]]:
@@ -65,7 +65,7 @@ def leak_rows(overlap: Record) -> Iterator[tuple[str, ...]]:
         yield name, task, *(f"{numbers[part]:,}" for part in ("items", "exact", "normalised", "near", "sentences"))
 
 
-def _seen(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Seen]:
+def _leaked(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Leaked]:
     """task -> items that any of these corpora holds."""
     items: dict[str, set[int]] = {}
     sizes: dict[str, int] = {}
@@ -76,7 +76,7 @@ def _seen(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Seen]
         for task, item, level in zip(*(table[name].to_pylist() for name in ("task", "item", "level")), strict=True):
             if level in ("exact", "normalised"):
                 items.setdefault(task, set()).add(item)
-    return {task: Seen(num_seen=len(found), num_items=sizes[task]) for task, found in items.items()}
+    return {task: Leaked(num_leaked=len(found), num_items=sizes[task]) for task, found in items.items()}
 
 
 def _corpora_of(trial: TrialRecord, records: Mapping[str, Record]) -> set[str]:

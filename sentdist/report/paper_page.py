@@ -9,25 +9,21 @@ from typing import Any
 
 from sentdist.errors import DataError
 from sentdist.plan.papers import PAPERS
-from sentdist.report.cell_facts import CellFacts
+from sentdist.plan.wording import near
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.html import Section, page, paragraphs
 from sentdist.report.leaks import sweep_leaks
-from sentdist.report.paper import STS_COLUMNS, PaperRow, PaperTable, PaperTables, tables_of
-from sentdist.report.paper_rse import LINK_ROWS, relational_facts
-from sentdist.report.relations import LINK_COLUMNS
-from sentdist.report.render import seen_text
-from sentdist.report.rows import ResultRow
+from sentdist.report.paper import PaperTables, tables_of
+from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
+from sentdist.report.render import leaked_text
 from sentdist.report.sweep_report import Report, result_tables
 from sentdist.report.sweep_rows import sweep_rows
-from sentdist.report.tables import Cell, Line, ResultTable, build_table
-from sentdist.store.record import Record
+from sentdist.report.tables import Cell, Line, ResultTable
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
+from sentdist.store.sweep import load_sweep, sweep_names
 from sentdist.table_text import markdown_table, markdown_text
 
 NUM_RESAMPLES = 1000  # for intervals only: no test rests on them here
-LINKS = {"rse": "7"}  # `paper` of a recipe -> its table of link prediction
 
 NOTE = (
     "Under a printed row stands what the store has of it: mean, 95 % interval, and the difference from the printed number with its interval, "
@@ -51,13 +47,13 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     Raises:
         DataError: no such paper.
     """
-    paper = next((paper for paper in PAPERS.values() if paper.command == name), None)
-    if paper is None:
-        known = ", ".join(paper.command for paper in PAPERS.values())
-        raise DataError(where="paper", found=repr(name), expected=f"one of {known}", remedy="Correct the name.")
-    printed = tables_of(paper.name)
-    ours = _our_rows(store, paper.name, printed)
-    sections, markdown = [], [f"# {paper.title}", NOTE]
+    if name not in PAPERS:
+        closest = near(name, PAPERS)
+        remedy = f"Did you mean {closest}?" if closest else "Correct the name."
+        raise DataError(where="paper", found=repr(name), expected=f"one of {', '.join(PAPERS)}", remedy=remedy)
+    printed = tables_of(name)
+    ours = _our_rows(store, name, printed)
+    sections, markdown = [], [f"# {printed.title}", NOTE]
     for number, table in printed.tables.items():
         rows = list(_rows(table, ours.get(number, {})))
         header = ["", *table.columns, "gain"]
@@ -69,7 +65,7 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
         sections.append(Section(title=f"Table {table.number}", body=_figure(table, header, rows)))
     num_ours = sum(len(found) for by_row in ours.values() for found in by_row.values())
     lead = f"{num_ours} rows of ours under {sum(len(table.rows) for table in printed.tables.values())} printed ones. {NOTE}"
-    text = page(title=paper.title, lead=lead, sections=sections, facts={"store": store.shown})
+    text = page(title=printed.title, lead=lead, sections=sections, facts={"store": store.shown})
     return Report(name=f"paper-{name}", markdown="\n\n".join(markdown) + "\n", html=text, files={})
 
 
@@ -84,11 +80,10 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
         rows = sweep_rows(sweep, store, records)
         leaks = sweep_leaks(sweep, store, records)
         tables = list(result_tables(sweep, rows, None, leaks, num_resamples=NUM_RESAMPLES))
-        if name_of_links := LINKS.get(paper):
-            for table, row_of in _link_tables(sweep, records, rows.facts):
-                for line in table.lines:
-                    own = OurRow(sweep=name, line=line, base=None)
-                    found.setdefault(name_of_links, {}).setdefault(row_of[line.label], []).append(own)
+        for further in printed.further(sweep, records, rows.facts) if printed.further is not None else ():
+            for line in further.table.lines:
+                own = OurRow(sweep=name, line=line, base=None)
+                found.setdefault(further.number, {}).setdefault(further.row_of[line.label], []).append(own)
         for number, matches in printed.our_rows(rows.facts).items():
             of_paper = printed.tables[number]
             for table in tables:
@@ -100,29 +95,6 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
                         own = OurRow(sweep=name, line=line, base=None if line is base else base)
                         found.setdefault(number, {}).setdefault(matches[line.label], []).append(own)
     return found
-
-
-def _link_tables(
-    sweep: SweepRecord, records: Mapping[str, Record], facts: Mapping[str, CellFacts]
-) -> Iterator[tuple[ResultTable, dict[str, str]]]:
-    """A table for each relation of link prediction, of the systems that model relations, with the printed row that it stands for."""
-    for relation, row in LINK_ROWS.items():
-        rows = [
-            ResultRow(method=trial.method, label=trial.cell, params={}, seed=trial.seed or 0, scores=scores)
-            for trial in sweep.trials
-            if trial.key in records
-            and (relational := relational_facts(facts[trial.cell])) is not None
-            and relational.is_modelled
-            and (scores := _link_scores(records[trial.key], relation))
-        ]
-        if rows:
-            table = build_table(rows, title=row, tasks=LINK_COLUMNS, baseline=None, average=False, preceding=False)
-            yield table, {line.label: row for line in table.lines}
-
-
-def _link_scores(record: Record, relation: str) -> dict[str, float | None]:
-    values = {column: record.results.get(f"links.{relation}.{column.lower()}") for column in LINK_COLUMNS}
-    return {column: value for column, value in values.items() if isinstance(value, int | float)}
 
 
 def _shared(table: ResultTable, printed: PaperTable) -> list[str]:
@@ -170,7 +142,7 @@ def _our_row(table: PaperTable, row: PaperRow, own: OurRow) -> _Shown:
 
 
 def _our_cell(cell: Cell | None, printed: float) -> str:
-    """Mean, interval, difference and its interval; what training saw of the test."""
+    """Mean, interval, difference and its interval; how much of the test leaked."""
     if cell is None or cell.summary is None:
         return "–"
     mean, interval = cell.summary.mean, cell.interval
@@ -180,7 +152,7 @@ def _our_cell(cell: Cell | None, printed: float) -> str:
     text += f"; {mean - printed:+.2f}"
     if interval is not None:
         text += f" [{interval.low - printed:+.2f}, {interval.high - printed:+.2f}]"
-    return f"{text}; {seen_text(cell)}" if cell.seen else text
+    return f"{text}; {leaked_text(cell)}" if cell.leaked else text
 
 
 def _markdown(header: Sequence[str], rows: Sequence[_Shown]) -> str:

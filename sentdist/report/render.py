@@ -48,9 +48,9 @@ def to_html(table: ResultTable) -> str:
 
 
 def to_csv(table: ResultTable) -> str:
-    """One line a system; for every column its mean, sd, 95 % interval with what it is over, and how many test items training had seen."""
+    """One line a system; for every column its mean, sd, 95 % interval with what it is over, and how many test items training data hold."""
     params = sorted({name for line in table.lines for name in line.params})
-    parts = ("mean", "sd", "low", "high", "interval over", "items seen")
+    parts = ("mean", "sd", "low", "high", "interval over", "items leaked")
     named = (f"{column} {part}" for column in table.columns for part in parts)
     rows: list[list[object]] = [["label", "method", *params, "num_seeds", "is_fixed", "exploratory", *named]]
     for line in table.lines:
@@ -67,7 +67,7 @@ def to_csv(table: ResultTable) -> str:
             summary, interval = cell.summary, cell.interval
             values += ["" if summary is None else _number(summary.mean), "" if summary is None else _number(summary.sd)]
             values += ["", "", ""] if interval is None else [_number(interval.low), _number(interval.high), interval.unit]
-            values += ["" if cell.seen is None else str(cell.seen.num_seen)]
+            values += ["" if cell.leaked is None else str(cell.leaked.num_leaked)]
         rows.append(values)
     return csv_text(rows)
 
@@ -113,9 +113,9 @@ def interval_text(interval: Interval | None) -> str:
     return f"{opening}{interval.low:.2f}, {interval.high:.2f}{closing}"
 
 
-def seen_text(cell: Cell) -> str:
-    """What a training saw of its test, in words for the cell itself."""
-    return "" if cell.seen is None else f"saw {cell.seen.num_seen:,} of {cell.seen.num_items:,}"
+def leaked_text(cell: Cell) -> str:
+    """How much of a test its training data hold, in words for the cell itself."""
+    return "" if cell.leaked is None else f"leaked {cell.leaked.num_leaked:,} of {cell.leaked.num_items:,}"
 
 
 def _markdown_cell(line: Line, cell: Cell) -> str:
@@ -125,24 +125,24 @@ def _markdown_cell(line: Line, cell: Cell) -> str:
     mean = {"best": f"**{mean}**", "tied": f"<ins>{mean}</ins>"}.get(cell.standing, mean)
     spread = f" ± {cell.summary.sd:.2f}" if cell.summary.sd is not None else ""
     marks = mark_against_baseline(cell.against_baseline).replace("*", "\\*") + mark_against_preceding(cell.against_preceding)
-    parts = [f"{mean}{spread}{_short(line, cell)}", marks, interval_text(cell.interval), f"**{seen_text(cell)}**" if cell.seen else ""]
+    parts = [f"{mean}{spread}{_short(line, cell)}", marks, interval_text(cell.interval), f"**{leaked_text(cell)}**" if cell.leaked else ""]
     return " ".join(part for part in parts if part)
 
 
 def _html_cell(line: Line, column: str, cell: Cell) -> str:
-    classes = " ".join(name for name in ("avg" if column == AVERAGE else "", cell.standing, "seen" if cell.seen else "") if name)
+    classes = " ".join(name for name in ("avg" if column == AVERAGE else "", cell.standing, "leaked" if cell.leaked else "") if name)
     if cell.summary is None:
         return f'<td class="{classes}">{NOT_DEFINED}</td>'
     spread = f'<span class="sd">±{cell.summary.sd:.2f}</span>' if cell.summary.sd is not None else ""
     interval = f'<span class="ci">{interval_text(cell.interval)}</span>' if cell.interval else ""
-    saw = f'<span class="saw">{seen_text(cell)}</span>' if cell.seen else ""
+    leaked = f'<span class="leaked">{leaked_text(cell)}</span>' if cell.leaked else ""
     baseline = mark_against_baseline(cell.against_baseline)
     preceding = mark_against_preceding(cell.against_preceding)
     marks = f'<sup class="{_tone(baseline)}">{baseline}</sup>' if baseline else ""
     marks += f'<span class="step {_tone(preceding)}">{preceding}</span>' if preceding else ""
     return (
         f'<td class="{classes}" title="{html.escape(_tooltip(cell))}"><span class="mean">{cell.summary.mean:.2f}</span>'
-        f'<span class="marks">{marks}</span>{spread}{_short(line, cell)}{interval}{saw}</td>'
+        f'<span class="marks">{marks}</span>{spread}{_short(line, cell)}{interval}{leaked}</td>'
     )
 
 

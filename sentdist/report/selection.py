@@ -101,15 +101,15 @@ def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[tuple
     tasks = _dict(scores.stage["fields"])["tasks"]
     assert isinstance(tasks, list)
     of_source = {str(task.get("source")): str(task["name"]) for task in reversed(tasks) if isinstance(task, dict)}
-    twins = [of_source[str(task["source"])] for task in chosen_by if str(task["source"]) in of_source]
-    found = [score for twin in twins if isinstance(score := scores.results.get(twin), int | float)]
+    same_source = [of_source[str(task["source"])] for task in chosen_by if str(task["source"]) in of_source]
+    found = [score for task in same_source if isinstance(score := scores.results.get(task), int | float)]
     name = "+".join(str(task["name"]) for task in chosen_by)
-    all_there = len(twins) == len(chosen_by)
+    all_there = len(same_source) == len(chosen_by)
     yield (
         name,
         float(dev),
-        "+".join(twins) if all_there else None,
-        statistics.mean(map(float, found)) if all_there and len(found) == len(twins) else None,
+        "+".join(same_source) if all_there else None,
+        statistics.mean(map(float, found)) if all_there and len(found) == len(same_source) else None,
     )
 
 

@@ -13,8 +13,8 @@ from sentdist.report.comparisons import AVERAGE
 from sentdist.report.cost import cost_plot, costs, work_unit
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot, task_forest
-from sentdist.report.paper_rcl import PAPER_REGULATORS
-from sentdist.report.paper_regression import regression_facts
+from sentdist.report.papers.rcl import PAPER_REGULATORS
+from sentdist.report.papers.sts_regression import regression_facts
 from sentdist.report.probes import probe_drawings
 from sentdist.report.relations import relation_drawings
 from sentdist.report.rows import ResultRow

@@ -13,8 +13,8 @@ from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.report import citations
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
-from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_LOOKED, SweepLeaks, sweep_leaks
-from sentdist.report.paper import Beside, beside_to_html, beside_to_markdown, tables_of
+from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
+from sentdist.report.paper import tables_of
 from sentdist.report.relations import LINK_HEADER, link_table
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
@@ -26,6 +26,7 @@ from sentdist.report.selection import (
     selection_rows,
     selection_sentence,
 )
+from sentdist.report.side_by_side import SideBySide, side_by_side_to_html, side_by_side_to_markdown
 from sentdist.report.style import Drawing
 from sentdist.report.sweep_drawings import sweep_drawings
 from sentdist.report.sweep_rows import KIND_TABLES, RETRIEVAL_TITLES, TASK_TITLES, SweepRows, shared_trainings, sweep_rows
@@ -68,18 +69,18 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
         raise StoreError(where=f"sweep {name}", found="no finished trial", expected="at least one", remedy="Run the sweep first.")
     leaks = sweep_leaks(sweep, store, records)
     tables = list(result_tables(sweep, found, _shared(sweep, records), leaks))
-    besides = [
-        beside
+    printed = [
+        one
         for table in tables
         if table.title == STS_TITLE and sweep.paper is not None
-        for beside in tables_of(sweep.paper).beside(table, found.facts)
+        for one in tables_of(sweep.paper).beside(table, found.facts)
     ]
     drawings = list(sweep_drawings(sweep, store, records, found=found, tables=tables))
     used = citations.cite(_used(found, sweep))
     return Report(
         name=name,
-        markdown=_markdown(sweep, found, tables, besides, drawings, used, records, leaks),
-        html=_page(sweep, found, tables, besides, drawings, used, records, leaks),
+        markdown=_markdown(sweep, found, tables, printed, drawings, used, records, leaks),
+        html=_page(sweep, found, tables, printed, drawings, used, records, leaks),
         files=_files(tables, drawings, used),
     )
 
@@ -94,7 +95,7 @@ def result_tables(
         tasks = list(rows[0].scores)
         yield build_table(
             rows, title=STS_TITLE, tasks=tasks, baseline=_present(baseline, rows), average=len(tasks) > 1, shared=shared,
-            exploratory=found.exploratory, seen=leaks.of_columns(tasks, {TASK_TITLES.get(task, task): task for task in found.tasks}),
+            exploratory=found.exploratory, leaked=leaks.of_columns(tasks, {TASK_TITLES.get(task, task): task for task in found.tasks}),
             num_resamples=num_resamples,
         )  # fmt: skip
     for number, (task, rows) in enumerate(found.retrieval.items()):
@@ -102,7 +103,7 @@ def result_tables(
         said = None if found.sts or number else shared
         yield build_table(
             rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), unit="share of queries or mean precision × 100",
-            average=False, shared=said, exploratory=found.exploratory, seen=leaks.of_columns(columns, dict.fromkeys(columns, task)),
+            average=False, shared=said, exploratory=found.exploratory, leaked=leaks.of_columns(columns, dict.fromkeys(columns, task)),
             num_resamples=num_resamples,
         )  # fmt: skip
     for number, (kind, rows) in enumerate(found.other.items()):
@@ -110,7 +111,7 @@ def result_tables(
         said = None if found.sts or found.retrieval or number else shared
         yield build_table(
             rows, title=title, tasks=columns, baseline=_present(baseline, rows), unit=unit, average=len(columns) > 1, shared=said,
-            exploratory=found.exploratory, seen=leaks.of_columns(columns, {TASK_TITLES.get(task, task): task for task in found.tasks}),
+            exploratory=found.exploratory, leaked=leaks.of_columns(columns, {TASK_TITLES.get(task, task): task for task in found.tasks}),
             num_resamples=num_resamples,
         )  # fmt: skip
 
@@ -209,18 +210,18 @@ GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "
 
 
 def _markdown(
-    sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], besides: list[Beside], drawings: list[Drawing],
+    sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], printed: list[SideBySide], drawings: list[Drawing],
     used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks,
 ) -> str:  # fmt: skip
     parts = [f"# {sweep.name}", markdown_text(_lead(sweep, tables))]
     parts += [to_markdown(table) for table in tables]
-    parts += [beside_to_markdown(beside) for beside in besides]
+    parts += [side_by_side_to_markdown(one) for one in printed]
     parts += [f"!{markdown_link(drawing.caption, f'{drawing.name}.svg')}\n\n{markdown_text(drawing.caption)}" for drawing in drawings]
     if cells := chosen_cells(sweep, records, tables[0]):
         said = selection_sentence(cells, column=tables[0].columns[-1])
         parts += [f"## {SELECTION_TITLE}", SELECTION_NOTE, _markdown_table(SELECTION_HEADER, selection_rows(cells)), markdown_text(said)]
     if any(trial.train for trial in sweep.trials):
-        parts += [f"## {LEAKS_TITLE}", LEAKS_NOTE if leaks.is_known else NOT_LOOKED]
+        parts += [f"## {LEAKS_TITLE}", LEAKS_NOTE if leaks.is_known else NOT_CHECKED]
         parts += [_markdown_table(LEAKS_HEADER, leaks.rows)] if leaks.rows else []
     if geometry := _geometry_rows(sweep, records):
         parts += ["## Geometry", _markdown_table(GEOMETRY_HEADER, geometry)]
@@ -239,19 +240,19 @@ def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str
 
 
 def _page(
-    sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], besides: list[Beside], drawings: list[Drawing],
+    sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], printed: list[SideBySide], drawings: list[Drawing],
     used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks,
 ) -> str:  # fmt: skip
     sections = [Section(title=table.title, body=to_html(table)) for table in tables]
     if drawings:
         sections.append(Section(title="Figures", body="".join(drawing_to_html(drawing) for drawing in drawings)))
-    if besides:
-        sections.append(Section(title="Beside the paper", body="".join(beside_to_html(beside) for beside in besides)))
+    if printed:
+        sections.append(Section(title="Beside the paper", body="".join(side_by_side_to_html(one) for one in printed)))
     if cells := chosen_cells(sweep, records, tables[0]):
         said = paragraphs(SELECTION_NOTE, selection_sentence(cells, column=tables[0].columns[-1]))
         sections.append(Section(title=SELECTION_TITLE, body=said + plain_table(SELECTION_HEADER, selection_rows(cells))))
     if any(trial.train for trial in sweep.trials):
-        said = paragraphs(LEAKS_NOTE if leaks.is_known else NOT_LOOKED)
+        said = paragraphs(LEAKS_NOTE if leaks.is_known else NOT_CHECKED)
         sections.append(Section(title=LEAKS_TITLE, body=said + (plain_table(LEAKS_HEADER, leaks.rows) if leaks.rows else "")))
     if geometry := _geometry_rows(sweep, records):
         sections.append(Section(title="Geometry", body=plain_table(GEOMETRY_HEADER, geometry)))

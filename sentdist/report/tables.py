@@ -25,24 +25,24 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """How much of a test set the training of a system held: `num_seen` of its `num_items` pairs or queries."""
+class Leaked:
+    """How much of a test set the training of a system held: `num_leaked` of its `num_items` pairs or queries."""
 
-    num_seen: int
+    num_leaked: int
     num_items: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One score of a table; summary None: not defined. standing: `best` of its column, `tied` with the best (no test tells them apart at
-    5 %), or neither. seen: what of the test its training had seen; None where nothing was found, or nobody looked."""
+    5 %), or neither. leaked: what of the test its training data hold; None where nothing was found, or leaks were not looked for."""
 
     summary: Summary | None
     interval: Interval | None
     against_baseline: Difference | None
     against_preceding: Difference | None
     standing: str = ""
-    seen: Seen | None = None
+    leaked: Leaked | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,14 +120,14 @@ def build_table(
     preceding: bool = True,
     shared: SharedStages | None = None,
     exploratory: Mapping[str, str] | None = None,
-    seen: Mapping[tuple[str, str], Seen] | None = None,
+    leaked: Mapping[tuple[str, str], Leaked] | None = None,
     num_resamples: int = NUM_RESAMPLES,
 ) -> ResultTable:
     """Aggregate rows into a table.
 
     `baseline` is the label of the row that stars refer to; `preceding` also tests each line against the one above it. exploratory: label ->
-    why its rows are not all that were planned; fewer seeds than others have is found here. seen: (label, task) -> what the training saw of
-    the test. Raises DataError when the baseline is not among the rows, or a task is in none of them.
+    why its rows are not all that were planned; fewer seeds than others have is found here. leaked: (label, task) -> how much of
+    the test its training data hold. Raises DataError when the baseline is not among the rows, or a task is in none of them.
     """
     systems = group_rows(rows)
     _check(systems, tasks, baseline, title)
@@ -160,12 +160,12 @@ def build_table(
         title=title,
         unit=unit,
         columns=columns,
-        lines=tuple(_lines(systems, columns, tasks, baseline, comparisons, items, doubts, seen or {})),
+        lines=tuple(_lines(systems, columns, tasks, baseline, comparisons, items, doubts, leaked or {})),
         baseline=baseline,
         comparisons=comparisons,
         verdicts=verdicts,
         remarks=(shared.sentence(),) if shared else (),
-        notes=tuple(_notes(systems, comparisons, tasks, unit=unit, baseline=baseline, average=average, items=items, seen=seen or {})),
+        notes=tuple(_notes(systems, comparisons, tasks, unit=unit, baseline=baseline, average=average, items=items, leaked=leaked or {})),
     )
 
 
@@ -189,7 +189,7 @@ def _lines(
     comparisons: Sequence[Comparison],
     items: ItemScores,
     doubts: Mapping[str, str],
-    seen: Mapping[tuple[str, str], Seen],
+    leaked: Mapping[tuple[str, str], Leaked],
 ) -> Iterator[Line]:
     found = {(comparison.relation, comparison.system): comparison for comparison in comparisons}
     standings = {column: _standings(systems, column, tasks, items) for column in columns}
@@ -210,7 +210,7 @@ def _lines(
                     against_baseline=against_baseline.decisive(column) if against_baseline else None,
                     against_preceding=against_preceding.decisive(column) if against_preceding else None,
                     standing=standings[column].get(system.label, ""),
-                    seen=seen.get((system.label, column)),
+                    leaked=leaked.get((system.label, column)),
                 )
                 for column in columns
             },
@@ -257,7 +257,7 @@ def _notes(
     baseline: str | None,
     average: bool,
     items: ItemScores,
-    seen: Mapping[tuple[str, str], Seen],
+    leaked: Mapping[tuple[str, str], Leaked],
 ) -> list[str]:
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
     spread = "" if seeds in ([], [1]) else f"; mean ± standard deviation over {_range(seeds)} seeds"
@@ -295,8 +295,8 @@ def _notes(
         )
     if "bootstrap" in used:
         notes.append(f"Paired bootstrap: {items.num_resamples:,} resamples of the test items, ranks taken anew in each.")
-    if seen:
-        notes.append("Saw: so many of the test's pairs or queries stood in the training, as written or but for case and punctuation.")
+    if leaked:
+        notes.append("Leaked: the test's pairs or queries that stand in the training data, as written or but for case and punctuation.")
     incomplete = [] if not average else [system.label for system in systems if len(system.averages(tasks)) < len(system.rows)]
     if incomplete:
         notes.append(f"Some seed lacks a task, and is left out of the average: {', '.join(incomplete)}.")

@@ -49,7 +49,7 @@ def _build(stage: Overlap, context: Context, finders: dict[tuple[tuple[ScoredTas
         finder = finders[stage.tasks, stage.near] = LeakFinder(texts, near=stage.near)
     found = finder.find(*_training_text(stage, context))
     with context.store.staged() as folder:
-        rows = [{"task": leaks.task, **vars(item)} for leaks in found for item in leaks.seen]
+        rows = [{"task": leaks.task, **vars(item)} for leaks in found for item in leaks.items]
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / ITEMS, compression="zstd")
         results: dict[str, Json] = {"tasks": {leaks.task: _counts(leaks) for leaks in found}}
         return commit(stage, folder, context, started=started, results=results)

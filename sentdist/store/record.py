@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Json, in_words_of_today
 from sentdist.store.integrity import FileFacts
 
 SEAL = "sha256"  # the field of record.json that is none of the record
@@ -52,7 +52,8 @@ class Record(BaseModel):
         seal = values.pop(SEAL, None)
         if seal != _digest(values) and (seal is not None or values.get("digests")):  # older versions noted neither
             raise ValueError("other content than was written (sha256)")
-        return Record.model_validate(values)
+        record = Record.model_validate(values)
+        return record.model_copy(update={"stage": in_words_of_today(record.stage)})
 
     @property
     def facts(self) -> dict[str, FileFacts]:

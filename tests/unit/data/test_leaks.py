@@ -39,24 +39,24 @@ def _look(rows: list[tuple[str, ...]], tasks: list[TaskTexts]) -> list[Leaks]:
 
 def test_every_level_is_found() -> None:
     (found,) = _look(TRAIN, [_task("t", TEST)])
-    assert {seen.item: seen.level for seen in found.seen} == {0: "exact", 1: "normalised", 2: "near", 3: "sentence", 5: "exact"}
+    assert {leaked.item: leaked.level for leaked in found.items} == {0: "exact", 1: "normalised", 2: "near", 3: "sentence", 5: "exact"}
     assert found.num_items == 6 and found.count("exact") == 2 and found.count("exact", "normalised", "near") == 4
-    near = next(seen for seen in found.seen if seen.level == "near")
+    near = next(leaked for leaked in found.items if leaked.level == "near")
     assert near.train_one == "The quick brown fox jumps over the lazy dogs." and near.other == "A fox leaps over a sleeping dog."
 
 
 def test_sentences_without_pairs_are_no_pairs() -> None:
     alone = [(sentence,) for row in TRAIN for sentence in row]
     (found,) = _look(alone, [_task("t", TEST)])
-    assert {seen.level for seen in found.seen} == {"sentence"} and found.count("sentence") == 3  # 0, 1 and 3; "?" has no words to fold
+    assert {leaked.level for leaked in found.items} == {"sentence"} and found.count("sentence") == 3  # 0, 1 and 3; "?" has no words to fold
 
 
-def test_a_query_is_seen_with_a_relevant_document_only() -> None:
+def test_a_query_leaks_with_a_relevant_document_only() -> None:
     task = TaskTexts(
         name="faq", sentences=(("It rains.",), ("It snows.",)), pairs=((0, "It rains.", "the animal moves"), (1, "It snows.", "Far away."))
     )
     (found,) = _look(TRAIN, [task])
-    assert {seen.item: seen.level for seen in found.seen} == {0: "normalised", 1: "sentence"}
+    assert {leaked.item: leaked.level for leaked in found.items} == {0: "normalised", 1: "sentence"}
 
 
 def test_near_is_a_threshold() -> None:
@@ -64,12 +64,12 @@ def test_near_is_a_threshold() -> None:
     words = "one two three four five six seven eight nine ten"
     for ending, expected in ((" eleven", "near"), (" eleven twelve thirteen fourteen fifteen", None)):
         (found,) = LeakFinder([_task("t", [(words, "the very same text")])]).find([[words + ending, "the very same text"]], ids)
-        assert ({seen.level for seen in found.seen} or {None}) == {expected}
+        assert ({leaked.level for leaked in found.items} or {None}) == {expected}
 
 
-def test_an_empty_corpus_has_seen_nothing() -> None:
+def test_an_empty_corpus_holds_nothing() -> None:
     (found,) = LeakFinder([_task("t", TEST)]).find([], np.empty((2, 0), dtype=np.int64))
-    assert found.seen == ()
+    assert found.items == ()
 
 
 def _pairs(pairs: Pairs) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.rcl import Regularized
 from sentdist.plan.specs import EncoderSpec, Stopping, Training
-from sentdist.plan.stage import KEY_LENGTH, Stage, topological
+from sentdist.plan.stage import KEY_LENGTH, Stage, in_words_of_today, topological
 from sentdist.plan.stages import Bank, Corpus, Scores, Train
 
 
@@ -173,4 +173,5 @@ def test_generated_sources_keep_the_keys_and_places_that_they_had_as_embedded_on
     corpus = Corpus(source="generated/nli", source_revision="scenes-1", limit=640)
     assert corpus.place == "corpus/embedded-nli-640-43e4384a455035fa"
     assert corpus.label == "generated-nli-640"
+    assert in_words_of_today({"fields": {"source": "embedded/nli"}}) == {"fields": {"source": "generated/nli"}}
     assert Corpus(source="my/generated-nli", source_revision="r").place.startswith("corpus/my-generated-nli-")

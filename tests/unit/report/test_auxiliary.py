@@ -11,7 +11,7 @@ import pytest
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.report.paper_auxiliary import AUXILIARY_TABLES, AuxiliaryFacts, auxiliary_besides
+from sentdist.report.papers.auxiliary import AUXILIARY_TABLES, TABLES, AuxiliaryFacts
 from sentdist.report.probes import probe_plot
 from sentdist.report.rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
@@ -43,7 +43,7 @@ def test_the_posters_averages_fit_its_cells() -> None:
 
 
 def test_the_embedding_and_its_channels_find_their_rows() -> None:
-    whole, averages = auxiliary_besides(table_of(*KNOWN), KNOWN)
+    whole, averages = TABLES.beside_facts(table_of(*KNOWN), KNOWN)
     assert {row.label: row.paper_label for row in whole.rows} == {"simcse": "SimCSE", "tags": "Our POS", "words": "Our BOW"}
     assert {row.label: row.paper_label for row in averages.rows} == {
         "simcse": "SimCSE", "adversaries": "Our sentence", "tags": "Our POS", "words": "Our BOW",
@@ -54,7 +54,7 @@ def test_the_embedding_and_its_channels_find_their_rows() -> None:
 
 @pytest.mark.parametrize("known", [{"one": SIMCSE}, {"one": WHOLE, "two": WHOLE, "simcse": SIMCSE}])
 def test_what_cannot_be_told_apart_stands_beside_nothing(known: dict[str, AuxiliaryFacts]) -> None:
-    assert list(auxiliary_besides(table_of(*known), known)) == []
+    assert list(TABLES.beside_facts(table_of(*known), known)) == []
 
 
 def test_probes_are_drawn_with_their_numbers() -> None:

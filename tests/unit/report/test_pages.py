@@ -18,9 +18,9 @@ from sentdist.report import citations
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
-from sentdist.report.paper import beside_paper, beside_to_html, beside_to_markdown
-from sentdist.report.paper_rcl import PAPER_REGULATORS, PAPER_TABLES
+from sentdist.report.papers.rcl import PAPER_REGULATORS, PAPER_TABLES
 from sentdist.report.rows import ResultRow
+from sentdist.report.side_by_side import side_by_side, side_by_side_to_html, side_by_side_to_markdown
 from sentdist.report.style import Drawing
 from sentdist.report.tables import ResultTable, build_table
 
@@ -117,24 +117,24 @@ def table() -> ResultTable:
 
 
 def test_beside_the_paper_compares_gains(table: ResultTable) -> None:
-    found = beside_paper(
+    found = side_by_side(
         table, PAPER_TABLES["3"], matches={"MiniLM": "SRoBERTa-base", "ours": "RCL"}, base="MiniLM", columns={"sick": "SICK-R"}
     )
     assert found.columns == ("STS12", "SICK-R")
     assert found.rows[1].our_gain == pytest.approx((1.5, -1.0)) and found.rows[1].paper_gain == pytest.approx((1.69, 1.29))
     assert found.rows[0].our_gain == (None, None)
-    text = beside_to_markdown(found)
+    text = side_by_side_to_markdown(found)
     assert "| ours | ours | 71.50 (+1.50) | 59.00 (-1.00) |" in text and "| RCL | paper | 76.15 (+1.69) | 79.14 (+1.29) |" in text
-    assert '<span class="gain worse">-1.00</span>' in beside_to_html(found)
+    assert '<span class="gain worse">-1.00</span>' in side_by_side_to_html(found)
 
 
 def test_beside_the_paper_names_what_it_lacks(table: ResultTable) -> None:
     with pytest.raises(DataError, match="'RCLL'"):
-        beside_paper(table, PAPER_TABLES["3"], matches={"ours": "RCLL"}, base=None)
+        side_by_side(table, PAPER_TABLES["3"], matches={"ours": "RCLL"}, base=None)
     with pytest.raises(DataError, match="'mine'"):
-        beside_paper(table, PAPER_TABLES["3"], matches={"mine": "RCL"}, base=None)
+        side_by_side(table, PAPER_TABLES["3"], matches={"mine": "RCL"}, base=None)
     with pytest.raises(DataError, match="Map our columns"):
-        beside_paper(table, PAPER_TABLES["2a"], matches={"ours": "RCL"}, base=None)
+        side_by_side(table, PAPER_TABLES["2a"], matches={"ours": "RCL"}, base=None)
 
 
 def test_citations_are_complete_and_refuse_unknown_keys() -> None:

@@ -15,7 +15,7 @@ from sentdist.plan.papers import PAPERS
 from sentdist.plan.stage import Json
 from sentdist.report.paper import tables_of
 from sentdist.report.paper_page import report_paper
-from sentdist.report.paper_regression import REGRESSION_TABLES
+from sentdist.report.papers.sts_regression import REGRESSION_TABLES
 from sentdist.store.store import ArtifactStore
 from sentdist.table_text import markdown_text
 from tests.support.relations_data import relations_values, write_relations_data
@@ -27,7 +27,7 @@ RECIPES = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_an_empty_store_gives_every_printed_row_and_the_recipes(name: str, tmp_path: Path) -> None:
-    report = report_paper(ArtifactStore(tmp_path), PAPERS[name].command)
+    report = report_paper(ArtifactStore(tmp_path), name)
     for table in tables_of(name).tables.values():
         assert f"## Table {table.number}: {table.caption}" in report.markdown
         for row in table.rows:
@@ -96,8 +96,10 @@ def test_link_prediction_stands_under_its_relations(tmp_path: Path, tiny_encoder
 
 
 def test_an_unknown_paper_and_a_report_of_nothing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="rcl, regression, rse, supmpn, auxiliary"):
+    with pytest.raises(DataError, match="rcl, sts_regression, rse, supmpn, auxiliary"):
         report_paper(ArtifactStore(tmp_path), "simcse")
+    with pytest.raises(DataError, match=r"Did you mean sts_regression\?"):
+        report_paper(ArtifactStore(tmp_path), "regression")
     assert CliRunner().invoke(app, ["report", "--store", str(tmp_path)]).exit_code == 2
     done = CliRunner().invoke(app, ["report", "--paper", "supmpn", "--store", str(tmp_path), "--out", str(tmp_path / "out")])
     assert done.exit_code == 0 and (tmp_path / "out" / "report.html").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentdist.report.paper_rse import RSE_TABLES, RelationalFacts, rse_besides
+from sentdist.report.papers.rse import RSE_TABLES, TABLES, RelationalFacts
 from sentdist.report.rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
 
@@ -35,7 +35,7 @@ def test_cells_find_their_rows() -> None:
         "rse, one direction": facts(*TWO, modelled=True, scored=True),
         "rse, plain": facts(*TWO, modelled=True),
     }
-    sources, main = rse_besides(table_of(*known), known)
+    sources, main = TABLES.beside_facts(table_of(*known), known)
     assert [(row.label, row.paper_label) for row in sources.rows] == [
         ("nli", "*Entailment"),
         ("questions", "Duplicate Question"),
@@ -49,14 +49,14 @@ def test_cells_find_their_rows() -> None:
 
 def test_temperatures_find_their_rows() -> None:
     known = {f"τ {value}": facts(*TWO, modelled=True, scored=True, temperature=value) for value in (0.01, 0.05, 0.3)}
-    (beside,) = rse_besides(table_of(*known), known)
-    assert beside.paper.number == "4"
-    assert {row.label: row.paper for row in beside.rows} == {"τ 0.01": (81.73,), "τ 0.05": (82.18,)}
+    (found,) = TABLES.beside_facts(table_of(*known), known)
+    assert found.paper.number == "4"
+    assert {row.label: row.paper for row in found.rows} == {"τ 0.01": (81.73,), "τ 0.05": (82.18,)}
 
 
 def test_a_single_row_stands_beside_nothing() -> None:
     known = {"rse": facts(*TWO, modelled=True, scored=True), "other": facts("entailment", temperature=1.0)}
-    assert list(rse_besides(table_of(*known), known)) == []
+    assert list(TABLES.beside_facts(table_of(*known), known)) == []
 
 
 def test_printed_averages_fit_their_cells() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.report.paper_supmpn import SUPMPN_TABLES, PremiseFacts, supmpn_besides
+from sentdist.report.papers.supmpn import SUPMPN_TABLES, TABLES, PremiseFacts
 from sentdist.report.rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
 
@@ -31,25 +31,25 @@ def test_the_papers_averages_fit_its_cells() -> None:
 
 def test_supmpn_and_simcse_find_their_rows() -> None:
     known = {"base": None, "simcse": facts(has_groups=False), "supmpn": facts(), "released": facts(as_printed=False)}
-    (beside,) = supmpn_besides(table_of(*known), known)
-    assert {row.label: row.paper_label for row in beside.rows} == {"simcse": "SimCSE, supervised", "supmpn": "SupMPN"}
-    assert beside.rows[1].our_gain == pytest.approx((1.0, 1.0, 1.0)) and beside.rows[1].paper_gain == pytest.approx((0.66, 0.65, 0.5))
-    (transfer,) = supmpn_besides(table_of(*known, columns=("MR", "TREC")), known)
+    (found,) = TABLES.beside_facts(table_of(*known), known)
+    assert {row.label: row.paper_label for row in found.rows} == {"simcse": "SimCSE, supervised", "supmpn": "SupMPN"}
+    assert found.rows[1].our_gain == pytest.approx((1.0, 1.0, 1.0)) and found.rows[1].paper_gain == pytest.approx((0.66, 0.65, 0.5))
+    (transfer,) = TABLES.beside_facts(table_of(*known, columns=("MR", "TREC")), known)
     assert transfer.columns == ("MR", "TREC", "Avg")
 
 
 def test_rewordings_find_their_rows() -> None:
     known = {str(name): facts(name) for name in (None, "word_deletion", "synonyms", "paraphrases")}
-    (beside,) = supmpn_besides(table_of(*known), known)
-    assert [row.paper_label for row in beside.rows] == ["None", "RD", "SR", "PP"]
+    (found,) = TABLES.beside_facts(table_of(*known), known)
+    assert [row.paper_label for row in found.rows] == ["None", "RD", "SR", "PP"]
 
 
 @pytest.mark.parametrize("labels", [("supmpn",), ("one", "two")])
 def test_what_cannot_be_told_apart_stands_beside_nothing(labels: tuple[str, ...]) -> None:
     known = {label: facts() for label in labels}
-    assert list(supmpn_besides(table_of(*known), known)) == []
+    assert list(TABLES.beside_facts(table_of(*known), known)) == []
 
 
 def test_other_columns_stand_beside_nothing() -> None:
     known = {"simcse": facts(has_groups=False), "supmpn": facts()}
-    assert list(supmpn_besides(table_of(*known, columns=("scenes",)), known)) == []
+    assert list(TABLES.beside_facts(table_of(*known, columns=("scenes",)), known)) == []

@@ -19,7 +19,7 @@ from sentdist.evaluation.sts import score_similarities
 from sentdist.report.items import item_scores
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow, Scalar, group_rows, read_items
-from sentdist.report.tables import ResultTable, Seen, SharedStages, build_table
+from sentdist.report.tables import Leaked, ResultTable, SharedStages, build_table
 
 TASKS = ("STS12", "STS13", "STS-B")
 
@@ -138,10 +138,10 @@ def test_williams_of_several_runs_takes_their_mean_correlations(tmp_path: Path) 
 
 
 def test_what_training_saw_stands_in_the_cell(rows: list[ResultRow]) -> None:
-    table = _table(rows, seen={("rcl", "STS12"): Seen(num_seen=999, num_items=3108)})
+    table = _table(rows, leaked={("rcl", "STS12"): Leaked(num_leaked=999, num_items=3108)})
     cells = {line.split("|")[1].strip(): line.split("|")[3] for line in to_markdown(table).splitlines() if line.startswith("| ")}
-    assert cells["rcl"].rstrip().endswith("**saw 999 of 3,108**") and "saw" not in cells["eq1"]
-    assert '<span class="saw">saw 999 of 3,108</span>' in to_html(table) and any(note.startswith("Saw:") for note in table.notes)
+    assert cells["rcl"].rstrip().endswith("**leaked 999 of 3,108**") and "leaked" not in cells["eq1"]
+    assert '<span class="leaked">leaked 999 of 3,108</span>' in to_html(table) and any(note.startswith("Leaked:") for note in table.notes)
 
 
 def test_retrieval_items_and_folds(tmp_path: Path) -> None:

@@ -60,13 +60,13 @@ def test_a_report_marks_scores_on_what_was_trained_on(tmp_path: Path, tiny_encod
     build_overlaps(plan, context)
     report = report_sweep(context.store, "tiny")
     lines = {line.split("|")[1].strip(): line for line in report.markdown.split("## Chosen")[0].splitlines() if line.startswith("| ")}
-    assert "**saw 40 of 40**" in lines["fine_tuned"] and "saw" not in lines["base"]
-    assert '<span class="saw">saw 40 of 40</span>' in report.html
+    assert "**leaked 40 of 40**" in lines["fine_tuned"] and "leaked" not in lines["base"]
+    assert '<span class="leaked">leaked 40 of 40</span>' in report.html
     assert "| sts-stsb | stsb | 40 | 40 | 40 | 40 | 40 |" in report.markdown and "stsb-dev (chooses weights)" in report.markdown
     assert NOT_LOOKED not in report.markdown
     header, *rows = list(csv.reader(str(report.files["table1.csv"]).splitlines()))
-    seen = {row[0]: row[header.index("STS-B items seen")] for row in rows}
-    assert seen["fine_tuned"] == "40" and seen["base"] == ""
+    leaked = {row[0]: row[header.index("STS-B items leaked")] for row in rows}
+    assert leaked["fine_tuned"] == "40" and leaked["base"] == ""
 
 
 def test_training_without_its_test_is_not_marked(tmp_path: Path, tiny_encoder_dir: Path) -> None:
@@ -74,7 +74,7 @@ def test_training_without_its_test_is_not_marked(tmp_path: Path, tiny_encoder_di
     plan, context = _world(tmp_path, tiny_encoder_dir, corpus=corpus)
     build_overlaps(plan, context)
     report = report_sweep(context.store, "tiny")
-    assert "saw" not in report.markdown.split("## Leaks")[0] and "| nli-triplets | stsb | 40 | 0 |" in report.markdown
+    assert "leaked" not in report.markdown.split("## Leaks")[0] and "| nli-triplets | stsb | 40 | 0 |" in report.markdown
 
 
 def test_links_have_the_texts_of_their_answers(tmp_path: Path, tiny_encoder_dir: Path) -> None:

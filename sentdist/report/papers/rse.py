@@ -6,9 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sentdist.report.cell_facts import CellFacts, items, mapping
-from sentdist.report.paper import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, Beside, PaperRow, PaperTable, PaperTables, beside_paper
+from sentdist.report.paper import FurtherTable, PaperTables, told_apart
+from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
 from sentdist.report.relations import LINK_COLUMNS, PAPER_LINKS
-from sentdist.report.tables import ResultTable
+from sentdist.report.rows import ResultRow
+from sentdist.report.side_by_side import SideBySide
+from sentdist.report.tables import ResultTable, build_table
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord
 
 _PAPER = "RSE paper"
 PAPER_TEMPERATURE = 0.05
@@ -173,7 +178,7 @@ class RelationalFacts:
     temperature: float
 
 
-def rse_twins(facts: Mapping[str, RelationalFacts | None]) -> dict[str, dict[str, str]]:
+def rse_matches(facts: Mapping[str, RelationalFacts | None]) -> dict[str, dict[str, str]]:
     """Number of a table -> our label -> the paper's row that stands for the same thing."""
     known = {label: found for label, found in facts.items() if found is not None}
     printed = {row.label for row in RSE_TABLES["4"].rows}
@@ -186,20 +191,9 @@ def rse_twins(facts: Mapping[str, RelationalFacts | None]) -> dict[str, dict[str
     }
 
 
-def rse_besides(table: ResultTable, facts: Mapping[str, RelationalFacts | None]) -> Iterator[Beside]:
-    """The paper's tables of which at least two rows have one of ours. facts: of the table's labels, None for what knows no relation."""
-    rows = rse_twins({line.label: facts[line.label] for line in table.lines})
-    # The first of several that stand for one row, such as an encoder read in two ways.
-    twins = {number: _first_of_each(found) for number, found in rows.items()}
-    for number, matches in twins.items():
-        paper = RSE_TABLES[number]
-        is_told_apart = (
-            len(set(matches.values())) == len(matches) > 1
-        )  # a grid, or several readings of one encoder, has many cells for one row
-        shared = set(table.columns) & set(paper.columns)
-        if is_told_apart and (shared - {"Avg"} or paper.columns == ("Avg",)):
-            base = next((label for label, row in matches.items() if row == paper.base), None)
-            yield beside_paper(table, paper, matches=matches, base=base)
+def rse_compared(table: ResultTable, facts: Mapping[str, RelationalFacts | None]) -> Iterator[SideBySide]:
+    """As other papers, with the first of several cells that stand for one row, such as an encoder read in two ways."""
+    return told_apart(table, RSE_TABLES, {number: _first_of_each(rows) for number, rows in rse_matches(facts).items()})
 
 
 def _source_row(facts: RelationalFacts) -> str | None:
@@ -248,4 +242,32 @@ def relational_facts(cell: CellFacts) -> RelationalFacts | None:
     )
 
 
-TABLES = PaperTables(tables=RSE_TABLES, facts=relational_facts, twins=rse_twins, besides=rse_besides)
+def link_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mapping[str, CellFacts]) -> Iterator[FurtherTable]:
+    """A table for each relation of link prediction, of the systems that model relations, with the printed row that it stands for."""
+    for relation, row in LINK_ROWS.items():
+        rows = [
+            ResultRow(method=trial.method, label=trial.cell, params={}, seed=trial.seed or 0, scores=scores)
+            for trial in sweep.trials
+            if trial.key in records
+            and (facts := relational_facts(cells[trial.cell])) is not None
+            and facts.is_modelled
+            and (scores := _link_scores(records[trial.key], relation))
+        ]
+        if rows:
+            table = build_table(rows, title=row, tasks=LINK_COLUMNS, baseline=None, average=False, preceding=False)
+            yield FurtherTable(number="7", table=table, row_of={line.label: row for line in table.lines})
+
+
+def _link_scores(record: Record, relation: str) -> dict[str, float | None]:
+    values = {column: record.results.get(f"links.{relation}.{column.lower()}") for column in LINK_COLUMNS}
+    return {column: value for column, value in values.items() if isinstance(value, int | float)}
+
+
+TABLES = PaperTables(
+    title="Relational Sentence Embedding for Flexible Semantic Matching (arXiv 2212.08802)",
+    tables=RSE_TABLES,
+    facts=relational_facts,
+    matches=rse_matches,
+    compared=rse_compared,
+    further=link_tables,
+)

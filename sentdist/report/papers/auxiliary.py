@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from sentdist.report.cell_facts import CellFacts, items, terms_of
-from sentdist.report.paper import STS_COLUMNS, Beside, PaperRow, PaperTable, PaperTables, beside_paper
-from sentdist.report.tables import ResultTable
+from sentdist.report.paper import PaperTables
+from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 
 _PAPER = "poster on auxiliary tasks"
 _RECIPE = "rayjobs/recipes/auxiliary.yaml"
@@ -66,7 +66,7 @@ class AuxiliaryFacts:
     part: Literal["whole", "pos", "bow"] = "whole"
 
 
-def auxiliary_twins(facts: Mapping[str, AuxiliaryFacts | None]) -> dict[str, dict[str, str]]:
+def auxiliary_matches(facts: Mapping[str, AuxiliaryFacts | None]) -> dict[str, dict[str, str]]:
     """Number of a table -> our label -> the poster's row that stands for the same thing."""
     matches = {
         label: _OF_PART[found.part] if found.has_tasks else _SIMCSE
@@ -75,18 +75,6 @@ def auxiliary_twins(facts: Mapping[str, AuxiliaryFacts | None]) -> dict[str, dic
     }
     printed = {number: {row.label for row in paper.rows} for number, paper in AUXILIARY_TABLES.items()}
     return {number: {label: row for label, row in matches.items() if row in rows} for number, rows in printed.items()}
-
-
-def auxiliary_besides(table: ResultTable, facts: Mapping[str, AuxiliaryFacts | None]) -> Iterator[Beside]:
-    """The poster's tables of which at least two rows have one of ours.
-    facts: of the table's labels, None for what is neither SimCSE nor has tasks."""
-    twins = auxiliary_twins({line.label: facts[line.label] for line in table.lines})
-    for number, known in twins.items():
-        paper = AUXILIARY_TABLES[number]
-        is_told_apart = len(set(known.values())) == len(known) > 1  # a grid has many cells for one row
-        if is_told_apart and set(table.columns) & set(paper.columns):
-            base = next((label for label, twin in known.items() if twin == _SIMCSE), None)
-            yield beside_paper(table, paper, matches=known, base=base)
 
 
 def auxiliary_facts(cell: CellFacts) -> AuxiliaryFacts | None:
@@ -103,4 +91,9 @@ def auxiliary_facts(cell: CellFacts) -> AuxiliaryFacts | None:
     return AuxiliaryFacts(has_tasks=True, adversary=str(terms["auxiliary"]["adversary"]), part=part)
 
 
-TABLES = PaperTables(tables=AUXILIARY_TABLES, facts=auxiliary_facts, twins=auxiliary_twins, besides=auxiliary_besides)
+TABLES = PaperTables(
+    title="SimCSE with auxiliary tasks (poster, Florida State University)",
+    tables=AUXILIARY_TABLES,
+    facts=auxiliary_facts,
+    matches=auxiliary_matches,
+)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from sentdist.report.paper import FAQ_COLUMNS, STS_COLUMNS, Beside, PaperRow, PaperTable, PaperTables, beside_paper
+from sentdist.report.paper import PaperTables
+from sentdist.report.printed import FAQ_COLUMNS, STS_COLUMNS, PaperRow, PaperTable
+from sentdist.report.side_by_side import SideBySide, side_by_side
 from sentdist.report.tables import ResultTable
 
 _PAPER = "RCL paper"
@@ -158,24 +160,24 @@ class RclFacts(Protocol):
     def drophead(self) -> float: ...
 
 
-def rcl_twins(facts: Mapping[str, RclFacts]) -> dict[str, dict[str, str]]:
+def rcl_matches(facts: Mapping[str, RclFacts]) -> dict[str, dict[str, str]]:
     """Number of a table -> our label -> the paper's row that stands for the same thing."""
     return {
-        number: {label: twin for label, found in facts.items() if (twin := _twin(number, found))} for number in ("1a", "1b", "3", "4", "5")
+        number: {label: row for label, found in facts.items() if (row := _row(number, found))} for number in ("1a", "1b", "3", "4", "5")
     }
 
 
-def rcl_besides(table: ResultTable, facts: Mapping[str, RclFacts]) -> Iterator[Beside]:
+def rcl_compared(table: ResultTable, facts: Mapping[str, RclFacts]) -> Iterator[SideBySide]:
     """The paper's tables that have rows of ours: dropouts (1a, 1b), comparison (3), regulators (4), entropy encoders (5)."""
     labels = [line.label for line in table.lines]
     base = next((label for label in labels if facts[label].objective is None), None)
-    for number, matches in rcl_twins({label: facts[label] for label in labels}).items():
+    for number, matches in rcl_matches({label: facts[label] for label in labels}).items():
         is_compared = bool(set(matches.values()) - {"SRoBERTa-base", "0"})  # the base alone compares nothing
         if is_compared and set(table.columns) & set(PAPER_TABLES[number].columns):
-            yield beside_paper(table, PAPER_TABLES[number], matches=matches, base=base)
+            yield side_by_side(table, PAPER_TABLES[number], matches=matches, base=base)
 
 
-def _twin(number: str, facts: RclFacts) -> str | None:
+def _row(number: str, facts: RclFacts) -> str | None:
     """The paper's row that stands for the same thing as a cell of ours."""
     best = facts.objective == "rcl" and facts.phis == (0.01, 0.02, 0.03, 0.04)
     if facts.objective is None:
@@ -199,4 +201,10 @@ def _twin(number: str, facts: RclFacts) -> str | None:
     return "RCL" if best and number in ("3", "5") else None
 
 
-TABLES = PaperTables(tables=PAPER_TABLES, facts=lambda cell: cell, twins=rcl_twins, besides=rcl_besides)
+TABLES = PaperTables(
+    title="Regularized Contrastive Learning of Semantic Search (arXiv 2209.13241)",
+    tables=PAPER_TABLES,
+    facts=lambda cell: cell,
+    matches=rcl_matches,
+    compared=rcl_compared,
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.report.paper_regression import REGRESSION_TABLES, RegressionFacts, regression_besides
+from sentdist.report.papers.sts_regression import REGRESSION_TABLES, TABLES, RegressionFacts
 from sentdist.report.rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
 
@@ -38,7 +38,7 @@ def test_losses_and_stages_find_their_rows() -> None:
         "base": None, "ce": facts("cross_entropy"), "mse": facts("mse"), "k2": facts("smooth_k2"),
         "all": facts("smooth_k2", goes_on=True), "filtered": facts("smooth_k2", goes_on=True, is_filtered=True),
     }  # fmt: skip
-    losses, stages = regression_besides(table_of(*known), known)
+    losses, stages = TABLES.beside_facts(table_of(*known), known)
     assert [(row.label, row.paper_label) for row in losses.rows] == [
         ("ce", "BERT Cross Entropy"), ("mse", "BERT MSE Loss"), ("k2", "BERT Smooth K2 Loss")
     ]  # fmt: skip
@@ -51,10 +51,10 @@ def test_losses_and_stages_find_their_rows() -> None:
 
 def test_features_find_their_rows() -> None:
     known = {features: facts("smooth_k2", features=features) for features in ("uv", "diff", "uv_diff")}
-    (beside,) = regression_besides(table_of(*known), known)
-    assert {row.label: row.paper for row in beside.rows} == {"uv": (53.30,), "diff": (54.84,), "uv_diff": (76.03,)}
+    (found,) = TABLES.beside_facts(table_of(*known), known)
+    assert {row.label: row.paper for row in found.rows} == {"uv": (53.30,), "diff": (54.84,), "uv_diff": (76.03,)}
 
 
 def test_a_grid_stands_beside_nothing() -> None:
     known = {f"cell {number}": facts("smooth_k2", goes_on=True) for number in range(3)}
-    assert list(regression_besides(table_of(*known), known)) == []
+    assert list(TABLES.beside_facts(table_of(*known), known)) == []

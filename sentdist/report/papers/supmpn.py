@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.report.cell_facts import CellFacts, mapping
-from sentdist.report.paper import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, Beside, PaperRow, PaperTable, PaperTables, beside_paper
-from sentdist.report.tables import ResultTable
+from sentdist.report.paper import PaperTables
+from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
 
 _PAPER = "SupMPN paper"
 _SIMCSE, _SUPMPN = SIMCSE_SUPERVISED.label, "SupMPN"
@@ -117,22 +117,12 @@ class PremiseFacts:
     augmentation: str | None
 
 
-def supmpn_twins(facts: Mapping[str, PremiseFacts | None]) -> dict[str, dict[str, str]]:
+def supmpn_matches(facts: Mapping[str, PremiseFacts | None]) -> dict[str, dict[str, str]]:
     """Number of a table -> our label -> the paper's row that stands for the same thing."""
     known = {label: found for label, found in facts.items() if found is not None and found.as_printed}
     main = {label: _SUPMPN if found.has_groups else _SIMCSE for label, found in known.items() if found.augmentation is None}
     rewordings = {label: _REWORDED[found.augmentation] for label, found in known.items() if found.has_groups}
     return {"2": main, "3": main, "A1": rewordings}
-
-
-def supmpn_besides(table: ResultTable, facts: Mapping[str, PremiseFacts | None]) -> Iterator[Beside]:
-    """The paper's tables of which at least two rows have one of ours. facts: of the table's labels, None for what knows no premises."""
-    for number, matches in supmpn_twins({line.label: facts[line.label] for line in table.lines}).items():
-        paper = SUPMPN_TABLES[number]
-        is_told_apart = len(set(matches.values())) == len(matches) > 1  # a grid has many cells for one row
-        has_columns = bool((set(table.columns) & set(paper.columns)) - {"Avg"})
-        if is_told_apart and has_columns:
-            yield beside_paper(table, paper, matches=matches, base=next(label for label in matches if matches[label] == paper.base))
 
 
 def premise_facts(cell: CellFacts) -> PremiseFacts | None:
@@ -151,4 +141,9 @@ def premise_facts(cell: CellFacts) -> PremiseFacts | None:
     )
 
 
-TABLES = PaperTables(tables=SUPMPN_TABLES, facts=premise_facts, twins=supmpn_twins, besides=supmpn_besides)
+TABLES = PaperTables(
+    title="SupMPN: Supervised Multiple Positives and Negatives (Applied Sciences 12(19) 9659)",
+    tables=SUPMPN_TABLES,
+    facts=premise_facts,
+    matches=supmpn_matches,
+)

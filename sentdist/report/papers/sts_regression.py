@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.report.cell_facts import CellFacts, numbers
-from sentdist.report.paper import STS_COLUMNS, Beside, PaperRow, PaperTable, PaperTables, beside_paper
-from sentdist.report.tables import ResultTable
+from sentdist.report.paper import PaperTables
+from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 from sentdist.report.thresholds import TITLES, LossShape, ThresholdCell
 
 _PAPER = "STS regression paper"
@@ -172,7 +172,7 @@ class RegressionFacts:
         return LossShape(loss=self.loss, slope=1.0 if self.slope is None else self.slope, threshold=self.threshold or 0.0)
 
 
-def regression_twins(facts: Mapping[str, RegressionFacts | None]) -> dict[str, dict[str, str]]:
+def regression_matches(facts: Mapping[str, RegressionFacts | None]) -> dict[str, dict[str, str]]:
     """Number of a table -> our label -> the paper's row that stands for the same thing."""
     known = {label: found for label, found in facts.items() if found is not None}
     printed = {label for label, _ in _SETTINGS}
@@ -193,19 +193,6 @@ def _setting(facts: RegressionFacts) -> str:
     return "" if facts.is_filtered else f"{_LOSS_ROWS[facts.loss]}, k = {facts.slope or 0:g}, x0 = {facts.threshold or 0:g}{stage}"
 
 
-def regression_besides(table: ResultTable, facts: Mapping[str, RegressionFacts | None]) -> Iterator[Beside]:
-    """The paper's tables of which a row beside the base has one of ours. facts: of the table's labels, None for what is no regression."""
-    twins = regression_twins({line.label: facts[line.label] for line in table.lines})
-    for number, matches in twins.items():
-        if number == "4":
-            continue  # the figure of thresholds shows the grid
-        paper = REGRESSION_TABLES[number]
-        is_told_apart = len(set(matches.values())) == len(matches) > 1  # a grid has many cells for one row
-        if is_told_apart and set(table.columns) & set(paper.columns):
-            base = next((label for label, row in matches.items() if row == paper.base), None)
-            yield beside_paper(table, paper, matches=matches, base=base)
-
-
 def regression_facts(cell: CellFacts) -> RegressionFacts | None:
     """What a cell's regression was; None for what is none."""
     trained = cell.trained
@@ -223,4 +210,10 @@ def regression_facts(cell: CellFacts) -> RegressionFacts | None:
     )
 
 
-TABLES = PaperTables(tables=REGRESSION_TABLES, facts=regression_facts, twins=regression_twins, besides=regression_besides)
+TABLES = PaperTables(
+    title="Advancing Semantic Textual Similarity Modeling: a Regression Framework (arXiv 2406.05326)",
+    tables=REGRESSION_TABLES,
+    facts=regression_facts,
+    matches=regression_matches,
+    not_compared=("4",),  # the figure of thresholds shows the grid,
+)

@@ -1,0 +1,58 @@
+"""Rows and tables as papers printed them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sentdist.errors import DataError
+
+STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg")
+TRANSFER_COLUMNS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC", "Avg")
+FAQ_COLUMNS = ("Acc@1", "Acc@3", "Acc@5", "MAP")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperRow:
+    """One printed row: scores × 100 in the order of the table's columns, and the columns printed with a star (p < 0.05).
+
+    printed: column -> what the paper has there, where that is a misprint and the score is what it must have meant.
+    """
+
+    label: str
+    scores: tuple[float, ...]
+    starred: tuple[str, ...] = ()
+    printed: Mapping[str, float] = field(default_factory=dict)
+
+
+# Of SimCSE's own paper (arXiv 2104.08821, Table 5, BERT-base): both RSE and SupMPN print it as the row to beat.
+SIMCSE_SUPERVISED = PaperRow(label="SimCSE, supervised", scores=(75.30, 84.67, 80.19, 85.40, 80.82, 84.25, 80.39, 81.57))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTable:
+    """One printed table. base: the row that gains are measured from; None: there is none. notes: misprints and doubts.
+
+    recipes: row -> the recipe that makes ours of it, for rows that this project can make; "" stands for all rows that are not named.
+    """
+
+    number: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[PaperRow, ...]
+    notes: tuple[str, ...] = ()
+    base: str | None
+    recipes: Mapping[str, str] = field(default_factory=dict)
+    paper: str
+
+    def row(self, label: str) -> PaperRow:
+        """The row of this label; DataError with the labels that exist."""
+        for row in self.rows:
+            if row.label == label:
+                return row
+        raise DataError(
+            where=f"{self.paper}, Table {self.number}",
+            found=repr(label),
+            expected=f"one of {[row.label for row in self.rows]}",
+            remedy="Match our rows to the paper's own labels.",
+        )

@@ -1,0 +1,138 @@
+"""Our table beside a printed one: two lines a system, and what each side gains over its own base."""
+
+from __future__ import annotations
+
+import html
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sentdist.errors import DataError
+from sentdist.report.printed import PaperTable
+from sentdist.report.tables import ResultTable
+from sentdist.table_text import markdown_table, markdown_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySideRow:
+    """Ours and the paper's scores of one system, and what each gains over its own base row; None where there is no such number."""
+
+    label: str
+    paper_label: str
+    ours: tuple[float | None, ...]
+    paper: tuple[float, ...]
+    our_gain: tuple[float | None, ...]
+    paper_gain: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySide:
+    """Our table beside one of the paper's, over the columns that both have."""
+
+    paper: PaperTable
+    columns: tuple[str, ...]
+    rows: tuple[SideBySideRow, ...]
+    note: str
+
+
+def side_by_side(
+    table: ResultTable, paper: PaperTable, *, matches: Mapping[str, str], base: str | None, columns: Mapping[str, str] | None = None
+) -> SideBySide:
+    """Put our lines beside the paper's rows.
+
+    matches: our label -> the paper's; base: our label of the row that gains are measured from (the paper's is its table's `base`);
+    columns: our column -> the paper's where the names differ. Encoders, data and budgets differ, so gains compare and levels do not.
+    Raises DataError for a label or column that the paper lacks.
+    """
+    names = {column: (columns or {}).get(column, column) for column in table.columns}
+    shared = [column for column in table.columns if names[column] in paper.columns]
+    if not shared:
+        raise DataError(
+            where=f"{paper.paper}, Table {paper.number}",
+            found=f"our columns {list(table.columns)}",
+            expected=f"some of {list(paper.columns)}",
+            remedy="Map our columns to the paper's names.",
+        )
+    places = [paper.columns.index(names[column]) for column in shared]
+    paper_base = [paper.row(paper.base).scores[place] for place in places] if paper.base is not None else [None] * len(places)
+    our_base = _means(table, base, shared) if base is not None else [None] * len(shared)
+    rows = []
+    for label, paper_label in matches.items():
+        ours = _means(table, label, shared)
+        printed = [paper.row(paper_label).scores[place] for place in places]
+        rows.append(
+            SideBySideRow(
+                label=label,
+                paper_label=paper_label,
+                ours=tuple(ours),
+                paper=tuple(printed),
+                our_gain=_gains(ours, our_base if label != base else []),
+                paper_gain=_gains(printed, paper_base if paper_label != paper.base else []),
+            )
+        )
+    note = "Levels depend on encoder, data and budget; what can be compared is each side's gain over its own base, the signed number."
+    return SideBySide(paper=paper, columns=tuple(names[column] for column in shared), rows=tuple(rows), note=note)
+
+
+def side_by_side_to_markdown(found: SideBySide) -> str:
+    """Two lines a system: ours, then the paper's."""
+    rows = []
+    for row in found.rows:
+        rows.append((markdown_text(row.label), "ours", *_cells(row.ours, row.our_gain)))
+        rows.append((markdown_text(row.paper_label), "paper", *_cells(row.paper, row.paper_gain)))
+    title = f"### Beside the paper's Table {found.paper.number}: {markdown_text(found.paper.caption)}"
+    notes = " ".join(map(markdown_text, (found.note, *found.paper.notes)))
+    table = markdown_table(("", "", *map(markdown_text, found.columns)), rows, num_left=2)
+    return "\n".join([title, "", table, "", f"<sub>{notes}</sub>", ""])
+
+
+def side_by_side_to_html(found: SideBySide) -> str:
+    """The same as a `<figure>`."""
+    head = "".join(f'<th scope="col">{html.escape(column)}</th>' for column in found.columns)
+    body = []
+    for row in found.rows:
+        for kind, label, scores, gains in (
+            ("ours", row.label, row.ours, row.our_gain),
+            ("paper", row.paper_label, row.paper, row.paper_gain),
+        ):
+            cells = "".join(f"<td>{_html_cell(score, gain)}</td>" for score, gain in zip(scores, gains, strict=True))
+            body.append(f'<tr class="{kind}"><th scope="row">{html.escape(label)}</th><td class="who">{kind}</td>{cells}</tr>')
+    notes = html.escape(" ".join((found.note, *found.paper.notes)))
+    title = html.escape(f"Beside the paper's Table {found.paper.number}: {found.paper.caption}")
+    return (
+        f'<figure class="results beside"><figcaption>{title}</figcaption><div class="scroll"><table><thead><tr><th></th><th></th>{head}</tr>'
+        f'</thead><tbody>{"".join(body)}</tbody></table></div><p class="notes">{notes}</p></figure>'
+    )
+
+
+def _means(table: ResultTable, label: str, columns: Sequence[str]) -> list[float | None]:
+    line = next((line for line in table.lines if line.label == label), None)
+    if line is None:
+        raise DataError(
+            where=f"table {table.title!r}",
+            found=repr(label),
+            expected=f"one of {[line.label for line in table.lines]}",
+            remedy="Match the labels of our own table.",
+        )
+    return [summary.mean if (summary := line.cells[column].summary) else None for column in columns]
+
+
+def _gains(scores: Sequence[float | None], base: Sequence[float | None]) -> tuple[float | None, ...]:
+    """Scores minus the base's; without a base (it has no gain over itself) all None."""
+    return tuple(
+        None if score is None or other is None else score - other for score, other in itertools.zip_longest(scores, base, fillvalue=None)
+    )
+
+
+def _cells(scores: Sequence[float | None], gains: Sequence[float | None]) -> list[str]:
+    return [
+        "–" if score is None else f"{score:.2f}" + ("" if gain is None else f" ({gain:+.2f})")
+        for score, gain in zip(scores, gains, strict=True)
+    ]
+
+
+def _html_cell(score: float | None, gain: float | None) -> str:
+    if score is None:
+        return "–"
+    tone = "" if gain is None else "worse" if gain < -0.005 else "better" if gain > 0.005 else ""
+    return f'<span class="mean">{score:.2f}</span>' + ("" if gain is None else f'<span class="gain {tone}">{gain:+.2f}</span>')
