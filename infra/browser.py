@@ -25,7 +25,7 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 )  # fmt: skip
-SETTINGS = {"mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true"}  # else MLflow 3.17 covers a third of a new visitor's page
+SETTINGS = {"mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true"}  # else MLflow 3.17 covers a third of a new user's page
 
 
 def found() -> tuple[str, str] | None:
@@ -36,7 +36,7 @@ def found() -> tuple[str, str] | None:
 
 
 class Browser:
-    """A visitor of one MLflow server, with an empty profile."""
+    """A browser on one MLflow server, with an empty profile."""
 
     def __init__(self, uri: str, chrome: Chrome) -> None:
         self.uri = uri.rstrip("/")
@@ -109,7 +109,7 @@ def log_in(chrome: Chrome, uri: str) -> None:
 
 
 @contextmanager
-def browser(uri: str, *, width: int = 1500, height: int = 1000) -> Iterator[Browser]:
+def open_browser(uri: str, *, width: int = 1500, height: int = 1000) -> Iterator[Browser]:
     """A browser for the server at `uri`; ended, and its profile removed, on leaving."""
     from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 

@@ -9,7 +9,7 @@ import argparse
 import io
 from pathlib import Path
 
-from infra.browser import Browser, browser
+from infra.browser import Browser, open_browser
 
 WIDTH, TABLE_HEIGHT, CHARTS_HEIGHT = 1440, 760, 1250  # of the window; the page has about 140 less
 MAX_BYTES = 150_000
@@ -26,18 +26,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "pictures", help="folder for the PNG files")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    with browser(given.uri, width=WIDTH, height=TABLE_HEIGHT) as visitor:
-        visitor.visit(f"#/experiments/{_experiment(given.uri, given.sweep)}/runs?workflowType=machine_learning")
-        visitor.wait_for_text("matching runs", f"sweep {given.sweep}")
-        visitor.click("Trials, best first", within="a")
-        visitor.wait_for_text("You're viewing a shared view", "seed 0")
-        _take(visitor, given.out / "mlflow-trials.png")
-        visitor.chrome.set_window_size(WIDTH, CHARTS_HEIGHT)
-        visitor.click("Charts of the trials", within="a")
-        visitor.wait_for_text("What the sweep compares")
-        visitor.wait_for(lambda: visitor.count(".scatterlayer .js-line"), what=lambda: "learning curve")
-        visitor.wait_for(lambda: not visitor.count("[aria-busy=true], .ag-loading"), what=lambda: "end of loading")
-        _take(visitor, given.out / "mlflow-charts.png")
+    with open_browser(given.uri, width=WIDTH, height=TABLE_HEIGHT) as browser:
+        browser.visit(f"#/experiments/{_experiment(given.uri, given.sweep)}/runs?workflowType=machine_learning")
+        browser.wait_for_text("matching runs", f"sweep {given.sweep}")
+        browser.click("Trials, best first", within="a")
+        browser.wait_for_text("You're viewing a shared view", "seed 0")
+        _take(browser, given.out / "mlflow-trials.png")
+        browser.chrome.set_window_size(WIDTH, CHARTS_HEIGHT)
+        browser.click("Charts of the trials", within="a")
+        browser.wait_for_text("What the sweep compares")
+        browser.wait_for(lambda: browser.count(".scatterlayer .js-line"), what=lambda: "learning curve")
+        browser.wait_for(lambda: not browser.count("[aria-busy=true], .ag-loading"), what=lambda: "end of loading")
+        _take(browser, given.out / "mlflow-charts.png")
 
 
 def _experiment(uri: str, sweep: str) -> str:
@@ -49,16 +49,16 @@ def _experiment(uri: str, sweep: str) -> str:
     return str(found.experiment_id)
 
 
-def _take(visitor: Browser, path: Path) -> None:
+def _take(browser: Browser, path: Path) -> None:
     """The page without what says nothing about the sweep, in 256 colours."""
     from PIL import Image
 
     for part in CHROME:
-        visitor.chrome.execute_script("document.querySelector(`[data-component-id='${arguments[0]}']`)?.click()", part)
+        browser.chrome.execute_script("document.querySelector(`[data-component-id='${arguments[0]}']`)?.click()", part)
     # tools that MLflow shows under the mouse, and a browser without a mouse always
-    visitor.chrome.execute_script("document.head.insertAdjacentHTML('beforeend', '<style>.modebar-container { display: none }</style>')")
-    visitor.settle()
-    picture = Image.open(io.BytesIO(visitor.chrome.get_screenshot_as_png())).convert("RGB")
+    browser.chrome.execute_script("document.head.insertAdjacentHTML('beforeend', '<style>.modebar-container { display: none }</style>')")
+    browser.settle()
+    picture = Image.open(io.BytesIO(browser.chrome.get_screenshot_as_png())).convert("RGB")
     picture.quantize(colors=256, dither=Image.Dither.NONE).save(path, optimize=True)
     size = path.stat().st_size
     print(f"{path}: {picture.width} × {picture.height}, {size / 1000:.0f} kB")

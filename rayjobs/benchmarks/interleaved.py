@@ -1,4 +1,4 @@
-"""Contestants that take turns, so that what else happens on a machine meets them alike."""
+"""Interleaved benchmark: peers take turns in one run, so that other load on the machine slows all of them alike."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ from multiprocessing.connection import Connection
 from typing import Generic, TypeVar
 
 W = TypeVar("W")
-Draw = dict[str, float]  # "seconds" of one unit of work, and what else is said of it
+Sample = dict[str, float]  # "seconds" of one unit of work, and what else is said of it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side(Generic[W]):
-    """One contestant: a generator that does a unit of its work a draw. Both must pickle."""
+class Peer(Generic[W]):
+    """A generator that does one unit of `work` a sample. Both must pickle."""
 
-    contestant: Callable[[W], Iterator[Draw]]
+    run: Callable[[W], Iterator[Sample]]
     work: W
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """What one side drew after the round that warms up, and the peak memory of its process."""
+    """The samples of one peer after the round that warms up, and the peak memory of its process."""
 
-    draws: list[Draw]
+    samples: list[Sample]
     peak_gib: float
 
     def median(self, name: str) -> float:
-        """The median over draws of one of their numbers."""
-        return statistics.median(draw[name] for draw in self.draws)
+        """The median over samples of one of their numbers."""
+        return statistics.median(sample[name] for sample in self.samples)
 
 
-def interleave(sides: Mapping[str, Side[W]], *, rounds: int, units: int) -> dict[str, Turns]:
-    """Let the sides take turns, `units` draws a turn; each lives in a process of its own, so that its peak memory is its own."""
+def interleave(peers: Mapping[str, Peer[W]], *, rounds: int, units: int) -> dict[str, Turns]:
+    """Let the peers take turns, `units` samples a turn, each in a process of its own, so that its peak memory is its own."""
     context = multiprocessing.get_context("spawn")
     running = {}
-    for name, side in sides.items():
+    for name, peer in peers.items():
         here, there = context.Pipe()
-        process = context.Process(target=_take_turns, args=(side, there), daemon=True)
+        process = context.Process(target=_take_turns, args=(peer, there), daemon=True)
         process.start()
         there.close()  # so that the end of the process ends the waiting for it
         running[name] = (process, here)
-    draws: dict[str, list[Draw]] = {name: [] for name in sides}
+    samples: dict[str, list[Sample]] = {name: [] for name in peers}
     for number in range(rounds + 1):  # the first round warms up
         for name, (_, pipe) in running.items():
             pipe.send(units)
-            drawn = pipe.recv()
-            draws[name] += drawn if number else []
+            received = pipe.recv()
+            samples[name] += received if number else []
     found = {}
     for name, (process, pipe) in running.items():
         pipe.send(0)
-        found[name] = Turns(draws=draws[name], peak_gib=pipe.recv())
+        found[name] = Turns(samples=samples[name], peak_gib=pipe.recv())
         process.terminate()
         process.join()
     return found
@@ -73,8 +73,8 @@ def machine(threads: int) -> dict[str, str]:
     }
 
 
-def _take_turns(side: Side[W], pipe: Connection) -> None:
-    contestant = side.contestant(side.work)
+def _take_turns(peer: Peer[W], pipe: Connection) -> None:
+    samples = peer.run(peer.work)
     while units := pipe.recv():
-        pipe.send([next(contestant) for _ in range(units)])
+        pipe.send([next(samples) for _ in range(units)])
     pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)

@@ -1,6 +1,6 @@
 """The two sides of the speed benchmark: sentdist, and sentence-transformers' own trainer and encoder in their default form.
 
-Each contestant is a generator that does one unit of work (an optimizer step, a pass over sentences) a draw and yields its seconds.
+Each peer is a generator that does one unit of work (an optimizer step, a pass over sentences) a sample and yields its seconds.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def packaged_encoder() -> str:
     return str(find_checkpoint("minilm-l6"))
 
 
-CONTESTANTS = {
+PEERS = {
     "training": {"sentdist": sentdist_training, "sentence-transformers": peer_training},
     "encoding": {"sentdist": sentdist_encoding, "sentence-transformers": peer_encoding},
 }

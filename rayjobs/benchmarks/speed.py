@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rayjobs.benchmarks.interleaved import Side, Turns, interleave, machine
-from rayjobs.benchmarks.peers import CONTESTANTS, PARTS, Work, encoding_sentences, packaged_encoder
+from rayjobs.benchmarks.interleaved import Peer, Turns, interleave, machine
+from rayjobs.benchmarks.peers import PARTS, PEERS, Work, encoding_sentences, packaged_encoder
 from rayjobs.benchmarks.speed_page import speed_page
 from sentdist.plan.stage import Json
 
@@ -59,7 +59,7 @@ def _against_peer(what: str, asked: argparse.Namespace) -> dict[str, Json]:
                 encoder=encoder, triplets=table, batch_size=64, max_length=max_length, precision=precision, temperature=0.05,
                 threads=asked.threads,
             )  # fmt: skip
-            sides = {side: Side(contestant=contestant, work=work) for side, contestant in CONTESTANTS[what].items()}
+            sides = {side: Peer(run=run, work=work) for side, run in PEERS[what].items()}
             found = interleave(sides, rounds=asked.rounds, units=asked.units if what == "training" else 1)
             count = work.sentences_per_step if what == "training" else len(encoding_sentences(work))
             figures += [_figure(what, side, work, turns, count, asked.rounds) for side, turns in found.items()]
@@ -88,7 +88,7 @@ def _figure(what: str, side: str, work: Work, turns: Turns, count: int, rounds: 
     return Figure(
         what=what, side=side, precision=work.precision, max_length=work.max_length, sentences_per_s=round(count / seconds, 1),
         seconds=round(seconds, 4), peak_gib=round(turns.peak_gib, 2), rounds=rounds,
-        parts={part: round(turns.median(part), 4) for part in PARTS if part in turns.draws[0]},
+        parts={part: round(turns.median(part), 4) for part in PARTS if part in turns.samples[0]},
     )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="data root with nli/triplets.parquet, and sts/*.parquet for the part sts")
     parser.add_argument("--out", default="infra/benchmarks")
-    parser.add_argument("--what", nargs="+", default=list(DEFAULTS), choices=[*CONTESTANTS, "sts"])
+    parser.add_argument("--what", nargs="+", default=list(DEFAULTS), choices=[*PEERS, "sts"])
     parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"], help="not of sts, which compares both with the peer's default")
     parser.add_argument("--max-length", nargs="+", type=int, default=[128, 32], help="not of sts, which takes the encoder's own")
     parser.add_argument("--tasks", nargs="+", default=["sts"], help="of sts")

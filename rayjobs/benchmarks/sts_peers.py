@@ -1,7 +1,7 @@
 """The sides of the STS benchmark: the scores stage of sentdist,
 and sentence-transformers' EmbeddingSimilarityEvaluator in its default settings.
 
-Each contestant is a generator that scores all tasks once a draw and yields its seconds,
+Each peer is a generator that scores all tasks once a sample and yields its seconds,
 and Spearman × 100 of each task under the task's name.
 """
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from rayjobs.benchmarks.interleaved import Draw, Side, interleave
+from rayjobs.benchmarks.interleaved import Peer, Sample, interleave
 from sentdist.evaluation.bootstrap import NUM_RESAMPLES, paired_difference, resample_spearman
 from sentdist.plan.stages import Scores
 from sentdist.plan.unroll import evaluation_of
@@ -50,7 +50,7 @@ class StsWork:
         return stage, resolver
 
 
-def sentdist_sts(work: StsWork) -> Iterator[Draw]:
+def sentdist_sts(work: StsWork) -> Iterator[Sample]:
     """The scores stage whole: encoder and data read from disk, items, geometry and spectrum written."""
     torch.set_num_threads(work.threads)
     while True:
@@ -58,7 +58,7 @@ def sentdist_sts(work: StsWork) -> Iterator[Draw]:
         yield {"seconds": scored.seconds, **scored.scores}
 
 
-def peer_sts(work: StsWork) -> Iterator[Draw]:
+def peer_sts(work: StsWork) -> Iterator[Sample]:
     """An evaluator a task, model and pairs in memory; weights in bfloat16 where that is asked for, all else as it comes."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
@@ -79,7 +79,7 @@ def peer_sts(work: StsWork) -> Iterator[Draw]:
         yield {"seconds": time.perf_counter() - started, **scores}
 
 
-def bootstrap(work: StsWork) -> Iterator[Draw]:
+def bootstrap(work: StsWork) -> Iterator[Sample]:
     """10,000 resamples of the pairs of every task for two systems, the encoder at both precisions, and their paired differences."""
     torch.set_num_threads(work.threads)
     one, other = (_scored(replace(work, precision=precision)).items for precision in PRECISIONS)
@@ -106,14 +106,14 @@ class StsFigure:
 
 def measured_sts(work: StsWork, *, rounds: int) -> list[StsFigure]:
     """Both sides at both precisions, interleaved: sentdist, sentence-transformers at fp32, then the same at bf16."""
-    contestants = {"sentdist": sentdist_sts, "sentence-transformers": peer_sts}
-    who = [(side, precision) for precision in PRECISIONS for side in contestants]
-    sides = {f"{side} {precision}": Side(contestant=contestants[side], work=replace(work, precision=precision)) for side, precision in who}
+    runs = {"sentdist": sentdist_sts, "sentence-transformers": peer_sts}
+    who = [(side, precision) for precision in PRECISIONS for side in runs]
+    sides = {f"{side} {precision}": Peer(run=runs[side], work=replace(work, precision=precision)) for side, precision in who}
     found = interleave(sides, rounds=rounds, units=1)
     return [
         StsFigure(
             side=side, precision=precision, rounds=rounds, seconds=round(turns.median("seconds"), 3), peak_gib=round(turns.peak_gib, 2),
-            scores={name: round(turns.median(name), 4) for name in turns.draws[0] if name != "seconds"},
+            scores={name: round(turns.median(name), 4) for name in turns.samples[0] if name != "seconds"},
         )
         for (side, precision), turns in zip(who, found.values(), strict=True)
     ]  # fmt: skip
@@ -121,7 +121,7 @@ def measured_sts(work: StsWork, *, rounds: int) -> list[StsFigure]:
 
 def measured_bootstrap(work: StsWork, *, rounds: int) -> float:
     """Median seconds of `bootstrap`."""
-    return round(interleave({"bootstrap": Side(contestant=bootstrap, work=work)}, rounds=rounds, units=1)["bootstrap"].median("seconds"), 3)
+    return round(interleave({"bootstrap": Peer(run=bootstrap, work=work)}, rounds=rounds, units=1)["bootstrap"].median("seconds"), 3)
 
 
 @dataclass(frozen=True, kw_only=True)

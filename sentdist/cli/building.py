@@ -55,7 +55,7 @@ def plan(
 
     What is in the store, what will be built, how much work that is.
     """
-    from sentdist.execution.disk_estimate import disk_room
+    from sentdist.execution.disk_estimate import disk_estimate
     from sentdist.store.forecast import forecast
 
     unrolled, context = _unrolled(recipe, overrides or [], store, data)
@@ -79,7 +79,7 @@ def plan(
     console.print(ahead.work_left, highlight=False)
     to_build = frozenset(stage.key for stage in unrolled.stages) - ahead.finished
     if to_build:
-        console.print(disk_room(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
+        console.print(disk_estimate(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
     if trials:
         for trial in unrolled.trials:
             mark = "in the store" if trial.key in ahead.finished else "to build"

@@ -87,7 +87,7 @@ def _scored(stage: Scores, context: Context, *, over_workers: bool) -> Artifact:
 
         embed = embed_over_workers
     with sentence_progress("encoding", None) as advance:
-        return build_scores(stage, context, make_embed=partial(embed, told=advance))
+        return build_scores(stage, context, make_embed=partial(embed, on_progress=advance))
 
 
 def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Mapping[str, object]) -> None:

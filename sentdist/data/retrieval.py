@@ -20,11 +20,11 @@ DOCUMENT_FIELDS = ("answer", "question", "question_answer")
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval:
-    """A bank of documents with queries judged against it.
+    """A collection of documents with queries judged against it.
 
     queries and documents run parallel to query_ids and document_ids.
     qrels: query id → document id → relevance, an integer ≥ 0, 0 = not relevant;
-    every query has an entry. empty_document_ids: documents without text, which are left out of the bank;
+    every query has an entry. empty_document_ids: documents without text, which are left out of the collection;
     their judgements stay, so that a relevant one counts as not found (Cranfield has two).
     """
 
@@ -37,11 +37,11 @@ class Retrieval:
 
 
 def read_retrieval(name: str, *, split: str | None = None, data_root: Path | None = None, document_field: str = "answer") -> Retrieval:
-    """Return a retrieval source with the judged queries of a split (None: of all) and its whole bank.
+    """Return a retrieval source with the judged queries of a split (None: of all) and its whole collection.
 
     document_field says what of an FAQ is the document: its answer, its question, or both joined by a space;
     documents that are no FAQs are their title and text, as in BEIR, and take only "answer".
-    Raises DataError for a missing part, ids that occur twice or nowhere, empty queries, a bank without any text,
+    Raises DataError for a missing part, ids that occur twice or nowhere, empty queries, a collection without any text,
     a relevance that is not an integer ≥ 0.
     """
     if name == "generated/faq":
@@ -81,7 +81,7 @@ def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: p
             raise _complaint(name, f"an empty query {query}", "text in every judged query", "Remove the query and its judgements.")
     filled = [(document, text) for document, text in zip(document_ids, texts, strict=True) if text]
     if not filled:
-        raise _complaint(name, "no document with text", "a bank of documents", "Fill the documents in.")
+        raise _complaint(name, "no document with text", "a collection of documents", "Fill the documents in.")
     return Retrieval(
         query_ids=tuple(query for query, _ in judged),
         queries=tuple(text for _, text in judged),

@@ -213,18 +213,18 @@ def in_words(
     covers; exploratory: why this comparison is no evidence.
     """
     direction = "above" if found.difference >= 0 else "below"
-    told = f"{system} is {abs(found.difference):.2f} points {direction} {baseline}"
+    sentence = f"{system} is {abs(found.difference):.2f} points {direction} {baseline}"
     if found.p is None or found.low is None or found.high is None:
-        told += f"; whether that is more than chance is not defined ({found.reason})."
+        sentence += f"; whether that is more than chance is not defined ({found.reason})."
     else:
         interval = f"{100 * level:g} % interval {found.low:+.2f} to {found.high:+.2f}"
-        told += f" ({interval}; {TEST_NAMES[found.test]}, {_p_words(found, num_family)}): {_verdict(found)}."
+        sentence += f" ({interval}; {TEST_NAMES[found.test]}, {_p_words(found, num_family)}): {_verdict(found)}."
     if over_items is not None and over_items.low is not None and over_items.high is not None and over_items is not found:
-        told += (
+        sentence += (
             f" On other test items these very runs would differ by {over_items.low:+.2f} to {over_items.high:+.2f}"
             f" ({_p_words(over_items, None)}, paired bootstrap)."
         )
-    return told + (f" Exploratory: {exploratory}." if exploratory else "")
+    return sentence + (f" Exploratory: {exploratory}." if exploratory else "")
 
 
 def _verdict(found: Difference) -> str:

@@ -29,7 +29,7 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
         return found
     started = time.perf_counter()
     try:
-        sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", message=_foreword(stage, submission)))
+        sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", message=_start_message(stage, submission)))
         artifact = _build(stage, submission, sink)
     except ArtifactLost as loss:  # an input: whoever asked for this stage asks again, see `BoardClient.follow`
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(loss)))
@@ -44,13 +44,13 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
     return artifact
 
 
-def _foreword(stage: Stage, submission: Submission) -> str | None:
+def _start_message(stage: Stage, submission: Submission) -> str | None:
     """What people should know before a stage is built; a bank that will find no room is refused here, before anything is embedded."""
     if not (isinstance(stage, Bank) and submission.context.runtime.bank_in_object_store):
         return None
-    from sentdist.execution.banks.reader import room_of
+    from sentdist.execution.banks.reader import capacity_of
 
-    return room_of(stage, submission.context).line
+    return capacity_of(stage, submission.context).line
 
 
 def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:

@@ -22,7 +22,7 @@ NUMBER_BYTES = {"float16": 2, "float32": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiskRoom:
+class DiskEstimate:
     """Bytes that a plan writes. least: encoders and checkpoints, whose size is known.
     likely: with banks and corpora, whose sentences may repeat."""
 
@@ -41,7 +41,7 @@ class DiskRoom:
         return f"{self.line(free)} It may stop on the way: what is finished is kept, and submitted again it goes on."
 
 
-def disk_room(plan: Plan, context: Context, missing: frozenset[str], *, at_once: int = 1) -> DiskRoom:
+def disk_estimate(plan: Plan, context: Context, missing: frozenset[str], *, at_once: int = 1) -> DiskEstimate:
     """What the stages with these keys write. at_once: trainings that are at work, and keep checkpoints, at the same time."""
     stages = [stage for stage in plan.stages if stage.key in missing]
     folders = dict(context.folders)
@@ -50,7 +50,7 @@ def disk_room(plan: Plan, context: Context, missing: frozenset[str], *, at_once:
     parameters = sorted((sizes[stage.encoder].num_parameters for stage in stages if isinstance(stage, Train)), reverse=True)
     least = WEIGHT_BYTES * sum(parameters) + CHECKPOINT_BYTES * CHECKPOINTS * sum(parameters[:at_once])
     others = [_other_bytes(stage, plan, sizes) for stage in stages]
-    return DiskRoom(least=least, likely=least + sum(others))
+    return DiskEstimate(least=least, likely=least + sum(others))
 
 
 def _other_bytes(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, EncoderSize]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sentdist.execution.board.events import PRINT_EVERY, StageEvent
-from sentdist.execution.disk_estimate import disk_room
+from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage
@@ -26,9 +26,9 @@ def build_locally(plan: Plan, context: Context, *, print_line: Callable[[str], N
         SentdistError: no room on the disk, data that cannot be read, a training that diverged, …
     """
     missing = frozenset(stage.key for stage in plan.stages if not context.store.has(stage))
-    room = disk_room(plan, context, missing)
-    context.store.check_writable(needed_bytes=room.least)
-    if warning := room.warning(context.store.free_bytes()):
+    estimate = disk_estimate(plan, context, missing)
+    context.store.check_writable(needed_bytes=estimate.least)
+    if warning := estimate.warning(context.store.free_bytes()):
         print_line(warning)
     save_sweep(context.store, sweep_record(plan))
     run_local(plan, context, listen=local_listener(print_line))

@@ -18,7 +18,7 @@ from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.printer import printed_events
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
-from sentdist.execution.disk_estimate import disk_room
+from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.resources import Capacity, Node, capacity, nodes_of, share_of_a_gpu
 from sentdist.plan.counting import counted
 from sentdist.plan.leaks import overlaps_of
@@ -60,21 +60,21 @@ class SweepSummary:
         kinds = [kind for kind in STAGES if self.mentioned[kind]]
         counts = [f"{kind} {self.mentioned[kind]} mentioned, {self.found[kind]} found, {self.built[kind]} built" for kind in kinds]
         done = self.num_trials - len(self.failures)
-        told = [f"{self.name}: {done} of {counted(self.num_trials, 'trial')} with scores, {self.seconds:.0f} s; " + "; ".join(counts)]
+        lines = [f"{self.name}: {done} of {counted(self.num_trials, 'trial')} with scores, {self.seconds:.0f} s; " + "; ".join(counts)]
         failed = [failure for failure in self.failures if not isinstance(failure.error, SweepStopped)]
         for message in dict.fromkeys(failure.message for failure in failed):
             names = [failure.name for failure in failed if failure.message == message]
             others = f" and {counted(len(names) - 1, 'other trial')}" if names[1:] else ""
-            told.append(f"FAILED  {names[0]}{others}: {message}")
+            lines.append(f"FAILED  {names[0]}{others}: {message}")
         if failed:
-            told.append("Everything else is kept. Remove the cause and submit again: only what is missing is built.")
+            lines.append("Everything else is kept. Remove the cause and submit again: only what is missing is built.")
         if self.was_stopped:
             left = counted(len(self.failures) - len(failed), "trial")
-            told.append(
+            lines.append(
                 f"STOPPED by `sentdist stop`, {left} before the end. What is finished is kept; submitted again, trainings go on from their "
                 "last checkpoints."
             )
-        return told
+        return lines
 
     @property
     def was_stopped(self) -> bool:
@@ -99,10 +99,10 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, p
         nodes, (on_host, on_gpu) = nodes_of(ray.nodes()), _largest_worker(plan, context, is_there)
         context, notes = _with_room_on_gpus(context, nodes, on_gpu)
         offered = capacity(context.runtime, nodes, worker_bytes=on_host)
-    room = disk_room(
+    estimate = disk_estimate(
         plan, context, frozenset(key for key, found in is_there.items() if not found), at_once=offered.trainings_at_once if offered else 1
     )
-    context.store.check_writable(needed_bytes=room.least)
+    context.store.check_writable(needed_bytes=estimate.least)
     sweep = sweep_record(plan)
     save_sweep(context.store, sweep)
     tracker = tracker or NullTracker()
@@ -112,12 +112,12 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, p
         if offered is not None:
             for line in [_opening(plan, missing, offered, context.store.shown), *notes]:
                 print_line(line)
-            if warning := room.warning(context.store.free_bytes()):
+            if warning := estimate.warning(context.store.free_bytes()):
                 print_line(warning)
             outcomes |= _carry_out(plan.recipe.name, missing, context, tracker, offered, print_line)
     try:
         _build_overlaps(plan, context)
-    except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be told
+    except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
         print_line(f"Test items in training data could not be counted: {error}")
     summary = _summary(plan, context, is_there, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:

@@ -57,24 +57,24 @@ def run_trials(
     """
     _quieten()
     by_key = {trial.key: trial for trial in trials}
-    told = _TrialLines(by_key, print_line)
-    trouble = _fit(by_key, submission, body, at_once=at_once, told=told)
-    unfinished = stopped(submission.sweep) if told.was_stopped else trouble or RuntimeError("Tune ended without having run this trial")
+    lines = _TrialLines(by_key, print_line)
+    trouble = _fit(by_key, submission, body, at_once=at_once, lines=lines)
+    unfinished = stopped(submission.sweep) if lines.was_stopped else trouble or RuntimeError("Tune ended without having run this trial")
     outcomes = {}
     for key, trial in by_key.items():
-        error = told.errors.get(key)
+        error = lines.errors.get(key)
         if error is None and not submission.context.store.has(trial.scores):
             error = unfinished
         outcomes[key] = Outcome(key=key, name=trial.name, error=error)
     return outcomes
 
 
-def _fit(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, told: _TrialLines) -> ResourceError | None:
+def _fit(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, lines: _TrialLines) -> ResourceError | None:
     """Have Tune run the trials; what went wrong with Tune itself, None if nothing did."""
     scratch = Path(tempfile.gettempdir())
     try:
         with scratch_folder(scratch, "tune") as folder:
-            _tuner(by_key, submission, body, at_once=at_once, told=told, scratch=str(folder)).fit()
+            _tuner(by_key, submission, body, at_once=at_once, lines=lines, scratch=str(folder)).fit()
     except (OSError, tune.TuneError, EOFError) as error:
         return ResourceError(
             where=str(scratch),
@@ -85,7 +85,7 @@ def _fit(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_onc
     return None
 
 
-def _tuner(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, told: _TrialLines, scratch: str) -> tune.Tuner:
+def _tuner(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, lines: _TrialLines, scratch: str) -> tune.Tuner:
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(_run_trial, trials=by_key, submission=submission, body=body), TRIAL_RESOURCES),
         param_space={"trial": tune.grid_search(list(by_key))},
@@ -93,7 +93,7 @@ def _tuner(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_o
         run_config=tune.RunConfig(
             storage_path=scratch,
             verbose=0,
-            callbacks=[told],
+            callbacks=[lines],
             stop=_UntilStopped(),
             failure_config=tune.FailureConfig(max_failures=LOST_ACTORS),
         ),

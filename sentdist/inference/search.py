@@ -13,7 +13,7 @@ from sentdist.errors import DataError
 from sentdist.evaluation.nearest import ROWS_PER_TILE, NearestDocuments
 from sentdist.inference.embedding_file import check_made_by, open_embeddings
 from sentdist.inference.ready_encoder import EncoderUse, LoadedEncoder
-from sentdist.inference.similarity import reading_of
+from sentdist.inference.similarity import scorer_of
 from sentdist.plan.stage import Json
 
 
@@ -118,13 +118,13 @@ def embed_queries(loaded: LoadedEncoder, sentences: list[str], weights: Mapping[
     """Queries ranked by cosine, or, with `weights` (relation to weight), by Σ_k w_k cos(h + r_k, d), the query as head.
 
     Raises:
-        DataError, EncoderError: as `LoadedEncoder.embed` and `reading_of`.
+        DataError, EncoderError: as `LoadedEncoder.embed` and `scorer_of`.
     """
     embeddings_QD = loaded.embed(sentences)
-    reading = reading_of(loaded, weights)
-    if reading is None:
+    scorer = scorer_of(loaded, weights)
+    if scorer is None:
         return Queries(vectors=embeddings_QD, scale=np.ones(len(sentences)))
-    vectors_QD = reading.queries(embeddings_QD, where="--relation")
+    vectors_QD = scorer.queries(embeddings_QD, where="--relation")
     return Queries(vectors=vectors_QD, scale=np.linalg.norm(vectors_QD, axis=1))
 
 

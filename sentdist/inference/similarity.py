@@ -19,7 +19,7 @@ from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.inference.whole_file import whole_file
 from sentdist.learning.relation_file import has_relations, read_relations
 from sentdist.plan.relational import RelationalScoring
-from sentdist.stages.relations import Reading, saved_reading
+from sentdist.stages.relations import RelationalScorer, saved_scorer
 from sentdist.table_text import csv_cell
 
 PAIRS_AT_ONCE = 8_192
@@ -30,10 +30,10 @@ Pairs = tuple[list[str], list[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class PairScorer:
-    """Scores pairs by cosine, or, with a reading, by Σ_k w_k cos(h_1 + r_k, h_2) (RSE, arXiv 2212.08802)."""
+    """Scores pairs by cosine, or, with a scorer, by Σ_k w_k cos(h_1 + r_k, h_2) (RSE, arXiv 2212.08802)."""
 
     loaded: LoadedEncoder
-    reading: Reading | None
+    scorer: RelationalScorer | None
 
     def scores(self, first: list[str], second: list[str]) -> np.ndarray:
         """(S,) similarities in [−1, 1], in float64; each different sentence is embedded once."""
@@ -41,9 +41,9 @@ class PairScorer:
         row = {sentence: number for number, sentence in enumerate(unique)}
         embeddings = self.loaded.embed(unique)
         first_SD, second_SD = (embeddings[[row[sentence] for sentence in half]] for half in (first, second))
-        if self.reading is None:
+        if self.scorer is None:
             return paired_cosines(first_SD, second_SD, where="similarity")
-        return self.reading.similarities(first_SD, second_SD, where="--relation")
+        return self.scorer.similarities(first_SD, second_SD, where="--relation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +56,11 @@ class RelationCosines:
 
 
 def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str) -> PairScorer:
-    """A scorer by cosine where `weights` (relation to weight) is empty; else as `reading_of`."""
-    return PairScorer(loaded=loaded, reading=reading_of(loaded, weights, directions=directions))
+    """A scorer by cosine where `weights` (relation to weight) is empty; else as `scorer_of`."""
+    return PairScorer(loaded=loaded, scorer=scorer_of(loaded, weights, directions=directions))
 
 
-def reading_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str = "max_both") -> Reading | None:
+def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str = "max_both") -> RelationalScorer | None:
     """How an encoder's relations score with these weights; None without weights.
 
     directions: "max_both", the greater of both directions, or "one", the first sentence as head; as in a recipe's view.
@@ -73,16 +73,16 @@ def reading_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, direction
     if not any(weights.values()):
         raise DataError(where="--relation", found="no weight above 0", expected="at least one", remedy="0 leaves a relation out.")
     scoring = RelationalScoring.model_validate({"weights": dict(weights), "directions": directions})
-    reading = saved_reading(loaded.folder, scoring)
-    if reading is None:
+    scorer = saved_scorer(loaded.folder, scoring)
+    if scorer is None:
         raise EncoderError(
             where=f"encoder {loaded.use.checkpoint}: --relation",
             found="no relations beside it",
             expected="an encoder that a relational objective (rse) has trained",
             remedy="Leave --relation out.",
         )
-    reading.check(where="--relation")
-    return reading
+    scorer.check(where="--relation")
+    return scorer
 
 
 def cosines_by_relation(loaded: LoadedEncoder, first: str, second: str) -> list[RelationCosines]:

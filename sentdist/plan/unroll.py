@@ -10,14 +10,23 @@ from functools import cached_property
 
 from sentdist.errors import RecipeError
 from sentdist.plan.chosen_tasks import check_lexical, check_names, pinned_task, selectable_task, task_names
-from sentdist.plan.compatibility import check_channels, check_encoder, check_fit, check_layers, check_start, settled
+from sentdist.plan.compatibility import (
+    check_channels,
+    check_encoder,
+    check_fit,
+    check_layers,
+    check_links,
+    check_start,
+    check_view,
+    relations_of,
+    settled,
+)
 from sentdist.plan.corpora import AnyCorpus, CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
 from sentdist.plan.corpora.graded import graded_corpus
 from sentdist.plan.corpora.groups import grouped_corpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task, relational_corpus
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import names_with, phi_of, uses_targets
-from sentdist.plan.readings import check_links, check_view, relations_of
 from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection, recipe_from_values
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View

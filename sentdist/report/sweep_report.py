@@ -163,9 +163,9 @@ def _headline_sentence(sweep: SweepRecord, table: ResultTable) -> list[str]:
     methods = sweep.recipe["methods"]
     assert isinstance(methods, dict)
     trained = [name for name, method in methods.items() if isinstance(method, dict) and method.get("objective") is not None]
-    told = [(table.line(system).method, sentence) for system, sentence in table.verdicts.items()]
-    named = [sentence for method, sentence in told if method == sweep.recipe.get("headline")]
-    return (named or [sentence for method, sentence in told if method in trained] or list(table.sentences))[:1]
+    sentences = [(table.line(system).method, sentence) for system, sentence in table.verdicts.items()]
+    named = [sentence for method, sentence in sentences if method == sweep.recipe.get("headline")]
+    return (named or [sentence for method, sentence in sentences if method in trained] or list(table.sentences))[:1]
 
 
 def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:

@@ -17,10 +17,10 @@ from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
 
 Embed = Callable[[list[str]], np.ndarray]  # S sentences to (S, D) float32
 MakeEmbed = Callable[[Scores, Context], Embed]
-Told = Callable[[int, int], None]  # sentences done, of how many
+OnProgress = Callable[[int, int], None]  # sentences done, of how many
 
 
-def embed_here(stage: Scores, context: Context, *, told: Told | None = None) -> Embed:
+def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
     """By the stage's encoder, in this process."""
     assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
     encoder = frozen_encoder(stage.encoder, context)
@@ -32,7 +32,7 @@ def embed_here(stage: Scores, context: Context, *, told: Told | None = None) -> 
             max_length=stage.max_length,
             tokens_per_batch=context.runtime.tokens_per_batch,
             precision=stage.precision,
-            told=None if told is None else lambda done: told(done, len(sentences)),
+            on_progress=None if on_progress is None else lambda done: on_progress(done, len(sentences)),
         )
 
     return embed

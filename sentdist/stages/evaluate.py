@@ -18,7 +18,7 @@ from sentdist.stages.embed_sentences import Embed, MakeEmbed, embed_here
 from sentdist.stages.embedding_cache import kept_or_encoded
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.probing import probe_results
-from sentdist.stages.relations import Reading, saved_reading
+from sentdist.stages.relations import RelationalScorer, saved_scorer
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
 from sentdist.stages.tasks.scoring import StsTask, load_task, viewed
@@ -52,14 +52,14 @@ def _embedded_scores(
 ) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
     """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are;
     and what pictures of its embeddings need."""
-    reading = saved_reading(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else None
+    scorer = saved_scorer(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else None
     unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     row = {sentence: number for number, sentence in enumerate(unique)}
     embeddings = kept_or_encoded(stage, of, unique, context, embed) if context.keeps_embeddings else embed(unique)
     embeddings = viewed(embeddings, stage.view, where=stage.label)
-    scores = [task.score(_rows_of(task, embeddings, row), reading) for task in tasks]
+    scores = [task.score(_rows_of(task, embeddings, row), scorer) for task in tasks]
     geometry, cloud = _geometry(tasks, embeddings, row)
-    return scores, geometry | _relations(tasks, embeddings, row, reading) | probe_results(stage, embed, context), cloud
+    return scores, geometry | _relations(tasks, embeddings, row, scorer) | probe_results(stage, embed, context), cloud
 
 
 def score_results(scores: list[TaskScore]) -> dict[str, Json]:
@@ -76,18 +76,18 @@ def _rows_of(task: LoadedTask, embeddings_SD: np.ndarray, row: dict[str, int]) -
     return embeddings_SD[[row[sentence] for sentence in task.sentences]]
 
 
-def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int], reading: Reading | None) -> dict[str, Json]:
+def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int], scorer: RelationalScorer | None) -> dict[str, Json]:
     """Cosines between relations, and the mean score of the STS tasks at each weight of the view's curve."""
-    if reading is None:
+    if scorer is None:
         return {}
-    facts = reading.facts()
+    facts = scorer.facts()
     pairs = [task for task in tasks if isinstance(task, StsTask)]
-    if pairs and reading.scoring is not None and reading.scoring.curve is not None:
-        curves = [task.curve(_rows_of(task, embeddings_SD, row), reading) for task in pairs]
+    if pairs and scorer.scoring is not None and scorer.scoring.curve is not None:
+        curves = [task.curve(_rows_of(task, embeddings_SD, row), scorer) for task in pairs]
         means: list[Json] = [
             None if None in scores else float(np.mean(np.array(scores, dtype=float))) for scores in zip(*curves, strict=True)
         ]
-        grid = reading.scoring.curve
+        grid = scorer.scoring.curve
         facts["weight_curve"] = {"relation": grid.relation, "weights": list(grid.weights), "scores": means}
     return facts
 

@@ -36,7 +36,7 @@ def relational_rows(stage: RelationalCorpus, root: Path | None) -> tuple[pa.Tabl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class RelationalScorer:
     """An encoder's relations, and how a view scores by them; scoring None: pairs and queries by their plain cosine."""
 
     relations: Relations
@@ -106,11 +106,11 @@ class LinksTask:
     def sentences(self) -> tuple[str, ...]:
         return (*self.triples.heads, *self.triples.tails)
 
-    def score_links(self, embeddings_SD: np.ndarray, reading: Reading | None) -> LinkPrediction:
+    def score_links(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None) -> LinkPrediction:
         """Ranks by cos(h + r, t); r = 0 for relations that the encoder has no vector of."""
         num_heads, triples = len(self.triples.heads), self.triples
         vectors = np.zeros((len(triples.names), embeddings_SD.shape[1]))
-        known = {} if reading is None else dict(zip(reading.relations.names, reading.relations.vectors, strict=True))
+        known = {} if scorer is None else dict(zip(scorer.relations.names, scorer.relations.vectors, strict=True))
         for place, name in enumerate(triples.names):
             if name in known:
                 vectors[place] = known[name]
@@ -160,19 +160,19 @@ def link_measures(found: LinkPrediction) -> dict[str, float | None]:
     return measures
 
 
-def saved_reading(folder: Path, scoring: RelationalScoring | None) -> Reading | None:
+def saved_scorer(folder: Path, scoring: RelationalScoring | None) -> RelationalScorer | None:
     """What an encoder's folder says of relations; None where it has none."""
-    return Reading(relations=read_relations(folder), scoring=scoring) if has_relations(folder) else None
+    return RelationalScorer(relations=read_relations(folder), scoring=scoring) if has_relations(folder) else None
 
 
-def live_reading(objective: Objective, scoring: RelationalScoring | None) -> Reading | None:
+def live_scorer(objective: Objective, scoring: RelationalScoring | None) -> RelationalScorer | None:
     """What a training's objective knows of relations at this moment; None where pairs are not scored by them.
     Collective: ZeRO may share the table out."""
     if scoring is None:
         return None
     relations = objective.relations()
     assert relations is not None, "the plan scores by relations only what learns them"
-    return Reading(relations=relations, scoring=scoring)
+    return RelationalScorer(relations=relations, scoring=scoring)
 
 
 def _source(part: RelationPart, root: Path | None) -> RelationSource:

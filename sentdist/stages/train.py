@@ -39,7 +39,7 @@ from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
 from sentdist.stages.environment import environment
 from sentdist.stages.inputs import folder_of, load_encoder
 from sentdist.stages.objectives import make_objective, num_columns
-from sentdist.stages.relations import live_reading
+from sentdist.stages.relations import live_scorer
 from sentdist.stages.tagging import targets_of
 from sentdist.stages.tasks.scoring import LoadedTask, load_task, viewed
 from sentdist.store.store import Artifact
@@ -213,9 +213,9 @@ class TrainSession:
         embeddings = [embed_in_training(self.engine, self._encoder, task, self.context.runtime.tokens_per_batch) for task in self._dev]
         give_back_freed_memory()
         view = self.stage.selection.view
-        reading = live_reading(self._objective, view.relations)
+        scorer = live_scorer(self._objective, view.relations)
         scores = [
-            task.score(viewed(embeddings_SD, view, where=self.stage.label), reading).main
+            task.score(viewed(embeddings_SD, view, where=self.stage.label), scorer).main
             for task, embeddings_SD in zip(self._dev, embeddings, strict=True)
         ]
         defined = [score for score in scores if score is not None]

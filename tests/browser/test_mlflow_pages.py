@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from infra.browser import HOW_TO_GET_ONE, Browser, browser, found
+from infra.browser import HOW_TO_GET_ONE, Browser, found, open_browser
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.local import run_local
@@ -76,118 +76,118 @@ def shown(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture(scope="module")
-def visitor(shown: Shown) -> Iterator[Browser]:
-    with browser(shown.uri) as opened:
+def browser(shown: Shown) -> Iterator[Browser]:
+    with open_browser(shown.uri) as opened:
         yield opened
 
 
-def rows(visitor: Browser) -> list[str]:
+def rows(browser: Browser) -> list[str]:
     """Names of the runs in a table of runs, from top to bottom."""
     script = """return [...document.querySelectorAll('.ag-pinned-left-cols-container .ag-row')]
         .sort((one, other) => one.getAttribute('row-index') - other.getAttribute('row-index'))
         .map(row => row.querySelector('[col-id="attributes.`Run Name`"]')?.innerText.trim() ?? '')"""
-    return [name.rpartition("\n")[2] for name in visitor.chrome.execute_script(script)]  # above the name stands a colour, unseen
+    return [name.rpartition("\n")[2] for name in browser.chrome.execute_script(script)]  # above the name stands a colour, unseen
 
 
-def columns(visitor: Browser) -> list[str]:
+def columns(browser: Browser) -> list[str]:
     """Headers of a table of runs, from left to right."""
     script = """return [...document.querySelectorAll('.ag-header-cell')]
         .sort((one, other) => one.getBoundingClientRect().left - other.getBoundingClientRect().left)
         .map(cell => cell.innerText.trim())"""
-    return [name for name in visitor.chrome.execute_script(script) if name]
+    return [name for name in browser.chrome.execute_script(script) if name]
 
 
-def test_the_list_of_experiments_says_what_each_asks(shown: Shown, visitor: Browser) -> None:
-    visitor.visit("#/experiments?workflowType=machine_learning")
-    visitor.wait_for_text("tiny", "Does RCL help in a")
+def test_the_list_of_experiments_says_what_each_asks(shown: Shown, browser: Browser) -> None:
+    browser.visit("#/experiments?workflowType=machine_learning")
+    browser.wait_for_text("tiny", "Does RCL help in a")
 
 
-def test_an_experiment_opens_on_its_sweep_and_links_to_its_views(shown: Shown, visitor: Browser) -> None:
-    visitor.visit(shown.runs_page())
-    visitor.wait_for_text("sweep tiny", f"{shown.num_runs} matching runs", "Does RCL help in a tiny world?")
-    visitor.click("Trials, best first")
-    visitor.wait_for_text("fine_tuned · seed 0", f"{len(shown.plan.trials)} matching runs")
+def test_an_experiment_opens_on_its_sweep_and_links_to_its_views(shown: Shown, browser: Browser) -> None:
+    browser.visit(shown.runs_page())
+    browser.wait_for_text("sweep tiny", f"{shown.num_runs} matching runs", "Does RCL help in a tiny world?")
+    browser.click("Trials, best first")
+    browser.wait_for_text("fine_tuned · seed 0", f"{len(shown.plan.trials)} matching runs")
 
 
-def test_the_trials_stand_best_first_with_their_scores_before_all_else(shown: Shown, visitor: Browser) -> None:
-    visitor.visit(shown.runs_page("trials"))
-    visitor.wait_for_text("fine_tuned · seed 0", f"{len(shown.plan.trials)} matching runs")
-    names = rows(visitor)
+def test_the_trials_stand_best_first_with_their_scores_before_all_else(shown: Shown, browser: Browser) -> None:
+    browser.visit(shown.runs_page("trials"))
+    browser.wait_for_text("fine_tuned · seed 0", f"{len(shown.plan.trials)} matching runs")
+    names = rows(browser)
     records = {trial.name: shown.store.find(trial.key).record.results["stsb"] for trial in shown.plan.trials}
     assert sorted(names) == sorted(records)  # all, and none twice
     scores = [records[name] for name in names]
     assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
-    shown_columns = columns(visitor)
+    shown_columns = columns(browser)
     assert shown_columns.index("stsb") < shown_columns.index("method") < shown_columns.index("seed")
     assert "Dataset" not in shown_columns
 
 
-def test_methods_are_averaged_over_their_seeds(shown: Shown, visitor: Browser) -> None:
-    visitor.visit(shown.runs_page("methods"))
-    visitor.wait_for_text("Group: fine_tuned", "Group: rcl (phis={0.01, 0.02})", "(average)")
+def test_methods_are_averaged_over_their_seeds(shown: Shown, browser: Browser) -> None:
+    browser.visit(shown.runs_page("methods"))
+    browser.wait_for_text("Group: fine_tuned", "Group: rcl (phis={0.01, 0.02})", "(average)")
 
 
-def test_the_charts_are_not_empty(shown: Shown, visitor: Browser) -> None:
-    visitor.visit(shown.runs_page("charts", "CHART"))
-    visitor.wait_for_text("What the sweep compares", "(4)", "stsb", "dev_score", "train_s vs. stsb")
+def test_the_charts_are_not_empty(shown: Shown, browser: Browser) -> None:
+    browser.visit(shown.runs_page("charts", "CHART"))
+    browser.wait_for_text("What the sweep compares", "(4)", "stsb", "dev_score", "train_s vs. stsb")
     trained = [trial for trial in shown.plan.trials if trial.seed is not None]
-    visitor.wait_for(lambda: visitor.count(".barlayer .point") >= len(shown.plan.trials), what=lambda: "bar of every trial")
-    visitor.wait_for(lambda: visitor.count(".scatterlayer .js-line") >= len(trained), what=lambda: "learning curve of every training")
+    browser.wait_for(lambda: browser.count(".barlayer .point") >= len(shown.plan.trials), what=lambda: "bar of every trial")
+    browser.wait_for(lambda: browser.count(".scatterlayer .js-line") >= len(trained), what=lambda: "learning curve of every training")
 
 
-def test_the_shared_stages_are_listed_once_each(shown: Shown, visitor: Browser) -> None:
-    visitor.visit(shown.runs_page("stages"))
-    visitor.wait_for_text("corpus: nli-triplets", "matching runs")
-    names = rows(visitor)
+def test_the_shared_stages_are_listed_once_each(shown: Shown, browser: Browser) -> None:
+    browser.visit(shown.runs_page("stages"))
+    browser.wait_for_text("corpus: nli-triplets", "matching runs")
+    names = rows(browser)
     assert Counter(name.partition(":")[0] for name in names) == {"corpus": 1, "training": 4, "bank": 4}
     assert len(set(names)) == len(names)
 
 
-def test_a_sweep_shows_its_table_and_its_report(shown: Shown, visitor: Browser) -> None:
-    visitor.visit(shown.run_page("sweep tiny"))
+def test_a_sweep_shows_its_table_and_its_report(shown: Shown, browser: Browser) -> None:
+    browser.visit(shown.run_page("sweep tiny"))
     total = len(shown.plan.trials)
-    visitor.wait_for_text(f"{total} of {total} trials are scored", "Finished")
-    assert "-" not in re.findall(r"Duration\s+(\S+)", visitor.text)[0]
-    visitor.click("Show more")
-    visitor.wait_for_text("are shared", "models:/tiny/1", "dev score")
-    visitor.click("Report")
-    visitor.wait_for_text("report/report.html", "table1.csv", "learning.png")
-    visitor.wait_for(lambda: visitor.count("iframe"), what=lambda: "frame with the report")
-    visitor.chrome.switch_to.frame(0)
-    visitor.wait_for_text("SENTDIST REPORT", "Does RCL help in a tiny world?", "Figures")
-    visitor.chrome.switch_to.default_content()
+    browser.wait_for_text(f"{total} of {total} trials are scored", "Finished")
+    assert "-" not in re.findall(r"Duration\s+(\S+)", browser.text)[0]
+    browser.click("Show more")
+    browser.wait_for_text("are shared", "models:/tiny/1", "dev score")
+    browser.click("Report")
+    browser.wait_for_text("report/report.html", "table1.csv", "learning.png")
+    browser.wait_for(lambda: browser.count("iframe"), what=lambda: "frame with the report")
+    browser.chrome.switch_to.frame(0)
+    browser.wait_for_text("SENTDIST REPORT", "Does RCL help in a tiny world?", "Figures")
+    browser.chrome.switch_to.default_content()
 
 
-def test_a_trial_leads_to_the_stages_it_used_and_they_lead_back(shown: Shown, visitor: Browser) -> None:
+def test_a_trial_leads_to_the_stages_it_used_and_they_lead_back(shown: Shown, browser: Browser) -> None:
     trial = "rcl (phis={0.01, 0.02}) · seed 1"
-    visitor.visit(shown.run_page(trial))
-    visitor.wait_for_text(trial, "Scores × 100 on the test sets.", "objective.regulator_weight", "best_dev_score")
-    visitor.click("Show more")
-    visitor.wait_for_text("bank of embeddings")
+    browser.visit(shown.run_page(trial))
+    browser.wait_for_text(trial, "Scores × 100 on the test sets.", "objective.regulator_weight", "best_dev_score")
+    browser.click("Show more")
+    browser.wait_for_text("bank of embeddings")
     (bank,) = [stage.label for stage in shown.plan.stages if stage.kind == "bank" and "+0.02" in stage.label and "s1" in stage.label]
-    visitor.click(bank)
-    visitor.wait_for_text(f"bank: {bank}", "made once")
-    visitor.click("Show more")
-    visitor.click(trial)
-    visitor.wait_for_text(f"{trial}, a trial of")
+    browser.click(bank)
+    browser.wait_for_text(f"bank: {bank}", "made once")
+    browser.click("Show more")
+    browser.click(trial)
+    browser.wait_for_text(f"{trial}, a trial of")
 
 
-def test_a_training_shows_its_curves(shown: Shown, visitor: Browser) -> None:
+def test_a_training_shows_its_curves(shown: Shown, browser: Browser) -> None:
     page = shown.run_page("fine_tuned · seed 0").replace("?", "/model-metrics?")
-    visitor.visit(page)
-    visitor.wait_for_text("Model metrics", "dev_score")
-    visitor.wait_for(lambda: visitor.count(".scatterlayer .js-line"), what=lambda: "curve over steps")
+    browser.visit(page)
+    browser.wait_for_text("Model metrics", "dev_score")
+    browser.wait_for(lambda: browser.count(".scatterlayer .js-line"), what=lambda: "curve over steps")
 
 
-def test_trials_can_be_laid_side_by_side(shown: Shown, visitor: Browser) -> None:
+def test_trials_can_be_laid_side_by_side(shown: Shown, browser: Browser) -> None:
     ids = ",".join(f'"{shown.run_ids[name]}"' for name in ("fine_tuned · seed 0", "rcl (phis={0.01, 0.02}) · seed 0"))
-    visitor.visit(f'#/compare-runs?runs=[{ids}]&experiments=["{shown.experiment}"]&workflowType=machine_learning')
-    visitor.wait_for_text("Comparing 2 Runs", "fine_tuned · seed 0", "rcl (phis={0.01, 0.02}) · seed 0", "objective.name")
+    browser.visit(f'#/compare-runs?runs=[{ids}]&experiments=["{shown.experiment}"]&workflowType=machine_learning')
+    browser.wait_for_text("Comparing 2 Runs", "fine_tuned · seed 0", "rcl (phis={0.01, 0.02}) · seed 0", "objective.name")
 
 
-def test_the_best_encoder_is_a_model_with_a_card(shown: Shown, visitor: Browser) -> None:
-    visitor.visit("#/models/tiny/versions/1?workflowType=machine_learning")
-    text = visitor.wait_for_text("@ best", "of the sweep tiny", "is the highest of 7 scored trials, so this score is optimistic")
+def test_the_best_encoder_is_a_model_with_a_card(shown: Shown, browser: Browser) -> None:
+    browser.visit("#/models/tiny/versions/1?workflowType=machine_learning")
+    text = browser.wait_for_text("@ best", "of the sweep tiny", "is the highest of 7 scored trials, so this score is optimistic")
     assert "Source Run" in text
-    visitor.visit("#/models?workflowType=machine_learning")
-    visitor.wait_for_text("tiny", "Version 1")
+    browser.visit("#/models?workflowType=machine_learning")
+    browser.wait_for_text("tiny", "Version 1")

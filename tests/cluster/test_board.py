@@ -70,11 +70,11 @@ def _toy_body(log: Path, broken: Path) -> Any:
 
 
 @pytest.fixture
-def workplace(cluster: Any, tmp_path: Path) -> Any:
+def store_with_board(cluster: Any, tmp_path: Path) -> Any:
     from sentdist.execution.board.client import BoardClient
     from sentdist.execution.board.submission import Submission
 
-    class Workplace:
+    class StoreWithBoard:
         """A store with a board of its own, and the list of what was built."""
 
         log = tmp_path / "log"
@@ -92,76 +92,76 @@ def workplace(cluster: Any, tmp_path: Path) -> Any:
         def built(self) -> list[str]:
             return [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
-    workplace = Workplace()
-    yield workplace
-    for board in workplace.boards:
+    store_with_board = StoreWithBoard()
+    yield store_with_board
+    for board in store_with_board.boards:
         board.leave()
 
 
-def test_trials_that_share_stages_get_one_piece_of_work(workplace: Any) -> None:
+def test_trials_that_share_stages_get_one_piece_of_work(store_with_board: Any) -> None:
     trials = [_rcl((0.01, 0.02)), _rcl((0.01, 0.02, 0.03)), _rcl((0.02,))]
-    boards = [workplace.open() for _ in trials]
+    boards = [store_with_board.open() for _ in trials]
     with ThreadPoolExecutor(3) as pool:
         artifacts = list(pool.map(lambda pair: pair[0].build(pair[1]), zip(boards, trials, strict=True)))
     assert [artifact.key for artifact in artifacts] == [trial.key for trial in trials]
-    assert sorted(workplace.built) == sorted(["corpus"] + 3 * ["train"] + 3 * ["bank"] + 3 * ["train"] + 3 * ["scores"])
+    assert sorted(store_with_board.built) == sorted(["corpus"] + 3 * ["train"] + 3 * ["bank"] + 3 * ["train"] + 3 * ["scores"])
 
 
-def test_a_dead_board_is_replaced_and_builds_nothing_again(workplace: Any) -> None:
+def test_a_dead_board_is_replaced_and_builds_nothing_again(store_with_board: Any) -> None:
     import ray
 
-    board = workplace.open()
+    board = store_with_board.open()
     board.build(_rcl((0.01,)))
-    num_built = len(workplace.built)
+    num_built = len(store_with_board.built)
     ray.kill(board.actor)
     assert board.build(_rcl((0.01,))).record.kind == "scores"  # the same caller is served by a fresh board
-    assert len(workplace.built) == num_built
+    assert len(store_with_board.built) == num_built
 
 
-def test_an_error_reaches_the_caller_whole_and_nothing_downstream_starts(workplace: Any) -> None:
-    workplace.broken.write_text("entropy+0.02")
-    board = workplace.open()
+def test_an_error_reaches_the_caller_whole_and_nothing_downstream_starts(store_with_board: Any) -> None:
+    store_with_board.broken.write_text("entropy+0.02")
+    board = store_with_board.open()
     with pytest.raises(DataError) as raised:
         board.build(_rcl((0.01, 0.02)))
     assert type(raised.value) is DataError
     assert (raised.value.expected, raised.value.remedy) == ("a stage that works", "Fix it: φ ≠ 0.")
-    assert workplace.built.count("scores") == 0
-    assert workplace.built.count("train") == 2  # both entropy encoders, not the encoder that needs them
+    assert store_with_board.built.count("scores") == 0
+    assert store_with_board.built.count("train") == 2  # both entropy encoders, not the encoder that needs them
     board.build(_rcl((0.01,)))  # what does not need the broken stage is built
 
 
-def test_what_starts_ray_train_tells_it_which_cluster_it_is_on(cluster: Any, workplace: Any) -> None:
+def test_what_starts_ray_train_tells_it_which_cluster_it_is_on(cluster: Any, store_with_board: Any) -> None:
     """Else its cleaner looks for clusters on the machine, finds this one and somebody's other one, and gives nothing back."""
-    workplace.context = replace(workplace.context, runtime=Runtime(engine="deepspeed", cpus_per_worker=0.5, max_failures=0))
+    store_with_board.context = replace(store_with_board.context, runtime=Runtime(engine="deepspeed", cpus_per_worker=0.5, max_failures=0))
     training = _rcl((0.01,)).encoder
     assert isinstance(training, Train)
-    assert workplace.open().build(training).record.results["cluster"] == cluster.address
+    assert store_with_board.open().build(training).record.results["cluster"] == cluster.address
 
 
-def test_a_failed_stage_is_not_repeated_by_its_submission_but_by_the_next(workplace: Any) -> None:
-    workplace.broken.write_text("entropy+0.02")
-    board = workplace.open()
+def test_a_failed_stage_is_not_repeated_by_its_submission_but_by_the_next(store_with_board: Any) -> None:
+    store_with_board.broken.write_text("entropy+0.02")
+    board = store_with_board.open()
     for _ in range(2):
         with pytest.raises(DataError):
             board.build(_rcl((0.02,)))
-    assert workplace.built.count("train") == 1
-    workplace.broken.unlink()
-    assert workplace.open().build(_rcl((0.02,))).record.kind == "scores"
-    assert workplace.built.count("train") == 3
+    assert store_with_board.built.count("train") == 1
+    store_with_board.broken.unlink()
+    assert store_with_board.open().build(_rcl((0.02,))).record.kind == "scores"
+    assert store_with_board.built.count("train") == 3
 
 
-def test_a_stage_whose_artifact_was_removed_is_built_again(workplace: Any) -> None:
-    board = workplace.open()
+def test_a_stage_whose_artifact_was_removed_is_built_again(store_with_board: Any) -> None:
+    board = store_with_board.open()
     artifact = board.build(_rcl((0.01,)))
-    workplace.context.store.drop(artifact)
+    store_with_board.context.store.drop(artifact)
     board.build(_rcl((0.01,)))
-    assert workplace.built.count("scores") == 2
+    assert store_with_board.built.count("scores") == 2
 
 
-def test_the_board_ends_with_the_last_submission(workplace: Any) -> None:
+def test_the_board_ends_with_the_last_submission(store_with_board: Any) -> None:
     import ray
 
-    first, second = workplace.open(), workplace.open()
+    first, second = store_with_board.open(), store_with_board.open()
     first.build(_rcl((0.01,)))
     first.leave()
     assert ray.get(second.actor.num_told.remote()) == 0

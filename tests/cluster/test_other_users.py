@@ -22,7 +22,7 @@ import grpc
 import psutil
 import pytest
 
-from infra.browser import HOW_TO_GET_ONE, browser, found
+from infra.browser import HOW_TO_GET_ONE, found, open_browser
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -281,10 +281,10 @@ def test_one_click_on_the_printed_link_opens_mlflow(servers: Servers, monkeypatc
         monkeypatch.delenv(name, raising=False)
     page = "#/experiments?workflowType=machine_learning"
     link = servers.types(f"root=$PWD; . infra/venv.sh; . infra/servers.sh; prepare_state; mlflow_link '{page}'").stdout
-    with browser(servers.mlflow) as visitor:
-        visitor.visit(page)
-        assert "Default" not in visitor.text
-        visitor.chrome.get("about:blank")
-        visitor.chrome.get(link)
-        visitor.wait_for_text("Experiments", "Default")
-        assert visitor.address == f"{servers.mlflow}/{page}"
+    with open_browser(servers.mlflow) as browser:
+        browser.visit(page)
+        assert "Default" not in browser.text
+        browser.chrome.get("about:blank")
+        browser.chrome.get(link)
+        browser.wait_for_text("Experiments", "Default")
+        assert browser.address == f"{servers.mlflow}/{page}"

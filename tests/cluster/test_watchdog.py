@@ -17,12 +17,12 @@ from sentdist.execution.board.events import StageEvent
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
-from tests.cluster.test_board import RUNTIME, Gated, _rcl, gated, workplace
+from tests.cluster.test_board import RUNTIME, Gated, _rcl, gated, store_with_board
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
-__all__ = ["gated", "workplace"]
+__all__ = ["gated", "store_with_board"]
 
 
 @contextmanager
@@ -43,12 +43,12 @@ def _following(board: Any, stage: Any) -> Iterator[Callable[[str], StageEvent]]:
         yield observed
 
 
-def test_what_waits_for_the_cluster_is_said_with_numbers(cluster: Any, workplace: Any) -> None:
+def test_what_waits_for_the_cluster_is_said_with_numbers(cluster: Any, store_with_board: Any) -> None:
     import ray
 
     taken = ray.util.placement_group([{"CPU": 2}])
     ray.get(taken.ready())
-    with _following(workplace.open(silence_s=0.5), _rcl((0.01,)).encoder.corpus) as observed:
+    with _following(store_with_board.open(silence_s=0.5), _rcl((0.01,)).encoder.corpus) as observed:
         try:
             event = observed("waits for")
         finally:

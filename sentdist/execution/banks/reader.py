@@ -15,7 +15,7 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError
 from torch import Tensor
 
 from sentdist.errors import ArtifactLost, DataError, StoreError
-from sentdist.execution.banks.capacity import Room
+from sentdist.execution.banks.capacity import Capacity
 from sentdist.execution.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
 from sentdist.execution.board.client import cause_of
 from sentdist.learning.bank import BankReader, check_ids, check_rows, look_up
@@ -86,13 +86,13 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
             )
     lost: tuple[str, ...] = ()
     for attempt in range(TRIES):
-        held, room = _ask(orders, lost)
-        if room is not None:
-            log.log(logging.WARNING if room.spilled_bytes else logging.INFO, room.line)
+        held, capacity = _ask(orders, lost)
+        if capacity is not None:
+            log.log(logging.WARNING if capacity.spilled_bytes else logging.INFO, capacity.line)
         try:
             return ObjectStoreBank(orders, [_get(bank) for bank in held])
         except (ObjectLostError, RayTaskError) as error:
-            lost = tuple(bank.making for bank in held)
+            lost = tuple(bank.generation for bank in held)
             cause = cause_of(error)
             if attempt == TRIES - 1 or isinstance(cause, ArtifactLost):  # a damaged artifact is read no better a second time
                 bank_owner(first.store).forget.remote(lost)
@@ -100,7 +100,7 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
     raise AssertionError("the last try returns or raises")
 
 
-def room_of(stage: Bank, context: Context) -> Room:
+def capacity_of(stage: Bank, context: Context) -> Capacity:
     """Where a bank will lie, said before it is made: S is known from its corpus, D from the configuration of its encoder.
 
     Raises:
@@ -122,10 +122,10 @@ def room_of(stage: Bank, context: Context) -> Room:
         width = int(json.loads(configuration)["hidden_size"])
     num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), width, stage.dtype)
     try:
-        room: Room = ask_owner(context.store.root, lambda owner: owner.room.remote(num_bytes))
+        capacity: Capacity = ask_owner(context.store.root, lambda owner: owner.capacity.remote(num_bytes))
     except RayTaskError as error:
         raise cause_of(error) from None
-    return room
+    return capacity
 
 
 def order_of(stage: Bank, context: Context) -> BankOrder:
@@ -147,9 +147,9 @@ def order_of(stage: Bank, context: Context) -> BankOrder:
     )
 
 
-def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> tuple[list[HeldBank], Room | None]:
+def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> tuple[list[HeldBank], Capacity | None]:
     try:
-        answer: tuple[list[HeldBank], Room | None] = ask_owner(orders[0].store, lambda owner: owner.shards.remote(list(orders), lost))
+        answer: tuple[list[HeldBank], Capacity | None] = ask_owner(orders[0].store, lambda owner: owner.shards.remote(list(orders), lost))
     except RayTaskError as error:
         raise cause_of(error) from None
     except (RayActorError, ActorUnavailableError) as error:

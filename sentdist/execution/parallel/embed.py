@@ -13,7 +13,7 @@ from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import capacity, nodes_of, pool_demand
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
-from sentdist.stages.embed_sentences import Embed, Told, embed_here
+from sentdist.stages.embed_sentences import Embed, OnProgress, embed_here
 from sentdist.stages.gpu_memory import full_gpu_told
 
 
@@ -37,7 +37,7 @@ class SentenceEmbedder:
             return self._embed(sentences)
 
 
-def embed_over_workers(stage: Scores, context: Context, *, told: Told | None = None) -> Embed:
+def embed_over_workers(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
     """By the stage's encoder, on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names.
 
     Equal to `embed_here` but for roundings: a sentence's last digits depend on the batch that it is in. An encoder given by path, and a
@@ -59,8 +59,8 @@ def embed_over_workers(stage: Scores, context: Context, *, told: Told | None = N
         found: dict[int, np.ndarray] = {}
         for (part, _), rows_SD in over_workers(SentenceEmbedder, (stage, context), parts, demand=demand, where=stage.label):
             found[part] = rows_SD
-            if told is not None:
-                told(sum(map(len, found.values())), len(sentences))
+            if on_progress is not None:
+                on_progress(sum(map(len, found.values())), len(sentences))
         embeddings_SD = np.empty((len(sentences), found[0].shape[1]), dtype=np.float32)
         for part, rows_SD in found.items():
             embeddings_SD[part::num_parts] = rows_SD

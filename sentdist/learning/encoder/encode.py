@@ -25,13 +25,13 @@ def encode(
     max_length: int | None = None,
     tokens_per_batch: int = 4096,
     precision: str = "fp32",
-    told: Callable[[int], None] | None = None,
+    on_progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
     """Return the test-time embeddings (S, D) float32 of S sentences, in their order, not normalized.
 
     tokens_per_batch: budget of a forward; 2k to 4k tokens are fastest on a CPU (more falls out of its cache).
     precision: fp32, or bf16 for bfloat16 products over the float32 weights.
-    told: is given the number of sentences done, after each forward.
+    on_progress: is given the number of sentences done, after each forward.
     """
     if tokens_per_batch < 1:
         raise ResourceError(
@@ -48,8 +48,8 @@ def encode(
                 for rows, tokens in length_sorted(chunk, tokens_per_batch=tokens_per_batch):
                     embeddings_SD[start + rows] = encoder(tokens).cpu().numpy()
                     num_done += len(rows)
-                    if told is not None:
-                        told(num_done)
+                    if on_progress is not None:
+                        on_progress(num_done)
     finally:
         encoder.train(was_training)
     return embeddings_SD

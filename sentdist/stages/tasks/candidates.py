@@ -18,7 +18,7 @@ from sentdist.evaluation.paraphrases import score_paraphrases
 from sentdist.evaluation.reranking import score_candidates
 from sentdist.evaluation.sts import jaccard_scores
 from sentdist.plan.task_kinds import ParaphraseTask, RerankingTask
-from sentdist.stages.relations import Reading
+from sentdist.stages.relations import RelationalScorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 
 
@@ -33,21 +33,21 @@ class ParaphrasePairs:
     def sentences(self) -> Sequence[str]:
         return (*self.rows.texts[0], *self.rows.texts[1])
 
-    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
         first_PD, second_PD = np.split(embeddings_SD, 2)
-        if reading is not None and reading.scoring is not None:
-            return self._told(reading.similarities(first_PD, second_PD, where=self.task.name))
-        return self._told(paired_cosines(first_PD, second_PD, where=self.task.name))
+        if scorer is not None and scorer.scoring is not None:
+            return self._task_score(scorer.similarities(first_PD, second_PD, where=self.task.name))
+        return self._task_score(paired_cosines(first_PD, second_PD, where=self.task.name))
 
     def score_words(self, kind: Lexical) -> TaskScore:
         """Word overlap; the plan refuses BM25 here."""
-        return self._told(jaccard_scores(*self.rows.texts))
+        return self._task_score(jaccard_scores(*self.rows.texts))
 
     def texts(self) -> TaskTexts:
         first, second = self.rows.texts
         return TaskTexts.of_pairs(self.task.name, zip(first, second, strict=True))
 
-    def _told(self, similarities_P: np.ndarray) -> TaskScore:
+    def _task_score(self, similarities_P: np.ndarray) -> TaskScore:
         found = score_paraphrases(similarities_P, self.rows.labels, where=self.task.name)
         items = pa.table({"label": found.labels, "similarity": found.similarities})
         return TaskScore(task=self.task.name, main=found.ap, measures={"ap": found.ap, "share": found.share}, items=items)
@@ -64,10 +64,10 @@ class RankedCandidates:
     def sentences(self) -> Sequence[str]:
         return (*self.rows.queries, *self.rows.documents)
 
-    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
         queries_RD, documents_RD = np.split(embeddings_SD, 2)
-        moved_RD = queries_RD if reading is None else reading.queries(queries_RD, where=self.task.name)
-        return self._told(paired_cosines(moved_RD, documents_RD, where=self.task.name))
+        moved_RD = queries_RD if scorer is None else scorer.queries(queries_RD, where=self.task.name)
+        return self._task_score(paired_cosines(moved_RD, documents_RD, where=self.task.name))
 
     def score_words(self, kind: Lexical) -> TaskScore:
         """Word overlap, or BM25 over the candidates of all queries."""
@@ -76,7 +76,7 @@ class RankedCandidates:
         row = {text: number for number, text in enumerate(queries)}
         column = {text: number for number, text in enumerate(documents)}
         pairs = zip(self.rows.queries, self.rows.documents, strict=True)
-        return self._told(np.asarray([scores_QR[row[query], column[document]] for query, document in pairs]))
+        return self._task_score(np.asarray([scores_QR[row[query], column[document]] for query, document in pairs]))
 
     def texts(self) -> TaskTexts:
         """An item a query, its pairs those with relevant candidates."""
@@ -87,7 +87,7 @@ class RankedCandidates:
         pairs = tuple((item[query_id], queries[query_id], document) for query_id, document, relevance in judged if relevance > 0)
         return TaskTexts(name=self.task.name, sentences=tuple((query,) for query in queries.values()), pairs=pairs)
 
-    def _told(self, scores_R: np.ndarray) -> TaskScore:
+    def _task_score(self, scores_R: np.ndarray) -> TaskScore:
         rows = self.rows
         found = score_candidates(
             scores_R, query_ids=rows.query_ids, document_ids=rows.document_ids, relevance=rows.relevance, where=self.task.name

@@ -25,7 +25,7 @@ from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task, View
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
-from sentdist.stages.relations import LinksTask, Reading, link_measures, load_links
+from sentdist.stages.relations import LinksTask, RelationalScorer, link_measures, load_links
 from sentdist.stages.tasks.geometry import read_task_pairs
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
 
@@ -45,8 +45,8 @@ def load_pairs(task: Task, root: Path | None) -> StsTask:
 
 def load_retrieval(task: Task, root: Path | None) -> RetrievalTask:
     """Read queries, documents and judgements of a task."""
-    bank = read_retrieval(task.source, split=task.split, data_root=root, document_field=task.document_field)
-    return RetrievalTask(task=task, bank=bank, rows=_rows_of_fold(task, bank))
+    collection = read_retrieval(task.source, split=task.split, data_root=root, document_field=task.document_field)
+    return RetrievalTask(task=task, collection=collection, rows=_rows_of_fold(task, collection))
 
 
 def load_link_ranks(task: LinkTask, root: Path | None) -> RankedLinks:
@@ -62,32 +62,34 @@ class StsTask:
     pairs: Pairs
     sentences: tuple[str, ...]
 
-    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
         first, second = self._halves(embeddings_SD)
-        if reading is not None and reading.scoring is not None:
-            similarities = reading.similarities(first, second, where=self.task.name)
-            return self._told(
+        if scorer is not None and scorer.scoring is not None:
+            similarities = scorer.similarities(first, second, where=self.task.name)
+            return self._task_score(
                 score_similarities(similarities, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name)
             )
-        return self._told(score_sts(first, second, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
+        return self._task_score(score_sts(first, second, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
 
     def score_words(self, kind: Lexical) -> TaskScore:
         """Word overlap; BM25 ranks documents and says nothing of pairs (the plan refuses it)."""
         overlaps = jaccard_scores(self.pairs.sentence1, self.pairs.sentence2)
-        return self._told(score_similarities(overlaps, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
+        return self._task_score(
+            score_similarities(overlaps, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name)
+        )
 
     def texts(self) -> TaskTexts:
         return TaskTexts.of_pairs(self.task.name, zip(self.pairs.sentence1, self.pairs.sentence2, strict=True))
 
-    def curve(self, embeddings_SD: np.ndarray, reading: Reading) -> list[float | None]:
+    def curve(self, embeddings_SD: np.ndarray, scorer: RelationalScorer) -> list[float | None]:
         """The main score at each weight of the reading's curve."""
         first, second = self._halves(embeddings_SD)
-        return reading.curve(first, second, self.pairs.score, self.pairs.subset, where=self.task.name)
+        return scorer.curve(first, second, self.pairs.score, self.pairs.subset, where=self.task.name)
 
     def _halves(self, embeddings_SD: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return embeddings_SD[: self.pairs.num_pairs], embeddings_SD[self.pairs.num_pairs :]
 
-    def _told(self, found: StsScore) -> TaskScore:
+    def _task_score(self, found: StsScore) -> TaskScore:
         items = pa.table(found.items())
         return TaskScore(
             task=self.task.name, main=found.spearman, measures={"spearman": found.spearman, "pearson": found.pearson}, items=items
@@ -96,53 +98,59 @@ class StsTask:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTask:
-    """Queries against a bank of documents; the main score is MAP."""
+    """Queries against a collection of documents; the main score is MAP."""
 
     task: Task
-    bank: Retrieval
+    collection: Retrieval
     rows: tuple[int, ...]  # of the queries that this fold scores
 
     def __post_init__(self) -> None:
-        # Now, and not only when the ranking is scored: before that comes the encoding of the whole bank.
-        judgements_of(self._query_ids, self.bank.document_ids, self.bank.qrels, unranked=self.bank.empty_document_ids, where=self.task.name)
+        # Now, and not only when the ranking is scored: before that comes the encoding of the whole collection.
+        judgements_of(
+            self._query_ids,
+            self.collection.document_ids,
+            self.collection.qrels,
+            unranked=self.collection.empty_document_ids,
+            where=self.task.name,
+        )
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
-        return (*(self.bank.queries[row] for row in self.rows), *self.bank.documents)
+        return (*(self.collection.queries[row] for row in self.rows), *self.collection.documents)
 
-    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
         queries = embeddings_SD[: len(self.rows)]
-        if reading is not None:
-            queries = reading.queries(queries, where=self.task.name)
-        return self._told(search(queries, embeddings_SD[len(self.rows) :], depth=min(DEPTH, len(self.bank.documents))))
+        if scorer is not None:
+            queries = scorer.queries(queries, where=self.task.name)
+        return self._task_score(search(queries, embeddings_SD[len(self.rows) :], depth=min(DEPTH, len(self.collection.documents))))
 
     def score_words(self, kind: Lexical) -> TaskScore:
-        scores_QR = word_scores(kind, self.sentences[: len(self.rows)], self.bank.documents)
-        return self._told(rank_by(scores_QR, depth=DEPTH))
+        scores_QR = word_scores(kind, self.sentences[: len(self.rows)], self.collection.documents)
+        return self._task_score(rank_by(scores_QR, depth=DEPTH))
 
     def texts(self) -> TaskTexts:
         """An item a query, its pairs those with relevant documents."""
-        bank = self.bank
-        document = dict(zip(bank.document_ids, bank.documents, strict=True))
+        collection = self.collection
+        document = dict(zip(collection.document_ids, collection.documents, strict=True))
         pairs = tuple(
-            (item, bank.queries[row], document[name])
+            (item, collection.queries[row], document[name])
             for item, row in enumerate(self.rows)
-            for name, relevance in bank.qrels[bank.query_ids[row]].items()
+            for name, relevance in collection.qrels[collection.query_ids[row]].items()
             if relevance > 0 and name in document
         )
-        return TaskTexts(name=self.task.name, sentences=tuple((bank.queries[row],) for row in self.rows), pairs=pairs)
+        return TaskTexts(name=self.task.name, sentences=tuple((collection.queries[row],) for row in self.rows), pairs=pairs)
 
     @property
     def _query_ids(self) -> list[str]:
-        return [self.bank.query_ids[row] for row in self.rows]
+        return [self.collection.query_ids[row] for row in self.rows]
 
-    def _told(self, ranking: Ranking) -> TaskScore:
+    def _task_score(self, ranking: Ranking) -> TaskScore:
         found = score_ranking(
             ranking,
             query_ids=self._query_ids,
-            document_ids=self.bank.document_ids,
-            qrels=self.bank.qrels,
-            unranked=self.bank.empty_document_ids,
+            document_ids=self.collection.document_ids,
+            qrels=self.collection.qrels,
+            unranked=self.collection.empty_document_ids,
             where=self.task.name,
         )
         items = pa.table({name: list(values) for name, values in found.items().items()})
@@ -160,17 +168,17 @@ class RankedLinks:
     def sentences(self) -> Sequence[str]:
         return self.links.sentences
 
-    def score(self, embeddings_SD: np.ndarray, reading: Reading | None = None) -> TaskScore:
-        return self._told(self.links.score_links(embeddings_SD, reading))
+    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
+        return self._task_score(self.links.score_links(embeddings_SD, scorer))
 
     def score_words(self, kind: Lexical) -> TaskScore:
-        return self._told(self.links.score_words(kind))
+        return self._task_score(self.links.score_words(kind))
 
     def texts(self) -> TaskTexts:
         triples = self.links.triples
         return TaskTexts.of_pairs(self.links.task.name, zip(triples.heads, (triples.tails[place] for place in triples.tail), strict=True))
 
-    def _told(self, found: LinkPrediction) -> TaskScore:
+    def _task_score(self, found: LinkPrediction) -> TaskScore:
         return TaskScore(task=self.links.task.name, main=found.overall.mrr, measures=link_measures(found), items=self.links.items(found))
 
 
@@ -193,9 +201,9 @@ def viewed(embeddings_SD: np.ndarray, view: View, *, where: str) -> np.ndarray:
     return postprocess(embeddings_SD, view.postprocess)
 
 
-def _rows_of_fold(task: Task, bank: Retrieval) -> tuple[int, ...]:
+def _rows_of_fold(task: Task, collection: Retrieval) -> tuple[int, ...]:
     if task.fold is None or task.fold_role is None:
-        return tuple(range(len(bank.query_ids)))
+        return tuple(range(len(collection.query_ids)))
     fold = task.fold
-    wanted = set(queries_for(bank.query_ids, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role=task.fold_role))
-    return tuple(row for row, query in enumerate(bank.query_ids) if query in wanted)
+    wanted = set(queries_for(collection.query_ids, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role=task.fold_role))
+    return tuple(row for row, query in enumerate(collection.query_ids) if query in wanted)

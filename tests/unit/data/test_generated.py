@@ -150,11 +150,11 @@ def test_inflection(phrase: str, gerund: str, third: str) -> None:
 
 
 def test_the_faq_has_two_grades_and_folds() -> None:
-    bank = read_retrieval("generated/faq")
-    assert len(set(bank.documents)) == len(bank.documents) and len(set(bank.queries)) == len(bank.queries)
-    assert all(sorted(grades.values()) == [1, 2] for grades in bank.qrels.values())
-    asked = [set(faq_pairs(bank, fold=fold, num_folds=5, seed=0, role="test")["anchor"].to_pylist()) for fold in range(5)]
-    assert sum(map(len, asked)) == len(set().union(*asked)) == len(bank.queries)
+    collection = read_retrieval("generated/faq")
+    assert len(set(collection.documents)) == len(collection.documents) and len(set(collection.queries)) == len(collection.queries)
+    assert all(sorted(grades.values()) == [1, 2] for grades in collection.qrels.values())
+    asked = [set(faq_pairs(collection, fold=fold, num_folds=5, seed=0, role="test")["anchor"].to_pylist()) for fold in range(5)]
+    assert sum(map(len, asked)) == len(set().union(*asked)) == len(collection.queries)
 
 
 def test_unknown_names_splits_and_columns() -> None:

@@ -40,7 +40,7 @@ def _many(num_queries: int) -> Retrieval:
     )
 
 
-def test_an_faq_bank(tmp_path: Path) -> None:
+def test_an_faq_collection(tmp_path: Path) -> None:
     found = read_retrieval("shop", data_root=_written(tmp_path))
     assert found == Retrieval(
         query_ids=("q0", "q1"),
@@ -159,19 +159,19 @@ def test_every_query_is_tested_once_and_never_trains_its_own_test() -> None:
     assert sorted(tested) == sorted(queries)
 
 
-def test_a_role_keeps_the_whole_bank() -> None:
-    bank = _many(10)
-    part = fold_of_retrieval(bank, fold=1, num_folds=5, seed=0, role="test")
-    assert len(part.queries) == 2 and part.documents == bank.documents
+def test_a_role_keeps_the_whole_collection() -> None:
+    collection = _many(10)
+    part = fold_of_retrieval(collection, fold=1, num_folds=5, seed=0, role="test")
+    assert len(part.queries) == 2 and part.documents == collection.documents
     assert set(part.qrels) == set(part.query_ids)
 
 
 def test_pairs_for_training() -> None:
-    bank = _many(10)
-    rows = faq_pairs(bank, fold=0, num_folds=5, seed=0)
+    collection = _many(10)
+    rows = faq_pairs(collection, fold=0, num_folds=5, seed=0)
     assert rows.column_names == ["anchor", "positive"] and rows.num_rows == 6
     assert set(rows["positive"].to_pylist()) == {"first answer"}
-    tested = fold_of_retrieval(bank, fold=0, num_folds=5, seed=0, role="test")
+    tested = fold_of_retrieval(collection, fold=0, num_folds=5, seed=0, role="test")
     assert not set(rows["anchor"].to_pylist()) & set(tested.queries)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import StoreError
-from sentdist.execution.disk_estimate import CHECKPOINT_BYTES, CHECKPOINTS, DiskRoom, disk_room
+from sentdist.execution.disk_estimate import CHECKPOINT_BYTES, CHECKPOINTS, DiskEstimate, disk_estimate
 from sentdist.plan.stages import Train
 from sentdist.stages.local import run_local
 from sentdist.store.store import ArtifactStore
@@ -16,21 +16,21 @@ from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 def test_the_forecast_holds_what_a_run_writes(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    room = disk_room(plan, context, frozenset(stage.key for stage in plan.stages))
+    estimate = disk_estimate(plan, context, frozenset(stage.key for stage in plan.stages))
     run_local(plan, context)
     trained = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts("train"))
     written = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts())
     num_trainings = sum(isinstance(stage, Train) for stage in plan.stages)
-    checkpoints = CHECKPOINT_BYTES * CHECKPOINTS * (room.least / (num_trainings * 4 + CHECKPOINT_BYTES * CHECKPOINTS))
-    assert 0.3 * trained < room.least - checkpoints < 1.5 * trained  # a tiny encoder's tokenizer and card weigh as much as it does
-    assert written < room.likely
-    assert disk_room(plan, context, frozenset()) == DiskRoom(least=0, likely=0)
+    checkpoints = CHECKPOINT_BYTES * CHECKPOINTS * (estimate.least / (num_trainings * 4 + CHECKPOINT_BYTES * CHECKPOINTS))
+    assert 0.3 * trained < estimate.least - checkpoints < 1.5 * trained  # a tiny encoder's tokenizer and card weigh as much as it does
+    assert written < estimate.likely
+    assert disk_estimate(plan, context, frozenset()) == DiskEstimate(least=0, likely=0)
 
 
 def test_what_is_at_work_at_once_keeps_checkpoints_at_once(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
     keys = frozenset(stage.key for stage in plan.stages)
-    one, two = (disk_room(plan, context, keys, at_once=number).least for number in (1, 2))
+    one, two = (disk_estimate(plan, context, keys, at_once=number).least for number in (1, 2))
     assert two - one == pytest.approx(one * CHECKPOINT_BYTES * CHECKPOINTS / (4 * _trainings(plan.stages) + CHECKPOINT_BYTES * CHECKPOINTS))
 
 
@@ -39,10 +39,10 @@ def _trainings(stages: tuple[object, ...]) -> int:
 
 
 def test_a_disk_that_may_be_too_small_is_told_and_one_that_is_too_small_refused(tmp_path: Path) -> None:
-    room = DiskRoom(least=2_000_000_000, likely=5_000_000_000)
-    assert room.warning(6_000_000_000) is None
-    assert room.warning(None) is None
-    assert "about 5.0 GB into the store, 4.0 GB free. It may stop on the way" in (room.warning(4_000_000_000) or "")
+    estimate = DiskEstimate(least=2_000_000_000, likely=5_000_000_000)
+    assert estimate.warning(6_000_000_000) is None
+    assert estimate.warning(None) is None
+    assert "about 5.0 GB into the store, 4.0 GB free. It may stop on the way" in (estimate.warning(4_000_000_000) or "")
     with pytest.raises(StoreError, match=r"GB free; expected about 1000000000\.0 GB"):
         ArtifactStore(tmp_path).check_writable(needed_bytes=10**18)
 

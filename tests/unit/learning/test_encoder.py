@@ -126,7 +126,7 @@ def test_batches_stay_under_their_budget_and_cover_all() -> None:
 
 def test_encode_tells_how_far_it_is(tiny_encoder_dir: Path) -> None:
     told: list[int] = []
-    encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES, tokens_per_batch=16, told=told.append)
+    encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES, tokens_per_batch=16, on_progress=told.append)
     assert len(told) > 1 and told == sorted(set(told)) and told[-1] == len(SENTENCES)
 
 

@@ -1,4 +1,4 @@
-"""The speed benchmark: contestants take turns, both sides score alike, parts that are not measured again stay."""
+"""The speed benchmark: peers take turns, both sides score alike, parts that are not measured again stay."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from rayjobs.benchmarks.interleaved import Draw, Side, interleave
+from rayjobs.benchmarks.interleaved import Peer, Sample, interleave
 from rayjobs.benchmarks.speed_page import speed_page
 
 
-def counting(start: float) -> Iterator[Draw]:
-    """Seconds that say which draw of which side they are, and the process."""
+def counting(start: float) -> Iterator[Sample]:
+    """Seconds that say which sample of which peer they are, and the process."""
     for number in range(100):
         yield {"seconds": start + number, "process": float(os.getpid())}
 
 
-def test_sides_take_turns_in_processes_of_their_own_and_the_first_turn_does_not_count() -> None:
-    found = interleave({"low": Side(contestant=counting, work=0.0), "high": Side(contestant=counting, work=50.0)}, rounds=3, units=2)
-    assert [draw["seconds"] for draw in found["low"].draws] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+def test_peers_take_turns_in_processes_of_their_own_and_the_first_turn_does_not_count() -> None:
+    found = interleave({"low": Peer(run=counting, work=0.0), "high": Peer(run=counting, work=50.0)}, rounds=3, units=2)
+    assert [sample["seconds"] for sample in found["low"].samples] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
     assert found["high"].median("seconds") == 54.5
     assert found["low"].median("process") != found["high"].median("process") != os.getpid()
     assert 0.0 < found["low"].peak_gib < 8.0
