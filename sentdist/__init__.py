@@ -6,31 +6,13 @@ them: a name is found when it is first asked for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sentdist.api import (
-        DataError,
-        Encoder,
-        EncoderError,
-        Hit,
-        Outcome,
-        Plan,
-        Recipe,
-        RecipeError,
-        SentdistError,
-        StoreError,
-        TrainingDiverged,
-        evaluate,
-        objective,
-        plan,
-        report,
-        run,
-        search,
-        similarity,
-        sweep,
-    )
+    from sentdist.api import *  # what of it is public stands in __all__
 
 __all__ = [
     "DataError",
@@ -54,19 +36,31 @@ __all__ = [
     "sweep",
 ]
 
-# Python sets the name of a package here when it is first imported, over these two functions: import both now (they are empty) and take
-# the names away. `from sentdist.plan.recipe import …` still finds the package, `sentdist.plan(recipe)` the function.
+
+class _CalledPackage(ModuleType):
+    """A package that is called as the public function of its name: `sentdist.plan(recipe)`, while `import sentdist.plan.unroll` finds the
+    module inside."""
+
+    def __call__(self, *arguments: object, **named: object) -> object:
+        return self.__wrapped__(*arguments, **named)
+
+    @property
+    def __wrapped__(self) -> Callable[..., object]:  # where inspect.signature looks
+        return getattr(_api(), self.__name__.rpartition(".")[2])
+
+
 for _package in ("plan", "report"):
-    import_module(f"sentdist.{_package}")
-    del globals()[_package]
+    import_module(f"sentdist.{_package}").__class__ = _CalledPackage
+
+
+def _api() -> ModuleType:
+    return import_module("sentdist.api")
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'sentdist' has no attribute {name!r}; it offers {', '.join(__all__)}")
-    from sentdist import api
-
-    return getattr(api, name)
+    return getattr(_api(), name)
 
 
 def __dir__() -> list[str]:

@@ -1,9 +1,9 @@
 """What a Python program asks of sentdist: a function for each command that answers in this process, with the same names and defaults.
 
-`import sentdist` offers these names; nothing heavy is loaded before one of them is called. Wherever an encoder is asked for, an `Encoder`,
-a folder, a packaged name (`minilm-l6`), a hub id or the key of a train artifact will do. `store=None` takes the environment variable
-SENTDIST_STORE, else `.sentdist/store`; `data=None` takes SENTDIST_DATA, else only data that the package makes itself. Mistakes are a
-`SentdistError`: where, what was found, what was expected, what to do.
+`import sentdist` offers what `sentdist.__all__` names of it; nothing heavy is loaded before one of them is called. Wherever an encoder is
+asked for, an `Encoder`, a folder, a packaged name (`minilm-l6`), a hub id or the key of a train artifact will do. `store=None` takes the
+environment variable SENTDIST_STORE, else `.sentdist/store`; `data=None` takes SENTDIST_DATA, else only data that the package makes itself.
+Mistakes are a `SentdistError`: where, what was found, what was expected, what to do.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from sentdist.errors import DataError, EncoderError, RecipeError, SentdistError, StoreError, TrainingDiverged
+from sentdist.errors import DataError as DataError
+from sentdist.errors import EncoderError as EncoderError
+from sentdist.errors import RecipeError as RecipeError
+from sentdist.errors import SentdistError as SentdistError
+from sentdist.errors import StoreError as StoreError
+from sentdist.errors import TrainingDiverged as TrainingDiverged
 from sentdist.inference.opening import encoder_use, open_store, store_root
-from sentdist.plan.recipe import Recipe
-from sentdist.plan.unroll import Plan
+from sentdist.plan.recipe import Recipe as Recipe
+from sentdist.plan.unroll import Plan as Plan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,28 +32,6 @@ if TYPE_CHECKING:
     from sentdist.report.sweep_report import Report
     from sentdist.stages.context import Context
     from sentdist.stages.embedding_loss import EmbeddingLoss
-
-__all__ = [
-    "DataError",
-    "Encoder",
-    "EncoderError",
-    "Hit",
-    "Outcome",
-    "Plan",
-    "Recipe",
-    "RecipeError",
-    "SentdistError",
-    "StoreError",
-    "TrainingDiverged",
-    "evaluate",
-    "objective",
-    "plan",
-    "report",
-    "run",
-    "search",
-    "similarity",
-    "sweep",
-]
 
 
 class Encoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -53,20 +54,28 @@ def test_planning_from_python_needs_no_torch() -> None:
     assert "torch" not in _loaded_by("import sentdist; sentdist.plan('rayjobs/recipes/demo.yaml', store='nowhere')")
 
 
-def test_the_functions_keep_their_names_whatever_is_imported() -> None:
-    """`sentdist.plan` and `sentdist.report` are packages, too."""
+def test_plan_and_report_are_called_and_imported_from() -> None:
+    """Both are packages and functions, whatever is imported first."""
     script = (
-        "import sentdist.plan.recipe, sentdist.report.brief, sentdist\n"
+        "import sentdist.plan.unroll as unrolled, sentdist.report.brief as brief, sentdist\n"
+        "from sentdist import plan, report\n"
         "from sentdist.plan.recipe import Recipe\n"
-        "print(sentdist.plan.__name__, sentdist.report.__name__, sentdist.Recipe is Recipe)"
+        "print(unrolled.__name__, brief.__name__, sentdist.Recipe is Recipe, plan is sentdist.plan)\n"
+        "print(len(plan('rayjobs/recipes/demo.yaml', store='nowhere').trials) > 3, sentdist.plan.unroll is unrolled)"
     )
-    assert "plan report True" in _loaded_by(script)
+    lines = _loaded_by(script).splitlines()
+    assert lines[:2] == ["sentdist.plan.unroll sentdist.report.brief True True", "True True"]
+
+
+def test_a_called_package_shows_what_it_calls() -> None:
+    from sentdist import api
+
+    for package, function in ((sentdist.plan, api.plan), (sentdist.report, api.report)):
+        assert inspect.signature(package) == inspect.signature(function)
+        assert package.__doc__ and f"sentdist.api.{function.__name__}" in package.__doc__
 
 
 def test_the_public_surface_is_what_the_package_names() -> None:
-    from sentdist import api
-
-    assert sorted(api.__all__) == sorted(sentdist.__all__)
     for name in sentdist.__all__:
         public = getattr(sentdist, name)
         assert public.__doc__, name
