@@ -96,7 +96,7 @@ def _small_figures() -> dict[str, dict[str, float]]:
     """Look-up of 64 rows of a bank, and the share of Eq. 3 in a step: milliseconds, medians of 50."""
     import torch
 
-    from sentdist.learning.objectives.rcl import rcl
+    from sentdist.objectives.rcl import rcl
 
     torch.set_num_threads(2)
     found: dict[str, dict[str, float]] = {}

@@ -13,7 +13,7 @@ def objectives(
     markdown: Annotated[bool, typer.Option("--markdown", help="As a table in Markdown.")] = False,
 ) -> None:
     """List the objectives that a recipe can name."""
-    from sentdist.plan.objectives import OBJECTIVES, equation_file, objective_rows
+    from sentdist.plan.objectives import OBJECTIVES, objective_rows
     from sentdist.table_text import markdown_table
 
     if markdown:
@@ -22,4 +22,4 @@ def objectives(
     console = open_console()
     for name, one in OBJECTIVES.items():
         works = ", ".join(work.short for work in one.citations)
-        console.print(f"{name:12} {one.about} ({works}; {equation_file(one)})", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{name:12} {one.about} ({works}; sentdist/objectives/{name}.py)", markup=False, highlight=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.heads import part_of
-from sentdist.learning.objectives.objective import Objective, OwnRate
+from sentdist.learning.objective import Objective, OwnRate
 
 
 class Learner(nn.Module):

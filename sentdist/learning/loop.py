@@ -15,7 +15,7 @@ from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import Engine
 from sentdist.learning.gather import seconds_waited
 from sentdist.learning.grad_cache import encode_in_micro_batches
-from sentdist.learning.objectives.objective import Objective
+from sentdist.learning.objective import Objective
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Auxiliary tasks on channels of the embedding, with adversaries; the equations stand in learning/objectives/auxiliary.py."""
+"""Auxiliary tasks on channels of the embedding: tags from the first, words from the others (John et al. 2019, ACL P19-1041)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from sentdist.citation import Citation
 from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec, Rate, Weight
 
 if TYPE_CHECKING:
-    from sentdist.learning.objectives.objective import Objective
+    from torch import Tensor
+
+    from sentdist.learning.objective import Objective
+    from sentdist.learning.targets import WordShares
 
 JOHN = Citation(
     key="john",
@@ -46,16 +49,30 @@ NLTK = Citation(
 
 
 class Auxiliary(ObjectiveSpec):
-    """Shares of tags and of words, each predicted from channels of its own, with an adversary on the other's channels (after ACL P19-1041).
+    """λ_P CE(t_P, C_P(h_P)) + λ_B CE(t_B, C_B(h_B)) − α_P H(D_P(h_B)) − α_B H(D_B(h_P)): a term beside a contrastive one.
 
-    The weights are ratios, those of John et al.: a term of weight 0.01 gives them the size of SimCSE's masked language modelling.
+    Optimizes: the first channels know a sentence's tags and the others its words, while adversaries that read the *other* channel are left
+        guessing. t_P, t_B are shares of tags and words; D_P, D_B are the adversaries', taken as they are:
+        no gradient reaches them from here, their dropout is off, and they learn by themselves (learned/adversaries.py).
+        Without adversaries the last two terms are absent.
+    Reads: the embeddings as the encoder gives them, in all columns, each sentence with its own targets, looked up by `batch.sentence_ids`.
+    Units and reduction: nats, mean over the columns (views) and over this rank's B rows; candidates of other ranks play no part.
+        A sentence without a word of the vocabulary adds 0 to the terms of words.
+    adversary: "entropy" as above: bounded, as H ≤ ln V. "reversal":
+        −α CE(t, D(h)) instead of −α H(D(h)), whose gradient is what gradient reversal (Ganin & Lempitsky 2015, arXiv 1409.7495) gives the
+        encoder: the literal reading of the poster; unbounded.
+    warmup_steps: α grows linearly over so many steps of the adversaries; 0: at once.
+    Source: "SimCSE + auxiliary tasks" (poster), its L_cls and L_adv, with C_BOW in the second term (printed C_POS twice);
+        entropy form, classifiers and adversaries after John et al. 2019 (ACL P19-1041).
+
+    Channels of their own for tags and for words, each with an adversary on the other's. The weights are ratios, those of John et al.:
+    a term of weight 0.01 gives them the size of SimCSE's masked language modelling.
     """
 
     title: ClassVar[str] = "part-of-speech and bag-of-words tasks with adversaries"
     about: ClassVar[str] = "tags and words in channels of their own, with adversaries"
     citations: ClassVar[tuple[Citation, ...]] = (JOHN, NLTK, GANIN)
     needs: ClassVar[Needs] = Needs(columns=1, positives=None, labels="ignored", targets=True)
-    equation: ClassVar[str] = "sentdist/learning/objectives/auxiliary.py"
 
     name: Literal["auxiliary"] = "auxiliary"
     channels: tuple[int, int] | None = None  # of tags, of words; they add up to the encoder's width. None: 128 : 640 of it
@@ -94,10 +111,10 @@ class Auxiliary(ObjectiveSpec):
         return tuple(work for work in cls.citations if work is not GANIN or values.get("adversary") == "reversal")
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objectives.adversaries import Adversaries
-        from sentdist.learning.objectives.auxiliary import Auxiliary as Loss
-        from sentdist.learning.objectives.auxiliary import AuxiliaryWeights
-        from sentdist.learning.objectives.channels import Channels
+        from sentdist.objectives.learned.adversaries import Adversaries
+        from sentdist.objectives.learned.auxiliary import Auxiliary as Loss
+        from sentdist.objectives.learned.auxiliary import AuxiliaryWeights
+        from sentdist.objectives.learned.channels import Channels
 
         assert given.targets is not None, "the plan gives every auxiliary its targets"
         channels = Channels.of(given.encoder.width, self.channels)
@@ -128,3 +145,26 @@ def misfit_of_channels(channels: tuple[int, int], width: int) -> Misfit | None:
         remedy="Correct them, or leave them out: then they are 128 : 640 of the width.",
         where="channels",
     )
+
+
+def cross_entropy_of_tags(logits_SV: Tensor, shares_SV: Tensor) -> Tensor:
+    """CE(t, ŷ) = −Σ_c t_c log ŷ_c with ŷ the softmax of logits (S, V) and t soft labels (S, V): nats, mean over S.
+
+    A row whose shares are all 0 counts 0 in the mean. Source: John et al. 2019 (ACL P19-1041), without the label smoothing of their code.
+    """
+    log_total_S = logits_SV.logsumexp(dim=-1)
+    return (shares_SV.sum(dim=-1) * log_total_S - (shares_SV * logits_SV).sum(dim=-1)).mean()
+
+
+def cross_entropy_of_words(logits_SV: Tensor, words: WordShares) -> Tensor:
+    """As `cross_entropy_of_tags` for sparse labels: equal to it, without a second (S, V) tensor.
+    A sentence without a word counts 0 in the mean."""
+    log_total_S = logits_SV.logsumexp(dim=-1)
+    reached_S = words.summed(words.shares * logits_SV[words.rows, words.words])
+    return (words.mass * log_total_S - reached_S).mean()
+
+
+def entropy(logits_SV: Tensor, counted_S: Tensor) -> Tensor:
+    """H(ŷ) = −Σ ŷ log ŷ of the softmax of logits (S, V): nats, mean over S, in [0, ln V]; rows not in `counted_S` (bool) count 0."""
+    log_shares_SV = logits_SV.log_softmax(dim=-1)
+    return (-(log_shares_SV.exp() * log_shares_SV).sum(dim=-1) * counted_S).mean()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.objectives.objective import Objective
+    from sentdist.learning.objective import Objective
 
 PAPER = Citation(
     key="cosent",
@@ -38,7 +38,7 @@ class CoSENT(ObjectiveSpec):
     temperature: Temperature = 0.05
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objectives.objective import OfFunction
+        from sentdist.learning.objective import OfFunction
 
         return OfFunction(self._of_batch)
 
@@ -47,7 +47,7 @@ class CoSENT(ObjectiveSpec):
         import torch
 
         from sentdist.learning.gather import gather_rows
-        from sentdist.learning.objectives.objective import at_least_float32, split_columns
+        from sentdist.learning.objective import at_least_float32, split_columns
 
         first_BD, second_BD, *others = at_least_float32(split_columns(embeddings, batch))
         if others or batch.labels is None:

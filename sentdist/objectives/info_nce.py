@@ -1,4 +1,4 @@
-"""InfoNCE: the contrastive cross-entropy over the batch; its equation stands in learning/objectives/info_nce.py."""
+"""InfoNCE: the contrastive cross-entropy over the batch: RCL's Eq. 1, and the loss of every contrastive baseline here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from sentdist.citation import Citation
 from sentdist.objectives.objective import Given, Needs, ObjectiveSpec, Temperature
 
 if TYPE_CHECKING:
-    from sentdist.learning.objectives.objective import Objective
+    from torch import Tensor
 
+    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.objective import Objective
+
+PAPER = Citation(
+    key="rcl",
+    kind="misc",
+    authors=("Mingxi Tan", "Alexis Rolland", "Andong Tian"),
+    title="Regularized Contrastive Learning of Semantic Search",
+    where="arXiv 2209.13241",
+    year=2022,
+    url="https://arxiv.org/abs/2209.13241",
+    role="the method: Eq. 1-3, Algorithm 1",
+)
 INFONCE = Citation(
     key="infonce",
     kind="misc",
@@ -39,13 +52,44 @@ class InfoNCE(ObjectiveSpec):
     about: ClassVar[str] = "contrastive cross-entropy: RCL's Eq. 1, SimCSE, multiple-negatives ranking"
     citations: ClassVar[tuple[Citation, ...]] = (INFONCE, SIMCSE)
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
-    equation: ClassVar[str] = "sentdist/learning/objectives/info_nce.py"
 
     name: Literal["info_nce"] = "info_nce"
     temperature: Temperature = 1.0
     hard_negatives: bool = True
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objectives.info_nce import InfoNCE as Loss
+        from sentdist.learning.objective import OfFunction
 
-        return Loss(temperature=self.temperature)
+        return OfFunction(self._of_batch)
+
+    def _of_batch(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """A corpus with a negative column gives hard negatives."""
+        from sentdist.learning.grad_cache import mean_over_blocks
+        from sentdist.learning.objective import anchors_and_candidates
+
+        anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
+
+        def of_block(first: int, last: int) -> Tensor:
+            return info_nce(anchors_BD[first:last], candidates_MD, first_row=batch.first_row + first, temperature=self.temperature)
+
+        return mean_over_blocks(of_block, num_rows=len(anchors_BD), num_columns=len(candidates_MD))
+
+
+def info_nce(anchors_BD: Tensor, candidates_MD: Tensor, *, first_row: int, temperature: float | Tensor) -> Tensor:
+    """Eq. 1:  ℓ_i = −log( e^{cos(q_i, ind_i)/τ} / Σ_j e^{cos(q_i, ind_j)/τ} ), j = i included.
+
+    Optimizes: each anchor q_i is closer to its own positive ind_i than to any other candidate of the batch.
+    Shapes: anchors (B, D) of this rank; candidates (M, D) of all ranks, or (2M, D) with the M hard negatives behind the M positives. Anchor
+        b's own positive is candidate `first_row + b`. Embeddings as the encoder gives them: normalisation happens here.
+    Units and reduction: nats, mean over the B anchors.
+    Range: at or above ln(1 + (K − 1)·e^{−2/τ}) for K candidates, since cosines lie in [−1, 1]: 1.648 at K = 32, 2.254 at K = 64 (τ = 1).
+        A loss near the floor has converged.
+    Source: RCL, arXiv 2209.13241, Eq. 1, printed without temperature (τ = 1). Its Eq. 3 repeats the first term with a misprinted index;
+        this is the reading of Eq. 1 and Eq. 4. Hard negatives as supervised SimCSE has them (Gao et al. 2021, arXiv 2104.08821, Eq. 5).
+    """
+    from torch.nn import functional as F
+
+    from sentdist.learning.objective import cosine_logits, own_candidates
+
+    logits_BM = cosine_logits(anchors_BD, candidates_MD, temperature=temperature)
+    return F.cross_entropy(logits_BM, own_candidates(anchors_BD, first_row=first_row))

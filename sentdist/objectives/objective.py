@@ -14,7 +14,7 @@ from sentdist.frozen import Frozen
 if TYPE_CHECKING:
     from sentdist.learning.bank import BankReader
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-    from sentdist.learning.objectives.objective import Objective
+    from sentdist.learning.objective import Objective
     from sentdist.learning.targets import TargetReader
 
 Temperature = Annotated[float, Field(gt=0.0)]
@@ -106,14 +106,12 @@ class ObjectiveSpec(Frozen):
     """An objective as a recipe names it. A subclass in a file of this package is an objective: plan/objectives.py finds it.
 
     title: for a model card. about: what it is, in a line of a table. citations: whose work it is. needs: see `Needs`.
-    equation: the file with its equation; None: the one in which it stands.
     """
 
     title: ClassVar[str]
     about: ClassVar[str]
     citations: ClassVar[tuple[Citation, ...]]
     needs: ClassVar[Needs]
-    equation: ClassVar[str | None] = None
 
     name: str
 

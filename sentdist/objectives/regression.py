@@ -1,4 +1,4 @@
-"""STS as regression on graded pairs; the equations stand in learning/objectives/regression.py."""
+"""Regression on graded pairs: Translated ReLU and Smooth K2 of the STS regression paper (arXiv 2406.05326), and its baselines."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from sentdist.citation import Citation
+from sentdist.errors import DataError
 from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec, Rate, Rows, Start
 
 if TYPE_CHECKING:
-    from sentdist.learning.objectives.objective import Objective
+    from torch import Tensor
+
+    from sentdist.learning.objective import Objective
 
 PAPER = Citation(
     key="sts_regression",
@@ -22,6 +25,7 @@ PAPER = Citation(
     url="https://arxiv.org/abs/2406.05326",
     role="regression on graded pairs: Translated ReLU, Smooth K2",
 )
+ON_GRID = 1e-4  # of a spacing: labels are float32
 
 
 class Regression(ObjectiveSpec):
@@ -31,7 +35,6 @@ class Regression(ObjectiveSpec):
     about: ClassVar[str] = "Translated ReLU, Smooth K2, L1, MSE, cross-entropy on graded pairs"
     citations: ClassVar[tuple[Citation, ...]] = (PAPER,)
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="needed")
-    equation: ClassVar[str] = "sentdist/learning/objectives/regression.py"
 
     name: Literal["regression"] = "regression"
     loss: Literal["translated_relu", "smooth_k2", "l1", "mse", "cross_entropy"] = "smooth_k2"
@@ -108,8 +111,8 @@ class Regression(ObjectiveSpec):
         return f"a head on {self.features}, {round((self.label_range[1] - self.label_range[0]) / self.spacing) + 1} classes"
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objectives.regression import LabelGrid
-        from sentdist.learning.objectives.regression import Regression as Loss
+        from sentdist.objectives.learned.regression import LabelGrid
+        from sentdist.objectives.learned.regression import Regression as Loss
 
         assert self.label_range is not None and self.boundary is not None, "the plan settles them"
         low, high = self.label_range
@@ -124,3 +127,87 @@ class Regression(ObjectiveSpec):
             learning_rate=self.head_learning_rate,
             keeps_head=self.keep_head,
         )
+
+
+def translated_relu(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:
+    """f(x) = 0 for x < x0,  k (x − x0) for x ≥ x0.
+
+    Optimizes: predictions nearer to their label than x0; farther ones are pulled back with one force k.
+        Its slope at exactly x = x0 is k, as in the released code (torch.clamp); 0 would be a subgradient too.
+    Shapes: errors x = |p − y| ≥ 0, (B,). Units and reduction: k times label units, mean over B. x0 = 0 and k = 1: the L1 loss.
+    Source: arXiv 2406.05326, Eq. 1.
+    """
+    import torch
+
+    return (slope * torch.clamp(errors_B - threshold, min=0.0)).mean()
+
+
+def smooth_k2(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:
+    """g(x) = 0 for x < x0,  k (x − x0)² for x ≥ x0.
+
+    Optimizes: as `translated_relu`, but the force grows with the error: 2k (x − x0).
+    Shapes: errors x = |p − y| ≥ 0, (B,). Units and reduction: k times squared label units, mean over B. x0 = 0 and k = 1:
+    mean squared error.
+    Source: arXiv 2406.05326, Eq. 2, printed as k (x² − 2 x0 x + x0²). Factored here: expanded, it loses all digits near x0 (float32) and
+        becomes negative (bfloat16).
+    """
+    import torch
+
+    return (slope * torch.clamp(errors_B - threshold, min=0.0).square()).mean()
+
+
+def l1(errors_B: Tensor) -> Tensor:
+    """Mean absolute error in label units: Translated ReLU without a buffer zone."""
+    return errors_B.mean()
+
+
+def mse(errors_B: Tensor) -> Tensor:
+    """Mean squared error in squared label units: Smooth K2 without a buffer zone."""
+    return errors_B.square().mean()
+
+
+def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: str, low: float, high: float) -> Tensor:
+    """|p − y|, (B,), with predictions outside the labels' range [low, high] treated as `boundary` says.
+
+    none: as they are. left_mask: those below low count as low (the released code).
+    clamp: those on either side are moved to the boundary (the paper). Both take away the gradient of every prediction outside,
+    also of wrong ones. one_sided: the error is 0 only beyond the boundary that is the pair's own label;
+    all other predictions keep error and gradient. DataError unless both are (B,): (B, 1) − (B,) would quietly be (B, B).
+    Source: arXiv 2406.05326, Section 3, and its released training scripts; one_sided is ours.
+    """
+    if predictions_B.ndim != 1 or predictions_B.shape != labels_B.shape:
+        raise _shape(predictions_B, labels_B, "(B,) both")
+    labels_B = labels_B.to(predictions_B.dtype)
+    if boundary == "left_mask":
+        predictions_B = predictions_B.clamp(min=low)
+    if boundary == "clamp":
+        predictions_B = predictions_B.clamp(min=low, max=high)
+    errors_B = (predictions_B - labels_B).abs()
+    if boundary != "one_sided":
+        return errors_B
+    near = ON_GRID * (high - low)
+    beyond_low = (predictions_B < low) & (labels_B < low + near)
+    beyond_high = (predictions_B > high) & (labels_B > high - near)
+    return errors_B.masked_fill(beyond_low | beyond_high, 0.0)
+
+
+def cross_entropy(logits_BV: Tensor, labels_B: Tensor, *, low: float, spacing: float) -> Tensor:
+    """The paper's classification baseline: V-way softmax, label low + c · spacing being class c. Nats, mean over B.
+
+    DataError unless logits are (B, V) and labels (B,).
+    """
+    import torch
+    from torch.nn import functional as F
+
+    if logits_BV.ndim != 2 or labels_B.shape != logits_BV.shape[:1]:
+        raise _shape(logits_BV, labels_B, "(B, V) and (B,)")
+    return F.cross_entropy(logits_BV, torch.round((labels_B - low) / spacing).long())
+
+
+def _shape(predictions: Tensor, labels: Tensor, expected: str) -> DataError:
+    return DataError(
+        where="regression",
+        found=f"predictions {tuple(predictions.shape)} and labels {tuple(labels.shape)}",
+        expected=expected,
+        remedy="Give one label a pair, in one dimension.",
+    )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.objectives.objective import Objective
+    from sentdist.learning.objective import Objective
 
 CLIP = Citation(
     key="clip",
@@ -66,7 +66,7 @@ class SymmetricInfoNCE(ObjectiveSpec):
         return self
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objectives.objective import OfFunction
+        from sentdist.learning.objective import OfFunction
 
         if not self.learn_temperature:
             return OfFunction(self._of_batch)
@@ -76,7 +76,7 @@ class SymmetricInfoNCE(ObjectiveSpec):
         """Mean over this rank's rows, against the candidates of all ranks."""
         from sentdist.learning.gather import gather_rows
         from sentdist.learning.grad_cache import mean_over_blocks
-        from sentdist.learning.objectives.objective import split_columns
+        from sentdist.learning.objective import split_columns
 
         columns_CBD = split_columns(embeddings, batch)
         columns_CMD = gather_rows(columns_CBD.transpose(0, 1)).transpose(0, 1)
@@ -114,7 +114,7 @@ def symmetric_info_nce(
     Range: at or above half the sum of both directions' floors (see `info_nce`).
     Source: Radford et al. 2021 (arXiv 2103.00020), Figure 3, which learns ln(1/τ) and has no hard negatives.
     """
-    from sentdist.learning.objectives.info_nce import info_nce
+    from sentdist.objectives.info_nce import info_nce
 
     forth = info_nce(anchors_BD, candidates_KD, first_row=first_row, temperature=temperature)
     back = info_nce(positives_BD, all_anchors_MD, first_row=first_row, temperature=temperature)

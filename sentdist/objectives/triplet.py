@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.objectives.objective import Objective
+    from sentdist.learning.objective import Objective
 
 Distance = Literal["euclidean", "manhattan", "cosine"]
 
@@ -50,12 +50,12 @@ class TripletMargin(ObjectiveSpec):
         return self
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objectives.objective import OfFunction
+        from sentdist.learning.objective import OfFunction
 
         return OfFunction(self._of_batch)
 
     def _of_batch(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        from sentdist.learning.objectives.objective import at_least_float32, split_columns
+        from sentdist.learning.objective import at_least_float32, split_columns
 
         columns_CBD = at_least_float32(split_columns(embeddings, batch))
         if len(columns_CBD) != 3 or batch.num_positives != 1:

@@ -18,26 +18,23 @@ from sentdist.objectives.objective import ObjectiveSpec, Weight
 
 def _found() -> Iterator[tuple[str, type[ObjectiveSpec]]]:
     """Every objective by its name in a recipe, in the order of files."""
-    for file in sorted(module.name for module in pkgutil.iter_modules(sentdist.objectives.__path__, "sentdist.objectives.")):
+    for file in sorted(module.name for module in _files()):
         for value in vars(importlib.import_module(file)).values():
             if isinstance(value, type) and issubclass(value, ObjectiveSpec) and value.__module__ == file and value is not ObjectiveSpec:
                 yield value.model_fields["name"].default, value
+
+
+def _files() -> Iterator[pkgutil.ModuleInfo]:
+    """The files of `sentdist.objectives`, which load no torch; what some of them learn is in a room of its own."""
+    yield from (one for one in pkgutil.iter_modules(sentdist.objectives.__path__, "sentdist.objectives.") if not one.ispkg)
 
 
 OBJECTIVES: dict[str, type[ObjectiveSpec]] = dict(_found())
 
 
 def objective_rows() -> list[list[str]]:
-    """All objectives for a table in Markdown: the name in a recipe, what it is, whose work, the name of the file with its equation."""
-    return [
-        [f"`{name}`", one.about, ", ".join(work.short for work in one.citations) or "–", f"`{equation_file(one).rpartition('/')[2]}`"]
-        for name, one in OBJECTIVES.items()
-    ]
-
-
-def equation_file(objective: type[ObjectiveSpec]) -> str:
-    """Where an objective's equation stands, from the root of the repository."""
-    return objective.equation or f"{objective.__module__.replace('.', '/')}.py"
+    """All objectives for a table in Markdown: the name in a recipe, what it is, whose work."""
+    return [[f"`{name}`", one.about, ", ".join(work.short for work in one.citations) or "–"] for name, one in OBJECTIVES.items()]
 
 
 if TYPE_CHECKING:

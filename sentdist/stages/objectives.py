@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sentdist.learning.objectives.objective import Objective
-from sentdist.learning.objectives.projected import Projected
-from sentdist.learning.objectives.weighted_sum import WeightedSum
+from sentdist.learning.objective import Objective
+from sentdist.learning.projected import Projected
+from sentdist.learning.weighted_sum import WeightedSum
 from sentdist.objectives.objective import Given
 from sentdist.plan import objectives as plan
 from sentdist.plan.objectives import uses_hard_negatives

@@ -15,7 +15,7 @@ from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.link_prediction import LinkPrediction, rank_links, score_links
 from sentdist.evaluation.relational import relation_cosines, relation_weights, relational_queries, relational_similarities, weight_curve
 from sentdist.evaluation.sts import score_similarities
-from sentdist.learning.objectives.objective import Objective
+from sentdist.learning.objective import Objective
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, RelationFile, RelationPart
 from sentdist.plan.relational import RelationalScoring

@@ -15,7 +15,7 @@ import pytest
 
 from sentdist.errors import DataError, ResourceError, SweepStopped
 from sentdist.objectives.entropy import Entropy
-from sentdist.objectives.rcl import Regularized
+from sentdist.objectives.rcl import RCL
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Task, Training
 from sentdist.plan.stages import Bank, Corpus, Scores, Train
@@ -39,7 +39,7 @@ def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Scores:
 
     banks = tuple(Bank(encoder=train(objective=Entropy(phi=phi)), corpus=corpus) for phi in phis)
     task = Task(name="toy", kind="sts", source="toy", revision="1")
-    return Scores(encoder=train(objective=Regularized(), banks=banks), tasks=(task,))
+    return Scores(encoder=train(objective=RCL(), banks=banks), tasks=(task,))
 
 
 def _toy_body(log: Path, broken: Path) -> Any:

@@ -12,12 +12,10 @@ import torch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.entropy import EntropyInfoNCE
-from sentdist.learning.objectives.info_nce import InfoNCE
-from sentdist.learning.objectives.objective import Objective
-from sentdist.learning.objectives.rcl import RCL
+from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
 from tests.parity.word_batches import NUM_SENTENCES, word_batches
+from tests.support import make
 
 GOLDEN = Path(__file__).parent / "losses.json"
 
@@ -32,11 +30,13 @@ class GoldenBank:
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "info_nce, temperature 0.05": InfoNCE(temperature=0.05),
-    "entropy, phi 0.04": EntropyInfoNCE(phi=0.04),
-    "entropy, phi -0.5": EntropyInfoNCE(phi=-0.5),
-    "rcl, 2 encoders": RCL(bank=GoldenBank()),
-    "rcl, regulator temperature 0.3, weight 0.5": RCL(bank=GoldenBank(), temperature=0.05, regulator_temperature=0.3, regulator_weight=0.5),
+    "info_nce, temperature 0.05": make.info_nce(temperature=0.05),
+    "entropy, phi 0.04": make.entropy(phi=0.04),
+    "entropy, phi -0.5": make.entropy(phi=-0.5),
+    "rcl, 2 encoders": make.rcl(bank=GoldenBank()),
+    "rcl, regulator temperature 0.3, weight 0.5": make.rcl(
+        bank=GoldenBank(), temperature=0.05, regulator_temperature=0.3, regulator_weight=0.5
+    ),
 }
 
 

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sentdist.learning.objectives.entropy import entropy_info_nce
-from sentdist.learning.objectives.info_nce import info_nce
-from sentdist.learning.objectives.rcl import rcl, regulators
+from sentdist.objectives.entropy import entropy_info_nce
+from sentdist.objectives.info_nce import info_nce
+from sentdist.objectives.rcl import rcl
+from sentdist.objectives.regulators import regulators
 
 seeds = st.integers(0, 2**31)
 temperatures = st.sampled_from([1.0, 0.3, 0.05])

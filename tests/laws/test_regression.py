@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sentdist.learning.objectives.regression import l1, mse, prediction_errors, smooth_k2, translated_relu
+from sentdist.objectives.regression import l1, mse, prediction_errors, smooth_k2, translated_relu
 
 cold_start = settings(deadline=None)  # torch's first call of a kernel takes longer than hypothesis allows an example
 seeds = st.integers(0, 2**31)

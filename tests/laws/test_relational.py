@@ -11,9 +11,11 @@ from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch, collate
-from sentdist.learning.objectives.entropy import entropy_info_nce
-from sentdist.learning.objectives.info_nce import InfoNCE, info_nce
-from sentdist.learning.objectives.relational import Relational, relational_info_nce
+from sentdist.objectives.entropy import entropy_info_nce
+from sentdist.objectives.info_nce import info_nce
+from sentdist.objectives.learned.rse import Relational
+from sentdist.objectives.rse import relational_info_nce
+from tests.support import make
 
 seeds = st.integers(0, 2**31)
 temperatures = st.sampled_from([1.0, 0.3, 0.05])
@@ -62,7 +64,7 @@ def test_a_table_of_zeros_turns_the_objective_into_info_nce(seed: int, num_relat
     torch.nn.init.zeros_(objective.table.vectors.weight)
     embeddings = randn(seed, 3 * M, D)
     batch = batch_of([row % num_relations for row in range(M)])
-    torch.testing.assert_close(objective(embeddings, batch), InfoNCE(temperature=0.05)(embeddings, batch), **CLOSE)
+    torch.testing.assert_close(objective(embeddings, batch), make.info_nce(temperature=0.05)(embeddings, batch), **CLOSE)
 
 
 @cold_start

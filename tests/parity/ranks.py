@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import average_gradients, local_rows
-from sentdist.learning.objectives.objective import Objective
+from sentdist.learning.objective import Objective
 from sentdist.objectives.objective import Given, Labels, ObjectiveSpec
 from tests.parity.processes import run_in_processes
 

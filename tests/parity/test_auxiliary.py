@@ -11,9 +11,9 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
-from sentdist.learning.objectives.adversaries import Adversaries
-from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights
-from sentdist.learning.objectives.channels import Channels
+from sentdist.objectives.learned.adversaries import Adversaries
+from sentdist.objectives.learned.auxiliary import Auxiliary, AuxiliaryWeights
+from sentdist.objectives.learned.channels import Channels
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
 

@@ -14,17 +14,17 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.adversaries import Adversaries
-from sentdist.learning.objectives.auxiliary import Auxiliary
-from sentdist.learning.objectives.channels import Channels
-from sentdist.learning.objectives.info_nce import InfoNCE
-from sentdist.learning.objectives.masked_lm import MaskedLM, Vocabulary
-from sentdist.learning.objectives.projected import Projected
-from sentdist.learning.objectives.weighted_sum import WeightedSum
 from sentdist.learning.optimization import Optimization
+from sentdist.learning.projected import Projected
+from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.objectives.learned.adversaries import Adversaries
+from sentdist.objectives.learned.auxiliary import Auxiliary
+from sentdist.objectives.learned.channels import Channels
+from sentdist.objectives.learned.mlm import MaskedLM, Vocabulary
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
 from tests.parity.word_batches import word_batches
+from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
 
 pytestmark = pytest.mark.parity
@@ -53,7 +53,7 @@ def train(
         adversaries = Adversaries(channels=channels, targets=TARGETS, dropout=0.0)
         auxiliary = Auxiliary(channels=channels, targets=TARGETS, adversaries=adversaries, learning_rate=1e-2)
         masked_lm = MaskedLM(encoder, micro_batch=micro_batch, hide=hide_every_third)
-        terms = [(1.0, Projected(InfoNCE(temperature=0.05), width=encoder.width)), (1.0, auxiliary), (0.5, masked_lm)]
+        terms = [(1.0, Projected(make.info_nce(temperature=0.05), width=encoder.width)), (1.0, auxiliary), (0.5, masked_lm)]
         learner = Learner(encoder, WeightedSum(terms))
         objective = learner.heads
         optimization = Optimization(num_steps=STEPS, lr=1e-3, precision=precision)

@@ -16,16 +16,16 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.objective import Objective
-from sentdist.learning.objectives.rcl import Regulators
-from sentdist.learning.objectives.regression import LabelGrid, Regression
-from sentdist.learning.objectives.relational import Relational
-from sentdist.learning.objectives.weighted_sum import WeightedSum
+from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
+from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.objectives.learned.regression import LabelGrid, Regression
+from sentdist.objectives.learned.rse import Relational
 from sentdist.objectives.objective import Given
 from sentdist.objectives.symmetric_info_nce import SymmetricInfoNCE
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import WIDTH, ToyBank, ToyEncoder, toy_batches
+from tests.support import make
 
 pytestmark = pytest.mark.parity
 
@@ -35,14 +35,16 @@ KINDS: tuple[Kind, ...] = (("torch", None), ("torch", 5), *((stage, micro) for s
 
 def relational_and_regulated() -> Objective:
     """RSE's Eq. 2 with RCL's regulators beside it."""
-    return WeightedSum([(1.0, Relational(relations=("same", "other"), width=WIDTH, temperature=0.5)), (0.5, Regulators(bank=ToyBank(2)))])
+    return WeightedSum(
+        [(1.0, Relational(relations=("same", "other"), width=WIDTH, temperature=0.5)), (0.5, make.regulators(bank=ToyBank(2)))]
+    )
 
 
 def regression_and_regulated() -> Objective:
     """Smooth K2 with RCL's regulators beside it."""
     labels = LabelGrid(low=0.0, high=5.0, spacing=1.0)
     regression = Regression(width=WIDTH, labels=labels, loss="smooth_k2", slope=2.0, threshold=0.25, boundary="one_sided")
-    return WeightedSum([(1.0, regression), (0.5, Regulators(bank=ToyBank(2)))])
+    return WeightedSum([(1.0, regression), (0.5, make.regulators(bank=ToyBank(2)))])
 
 
 def with_learned_temperature() -> Objective:

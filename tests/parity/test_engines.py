@@ -19,12 +19,11 @@ from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.info_nce import InfoNCE
-from sentdist.learning.objectives.objective import Objective
-from sentdist.learning.objectives.rcl import RCL
+from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
+from tests.support import make
 
 pytestmark = pytest.mark.parity
 
@@ -50,7 +49,7 @@ def train_toy(
     for kind in kinds:
         engine = make_engine(kind)
         batches = toy_batches(NUM_STEPS, rank=rank, world_size=world_size)
-        steps = train_steps(engine, RCL(bank=ToyBank(2)), batches)
+        steps = train_steps(engine, make.rcl(bank=ToyBank(2)), batches)
         reports = list(itertools.islice(steps, 10))
         evaluate_toy(engine, batches[0])
         reports += steps
@@ -132,7 +131,7 @@ def train_and_resume(rank: int, world_size: int, folder: str, kinds: tuple[str |
     """Weights of 12 steps at a stretch, and of 7 steps, a checkpoint, a new engine and 5 more."""
     results = {}
     for kind in kinds:
-        objective = RCL(bank=ToyBank(2))
+        objective = make.rcl(bank=ToyBank(2))
         batches = toy_batches(12, rank=rank, world_size=world_size)
         place = Path(folder) / f"{kind}-{world_size}"
 
@@ -194,7 +193,7 @@ class BadOnRankOne(Objective):
         self.is_bad, self.only_gradient = rank == 1, only_gradient
 
     def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        loss = InfoNCE()(embeddings, batch)
+        loss = make.info_nce()(embeddings, batch)
         if not self.is_bad:
             return loss
         return loss + (embeddings * 0).sum().sqrt() if self.only_gradient else loss * math.inf
@@ -206,7 +205,7 @@ def stop_toy(rank: int, world_size: int) -> list[tuple[str | int, bool, str, boo
     for kind, only_gradient in itertools.product(ENGINES, (False, True)):
         engine = make_engine(kind)
         batches = toy_batches(4, rank=rank, world_size=world_size)
-        list(train_steps(engine, InfoNCE(), batches[:3]))
+        list(train_steps(engine, make.info_nce(), batches[:3]))
         before = engine.weights()
         try:
             list(train_steps(engine, BadOnRankOne(rank, only_gradient=only_gradient), batches[3:], start=3))
@@ -231,7 +230,7 @@ def train_in_bf16(rank: int, world_size: int) -> dict[str | int, tuple[list[floa
     for kind in ENGINES:
         engine = make_engine(kind, optimization=replace(OPTIMIZATION, precision="bf16"))
         batches = toy_batches(NUM_STEPS, rank=rank, world_size=world_size)
-        losses = [report.loss for report in train_steps(engine, RCL(bank=ToyBank(2)), batches)]
+        losses = [report.loss for report in train_steps(engine, make.rcl(bank=ToyBank(2)), batches)]
         results[kind] = (losses, {weight.dtype for weight in engine.weights().values()})
     return results
 

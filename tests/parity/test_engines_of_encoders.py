@@ -13,10 +13,10 @@ from sentdist.learning.encode_over_ranks import encode_over_ranks
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.entropy import EntropyInfoNCE
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import WORDS, word_batches
+from tests.support import make
 
 pytestmark = pytest.mark.parity
 
@@ -32,7 +32,7 @@ def train_encoder(rank: int, world_size: int, folder: str, kinds: tuple[str | in
         engine: Engine = (
             TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
         )
-        steps = train_steps(engine, EntropyInfoNCE(phi=0.04), word_batches(encoder, 20, rank=rank, world_size=world_size))
+        steps = train_steps(engine, make.entropy(phi=0.04), word_batches(encoder, 20, rank=rank, world_size=world_size))
         reports = list(itertools.islice(steps, 10))
         encoder.eval()
         half_way = encode_over_ranks(engine.encode, encoder.tokenize, WORDS, tokens_per_batch=16)

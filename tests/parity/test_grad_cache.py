@@ -18,10 +18,11 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.info_nce import InfoNCE, info_nce
 from sentdist.learning.optimization import Optimization
+from sentdist.objectives.info_nce import info_nce
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import WORDS, word_batches
+from tests.support import make
 
 pytestmark = pytest.mark.parity
 
@@ -161,7 +162,7 @@ def train_encoder(
             TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
         )
         batches = word_batches(encoder, 10, rank=rank, world_size=world_size)
-        reports = list(train_steps(engine, InfoNCE(), batches, micro_batch=micro_batch))
+        reports = list(train_steps(engine, make.info_nce(), batches, micro_batch=micro_batch))
         outcomes[kind] = ([report.loss for report in reports], engine.weights())
     return outcomes
 

@@ -16,7 +16,7 @@ from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import average_gradients, local_rows
 from sentdist.learning.grad_cache import micro_batches
-from sentdist.learning.objectives.masked_lm import MaskedLM, Vocabulary, masked, mean_of_all_ranks
+from sentdist.objectives.learned.mlm import MaskedLM, Vocabulary, masked, mean_of_all_ranks
 from tests.parity.processes import run_in_processes
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.tiny_encoders import SENTENCES

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
-from sentdist.learning.objectives.entropy import EntropyInfoNCE, entropy_info_nce
-from sentdist.learning.objectives.info_nce import InfoNCE, info_nce
-from sentdist.learning.objectives.objective import Objective
-from sentdist.learning.objectives.rcl import RCL, rcl
+from sentdist.learning.objective import Objective
+from sentdist.objectives.entropy import entropy_info_nce
+from sentdist.objectives.info_nce import info_nce
+from sentdist.objectives.rcl import rcl
 from tests.parity.processes import run_in_processes
+from tests.support import make
 
 pytestmark = pytest.mark.parity
 
@@ -141,10 +142,10 @@ class FixedBank:
 
 
 OBJECTIVES: list[Objective] = [
-    InfoNCE(temperature=0.3),
-    EntropyInfoNCE(phi=0.04),
-    EntropyInfoNCE(phi=-0.5, temperature=0.1),
-    RCL(bank=FixedBank(), temperature=0.05, regulator_temperature=0.3, regulator_weight=0.5),
+    make.info_nce(temperature=0.3),
+    make.entropy(phi=0.04),
+    make.entropy(phi=-0.5, temperature=0.1),
+    make.rcl(bank=FixedBank(), temperature=0.05, regulator_temperature=0.3, regulator_weight=0.5),
 ]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
-from sentdist.learning.objectives.regression import LabelGrid, Regression, RegressionHead
+from sentdist.objectives.learned.regression import LabelGrid, Regression, RegressionHead
 from tests.parity.processes import run_in_processes
 
 pytestmark = pytest.mark.parity

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
-from sentdist.learning.objectives.relational import Relational, relational_info_nce
+from sentdist.objectives.learned.rse import Relational
+from sentdist.objectives.rse import relational_info_nce
 from tests.parity.processes import run_in_processes
 
 pytestmark = pytest.mark.parity

@@ -11,10 +11,10 @@ from torch import Tensor
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.supmpn import SupMPN
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import ToyEncoder, toy_batches
+from tests.support import make
 
 pytestmark = pytest.mark.parity
 
@@ -39,7 +39,7 @@ def train(
         batches = [
             replace(batch, num_positives=3) for batch in toy_batches(NUM_STEPS, rank=rank, world_size=world_size, num_rows=8, num_columns=6)
         ]
-        reports = list(train_steps(engine, SupMPN(), batches, micro_batch=micro_batch))
+        reports = list(train_steps(engine, make.supmpn(), batches, micro_batch=micro_batch))
         results[kind] = ([report.loss for report in reports], engine.weights())
     return results
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from sentdist.errors import RecipeError
-from sentdist.learning.objectives.adversaries import Adversaries, Adversary
-from sentdist.learning.objectives.auxiliary import Auxiliary, AuxiliaryWeights
-from sentdist.learning.objectives.channels import Channels
-from sentdist.learning.objectives.info_nce import InfoNCE
-from sentdist.learning.objectives.projected import Projected
+from sentdist.learning.projected import Projected
+from sentdist.objectives.learned.adversaries import Adversaries, Adversary
+from sentdist.objectives.learned.auxiliary import Auxiliary, AuxiliaryWeights
+from sentdist.objectives.learned.channels import Channels
 from tests.parity.target_tables import RandomTargets
 from tests.parity.test_auxiliary import CHANNELS, TARGETS, B, batch_of, made, random_embeddings
+from tests.support import make
 
 
 @pytest.mark.parametrize(("width", "pos", "bow"), [(768, 128, 640), (384, 64, 320), (1024, 171, 853)])
@@ -114,7 +114,7 @@ def test_adversaries_are_as_wide_as_their_channel_up_to_640() -> None:
 
 def test_a_projection_stands_before_its_own_objective_only() -> None:
     torch.manual_seed(0)
-    inner = InfoNCE(temperature=0.05)
+    inner = make.info_nce(temperature=0.05)
     projected = Projected(inner, width=7).double()
     embeddings, batch = random_embeddings(), batch_of(range(B))
     assert projected(embeddings, batch).item() == inner(torch.tanh(projected.head.dense(embeddings)), batch).item()

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.learner import Learner
-from sentdist.learning.objectives.regression import LabelGrid, Regression
 from sentdist.learning.optimization import Optimization, adamw, parameter_groups
+from sentdist.objectives.learned.regression import LabelGrid, Regression
 from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 
 RATE, DECAY = 1e-3, 0.95

@@ -15,10 +15,10 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.info_nce import InfoNCE
-from sentdist.learning.objectives.masked_lm import MaskedLM, Vocabulary, masked
-from sentdist.learning.objectives.weighted_sum import WeightedSum
 from sentdist.learning.optimization import Optimization
+from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.objectives.learned.mlm import MaskedLM, Vocabulary, masked
+from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.tiny_encoders import SENTENCES
 
@@ -152,4 +152,4 @@ def test_alone_it_pays_for_no_embeddings(encoder: SentenceEncoder) -> None:
     moved = {name for name, weight in learner.named_parameters() if not torch.equal(weight, before[name])}
     assert any(name.startswith("encoder.") for name in moved) and any(name.startswith("heads.") for name in moved)
     with pytest.raises(AssertionError):  # a term beside it does read them
-        next(train_steps(engine, WeightedSum([(1.0, objective), (1.0, InfoNCE(temperature=1.0))]), [batch]))
+        next(train_steps(engine, WeightedSum([(1.0, objective), (1.0, make.info_nce(temperature=1.0))]), [batch]))

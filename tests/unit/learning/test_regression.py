@@ -10,7 +10,8 @@ import torch
 
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch, collate
-from sentdist.learning.objectives.regression import LabelGrid, Regression, RegressionHead, cross_entropy, prediction_errors
+from sentdist.objectives.learned.regression import LabelGrid, Regression, RegressionHead
+from sentdist.objectives.regression import cross_entropy, prediction_errors
 
 NLI = LabelGrid(low=0, high=2)
 

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, ValidationError
 from sentdist.frozen import Frozen
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.objectives.rcl import Regularized
+from sentdist.objectives.rcl import RCL
 from sentdist.plan.specs import EncoderSpec, Stopping, Training
 from sentdist.plan.stage import KEY_LENGTH, Stage, in_words_of_today, topological
 from sentdist.plan.stages import Bank, Corpus, Scores, Train
@@ -115,14 +115,14 @@ def test_true_and_one_are_two_values() -> None:
 def test_inputs_are_the_stages_in_the_fields() -> None:
     entropy = _train(objective=Entropy(phi=0.01))
     bank = Bank(encoder=entropy, corpus=CORPUS)
-    final = _train(objective=Regularized(), banks=(bank, bank))
+    final = _train(objective=RCL(), banks=(bank, bank))
     assert [stage.key for stage in final.inputs] == [CORPUS.key, bank.key]
     assert [stage.kind for stage in topological((Scores(encoder=final, tasks=()),))] == ["corpus", "train", "bank", "train", "scores"]
 
 
 def test_a_key_depends_on_the_keys_of_its_inputs() -> None:
     banks = [Bank(encoder=_train(objective=Entropy(phi=phi)), corpus=CORPUS) for phi in (0.01, -0.01)]
-    assert len({_train(objective=Regularized(), banks=(bank,)).key for bank in banks}) == 2
+    assert len({_train(objective=RCL(), banks=(bank,)).key for bank in banks}) == 2
 
 
 def test_a_bank_without_its_objective_is_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sentdist.errors import RecipeError
 from sentdist.objectives.entropy import Entropy
-from sentdist.objectives.rcl import Regularized
+from sentdist.objectives.rcl import RCL
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Train
@@ -106,7 +106,7 @@ def test_a_final_training_may_start_elsewhere_than_its_entropy_encoders() -> Non
         "rcl": {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01, 0.02]},
     }
     plan = plan_of(small_recipe(methods=methods))
-    (final,) = [stage for stage in plan.stages if isinstance(stage, Train) and isinstance(stage.objective, Regularized)]
+    (final,) = [stage for stage in plan.stages if isinstance(stage, Train) and isinstance(stage.objective, RCL)]
     starts = [bank.encoder.start for bank in final.banks]
     assert final.start is None
     assert len({start.key for start in starts if start is not None}) == 1

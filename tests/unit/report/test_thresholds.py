@@ -13,7 +13,7 @@ import torch
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.learning.objectives.regression import l1, mse, smooth_k2, translated_relu
+from sentdist.objectives.regression import l1, mse, smooth_k2, translated_relu
 from sentdist.report.style import Drawing
 from sentdist.report.thresholds import LossShape, ThresholdCell, loss_shapes, threshold_surfaces
 

@@ -8,11 +8,12 @@ from torch import Tensor
 
 import sentdist
 from sentdist import DataError, RecipeError
-from sentdist.learning.objectives.entropy import entropy_info_nce
-from sentdist.learning.objectives.info_nce import info_nce
-from sentdist.learning.objectives.rcl import rcl, regulators
-from sentdist.learning.objectives.relational import relational_info_nce
-from sentdist.learning.objectives.supmpn import supmpn
+from sentdist.objectives.entropy import entropy_info_nce
+from sentdist.objectives.info_nce import info_nce
+from sentdist.objectives.rcl import rcl
+from sentdist.objectives.regulators import regulators
+from sentdist.objectives.rse import relational_info_nce
+from sentdist.objectives.supmpn import supmpn
 from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.stage import Json
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError, ResourceError, TrainingDiverged
@@ -19,12 +20,10 @@ from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import local_rows
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.entropy import EntropyInfoNCE
-from sentdist.learning.objectives.info_nce import InfoNCE
-from sentdist.learning.objectives.objective import Objective
-from sentdist.learning.objectives.rcl import RCL
+from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization, adamw
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
+from tests.support import make
 
 OPTIMIZATION = Optimization(num_steps=10, lr=1e-2, warmup_fraction=0.2)
 
@@ -36,7 +35,7 @@ class PoisonedAfter(Objective):
         self.step, self.factor = step, factor
 
     def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        loss = InfoNCE()(embeddings, batch)
+        loss = make.info_nce()(embeddings, batch)
         self.step -= 1
         return loss if self.step >= 0 else loss * self.factor
 
@@ -59,7 +58,7 @@ def assert_equal(found: list[Tensor], expected: list[Tensor]) -> None:
 
 def test_reports_say_what_happened() -> None:
     engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
-    reports = list(train_steps(engine, InfoNCE(temperature=0.05), toy_batches(10), start=0))
+    reports = list(train_steps(engine, make.info_nce(temperature=0.05), toy_batches(10), start=0))
     assert [report.step for report in reports] == list(range(10))
     # Warm-up over 2 steps from 0, then linearly to 0 after the tenth.
     assert [report.lr for report in reports] == pytest.approx([0, 5e-3, *(1e-2 * (8 - k) / 8 for k in range(8))])
@@ -82,7 +81,7 @@ def test_seconds_of_a_step_leave_out_what_the_caller_does_meanwhile() -> None:
     engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
     began = time.perf_counter()
     reports = []
-    for report in train_steps(engine, InfoNCE(), slow_batches()):
+    for report in train_steps(engine, make.info_nce(), slow_batches()):
         reports.append(report)
         busy(0.1)
     elapsed = time.perf_counter() - began
@@ -124,7 +123,7 @@ def test_sentences_whose_embeddings_are_not_finite_are_named() -> None:
     with torch.no_grad():
         encoder.tokens.weight[batch.tokens.token_ids[0]] = float("nan")
     with pytest.raises(TrainingDiverged, match=rf"embeddings not finite, sentences \[{batch.sentence_ids[0, 0]}"):
-        next(train_steps(TorchEngine(encoder, OPTIMIZATION), InfoNCE(), [batch]))
+        next(train_steps(TorchEngine(encoder, OPTIMIZATION), make.info_nce(), [batch]))
 
 
 @pytest.mark.parametrize(("num_rows", "world_size", "remedy"), [(64, 3, "63 or 66"), (2, 4, "4 or 8"), (0, 2, "2 or 4")])
@@ -141,42 +140,42 @@ def test_a_batch_that_is_not_a_global_one_is_refused() -> None:
     (batch,) = toy_batches(1)
     short = replace(batch, sentence_ids=batch.sentence_ids[:, :4])
     with pytest.raises(DataError, match=r"8 rows gathered.*the 4 rows of the global batch"):
-        InfoNCE()(ToyEncoder()(short.tokens), short)
+        make.info_nce()(ToyEncoder()(short.tokens), short)
 
 
 def test_embeddings_that_do_not_fill_their_columns_are_refused() -> None:
     (batch,) = toy_batches(1)
     with pytest.raises(DataError, match="anchor and a positive"):
-        InfoNCE()(ToyEncoder()(batch.tokens), replace(batch, num_columns=1))
+        make.info_nce()(ToyEncoder()(batch.tokens), replace(batch, num_columns=1))
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_temperatures_that_make_no_sense_are_refused(value: float) -> None:
-    for make in (
-        lambda: InfoNCE(temperature=value),
-        lambda: EntropyInfoNCE(phi=0.1, temperature=value),
-        lambda: RCL(bank=ToyBank(1), temperature=value),
-        lambda: RCL(bank=ToyBank(1), regulator_temperature=value),
+    for refused in (
+        lambda: make.info_nce(temperature=value),
+        lambda: make.entropy(phi=0.1, temperature=value),
+        lambda: make.rcl(bank=ToyBank(1), temperature=value),
+        lambda: make.rcl(bank=ToyBank(1), regulator_temperature=value),
     ):
-        with pytest.raises(RecipeError, match="temperature"):
-            make()
+        with pytest.raises(ValidationError, match="temperature"):
+            refused()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_phi_and_weight_must_be_finite(value: float) -> None:
-    with pytest.raises(RecipeError, match=r"entropy\.phi"):
-        EntropyInfoNCE(phi=value)
-    with pytest.raises(RecipeError, match=r"rcl\.regulator_weight"):
-        RCL(bank=ToyBank(1), regulator_weight=value)
+    with pytest.raises(ValidationError, match="phi"):
+        make.entropy(phi=value)
+    with pytest.raises(ValidationError, match="regulator_weight"):
+        make.rcl(bank=ToyBank(1), regulator_weight=value)
 
 
 def test_every_option_of_rcl_is_seen() -> None:
     (batch,) = toy_batches(1)
     embeddings = ToyEncoder()(batch.tokens).detach()
     options = [{}, {"temperature": 0.05}, {"regulator_temperature": 0.3}, {"regulator_weight": 0.5}]
-    losses = {float(RCL(bank=ToyBank(2), **option)(embeddings, batch)) for option in options}
+    losses = {float(make.rcl(bank=ToyBank(2), **option)(embeddings, batch)) for option in options}
     assert len(losses) == len(options)
-    same = [RCL(bank=ToyBank(2), temperature=0.3, regulator_temperature=value)(embeddings, batch) for value in (None, 0.3)]
+    same = [make.rcl(bank=ToyBank(2), temperature=0.3, regulator_temperature=value)(embeddings, batch) for value in (None, 0.3)]
     assert torch.equal(*same), "left out, the regulators have the main term's temperature"
 
 
@@ -185,7 +184,9 @@ def test_hard_negatives_enter_the_first_term_of_eq_3_only() -> None:
     embeddings = ToyEncoder()(batch.tokens)
     without = Batch(tokens=batch.tokens.take(range(16)), num_columns=2, first_row=0, sentence_ids=batch.sentence_ids[:2])
     bank = ToyBank(2)
-    regulators = [RCL(bank=bank)(rows, of) - InfoNCE()(rows, of) for rows, of in ((embeddings, batch), (embeddings[:16], without))]
+    regulators = [
+        make.rcl(bank=bank)(rows, of) - make.info_nce()(rows, of) for rows, of in ((embeddings, batch), (embeddings[:16], without))
+    ]
     torch.testing.assert_close(*regulators)
 
 
@@ -220,7 +221,7 @@ def test_a_stretched_schedule_ends_before_its_end() -> None:
     released = Optimization(num_steps=14_720, warmup_fraction=0.2, schedule_stretch=4.0)
     assert released.num_warmup_steps / released.num_steps == pytest.approx(0.8)
     stretched = replace(OPTIMIZATION, num_steps=15, warmup_fraction=0.2, schedule_stretch=4.0)
-    reports = list(train_steps(TorchEngine(ToyEncoder(), stretched), InfoNCE(), toy_batches(15)))
+    reports = list(train_steps(TorchEngine(ToyEncoder(), stretched), make.info_nce(), toy_batches(15)))
     # 12 of 60 steps of warm-up, then from the peak down to 0 at step 60, of which 3 are gone when training ends.
     assert [report.lr for report in reports] == pytest.approx([1e-2 * k / 12 for k in range(12)] + [1e-2 * (48 - k) / 48 for k in range(3)])
 
@@ -228,12 +229,12 @@ def test_a_stretched_schedule_ends_before_its_end() -> None:
 def test_constant_schedule_and_no_clipping() -> None:
     batches = toy_batches(4)
     constant = replace(OPTIMIZATION, schedule="constant", warmup_fraction=0.0)
-    reports = list(train_steps(TorchEngine(ToyEncoder(), constant), InfoNCE(), batches))
+    reports = list(train_steps(TorchEngine(ToyEncoder(), constant), make.info_nce(), batches))
     assert [report.lr for report in reports] == [1e-2] * 4
     weights = []
     for clip_norm in (None, 1e6, 1e-3):
         engine = TorchEngine(ToyEncoder(), replace(constant, clip_norm=clip_norm))
-        list(train_steps(engine, InfoNCE(), batches))
+        list(train_steps(engine, make.info_nce(), batches))
         weights.append(engine.weights()["dense.weight"])
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
@@ -245,7 +246,7 @@ def test_bf16_computes_in_bf16_over_float32_weights() -> None:
     for precision in ("fp32", "bf16"):
         engine = TorchEngine(ToyEncoder(), replace(OPTIMIZATION, precision=precision, warmup_fraction=0.0))
         assert engine.encode(batches[0].tokens).dtype == torch.float32
-        losses[precision] = [report.loss for report in train_steps(engine, InfoNCE(temperature=0.05), batches)]
+        losses[precision] = [report.loss for report in train_steps(engine, make.info_nce(temperature=0.05), batches)]
         assert {tensor.dtype for tensor in engine.weights().values()} == {torch.float32}
     assert losses["bf16"] != losses["fp32"]
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)  # bfloat16 knows cosines to 0.4 %, divided by a temperature of 0.05

@@ -1,4 +1,4 @@
-"""Channels of an embedding, and the losses of the soft labels that they are asked for."""
+"""Which channels of an embedding stand for tags and which for words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from torch import Tensor
 
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.targets import WordShares
 
 POS_SHARE = 128 / 768  # of the channels, as the poster splits RoBERTa-base's 768
 
@@ -42,29 +41,6 @@ class Channels:
         """(S, pos) and (S, bow) views."""
         pos_SD, bow_SD = embeddings_SD.split([self.pos, self.bow], dim=-1)
         return pos_SD, bow_SD
-
-
-def cross_entropy_of_tags(logits_SV: Tensor, shares_SV: Tensor) -> Tensor:
-    """CE(t, ŷ) = −Σ_c t_c log ŷ_c with ŷ the softmax of logits (S, V) and t soft labels (S, V): nats, mean over S.
-
-    A row whose shares are all 0 counts 0 in the mean. Source: John et al. 2019 (ACL P19-1041), without the label smoothing of their code.
-    """
-    log_total_S = logits_SV.logsumexp(dim=-1)
-    return (shares_SV.sum(dim=-1) * log_total_S - (shares_SV * logits_SV).sum(dim=-1)).mean()
-
-
-def cross_entropy_of_words(logits_SV: Tensor, words: WordShares) -> Tensor:
-    """As `cross_entropy_of_tags` for sparse labels: equal to it, without a second (S, V) tensor.
-    A sentence without a word counts 0 in the mean."""
-    log_total_S = logits_SV.logsumexp(dim=-1)
-    reached_S = words.summed(words.shares * logits_SV[words.rows, words.words])
-    return (words.mass * log_total_S - reached_S).mean()
-
-
-def entropy(logits_SV: Tensor, counted_S: Tensor) -> Tensor:
-    """H(ŷ) = −Σ ŷ log ŷ of the softmax of logits (S, V): nats, mean over S, in [0, ln V]; rows not in `counted_S` (bool) count 0."""
-    log_shares_SV = logits_SV.log_softmax(dim=-1)
-    return (-(log_shares_SV.exp() * log_shares_SV).sum(dim=-1) * counted_S).mean()
 
 
 def local_ids(batch: Batch) -> np.ndarray:

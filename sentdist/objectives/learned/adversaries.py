@@ -10,8 +10,9 @@ from torch.func import functional_call
 
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.gather import average_gradients
-from sentdist.learning.objectives.channels import Channels, cross_entropy_of_tags, cross_entropy_of_words, local_ids
 from sentdist.learning.targets import TargetReader, as_tensors
+from sentdist.objectives.auxiliary import cross_entropy_of_tags, cross_entropy_of_words
+from sentdist.objectives.learned.channels import Channels, local_ids
 
 WIDEST = 640
 LEAK = 0.2  # slope of LeakyReLU below 0: TensorFlow's default, with which John et al. trained

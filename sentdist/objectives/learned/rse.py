@@ -1,5 +1,4 @@
-"""RSE: contrastive learning of sentences that stand in different relations,
-each relation a vector that is added to the anchor (arXiv 2212.08802)."""
+"""The vectors of relations that RSE learns (arXiv 2212.08802)."""
 
 from __future__ import annotations
 
@@ -12,33 +11,12 @@ from torch import Tensor, nn
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
-from sentdist.learning.objectives.entropy import entropy_info_nce
-from sentdist.learning.objectives.info_nce import info_nce
-from sentdist.learning.objectives.objective import Objective, OwnRate, anchors_and_candidates, check_finite, check_temperature
+from sentdist.learning.objective import Objective, OwnRate, anchors_and_candidates, check_finite, check_temperature
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
+from sentdist.objectives.rse import relational_info_nce
 
 INITIAL_STD = 0.02
 LEARNING_RATE = 1e-2
-
-
-def relational_info_nce(
-    heads_BD: Tensor, relations_BD: Tensor, candidates_MD: Tensor, *, first_row: int, temperature: float, phi: float = 0.0
-) -> Tensor:
-    """ℓ_i = −log e^{cos(h_i + r_i, t_i)/τ} / Σ_m e^{cos(h_i + r_i, t_m)/τ} + φ·H_i,   r_i the vector of the relation between h_i and t_i.
-
-    Optimizes: shifted by its relation, a head points to its tail. The head's own relation shifts it against every candidate; tails and hard
-        negatives are never shifted, and which relation a candidate came with plays no part.
-    Shapes: heads (B, D), rows `first_row` … `first_row + B − 1` of the global batch; relations (B, D), one vector a head;
-        candidates (K·M, D) of all ranks: first the M tails (Eq. 1), then the M hard negatives of all heads where there are some (Eq. 2).
-    Units and reduction: nats, mean over the B heads.
-    phi: weight of H_i, the entropy of the other candidates' shares, as in Eq. 2 of RCL (arXiv 2209.13241),
-        so that entropy encoders can be made with this loss. φ = 0 is RSE.
-    Source: RSE, arXiv 2212.08802, Eq. 1 and 2; τ = 0.05. r = 0 is `info_nce`, hence supervised SimCSE.
-    """
-    anchors_BD = heads_BD + relations_BD
-    if phi == 0:
-        return info_nce(anchors_BD, candidates_MD, first_row=first_row, temperature=temperature)
-    return entropy_info_nce(anchors_BD, candidates_MD, first_row=first_row, temperature=temperature, phi=phi)
 
 
 class RelationTable(nn.Module):

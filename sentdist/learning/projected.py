@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.pooling import PoolingHead
 from sentdist.learning.heads import part_of
-from sentdist.learning.objectives.objective import Objective, OwnRate
+from sentdist.learning.objective import Objective, OwnRate
 from sentdist.learning.relation_file import Relations
 
 

@@ -1,4 +1,4 @@
-"""Masked language modelling; its equation stands in learning/objectives/masked_lm.py."""
+"""Masked language modelling: words that are hidden from the encoder, guessed from the token states around them (Devlin et al. 2019)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from sentdist.citation import Citation
 from sentdist.objectives.objective import Given, Needs, ObjectiveSpec
 
 if TYPE_CHECKING:
-    from sentdist.learning.objectives.objective import Objective
+    from torch import Tensor
+
+    from sentdist.learning.objective import Objective
 
 PAPER = Citation(
     key="bert",
@@ -31,12 +33,18 @@ class MaskedLM(ObjectiveSpec):
     about: ClassVar[str] = "masked language modelling: a term beside others, or pre-training"
     citations: ClassVar[tuple[Citation, ...]] = (PAPER,)
     needs: ClassVar[Needs] = Needs(columns=1, positives=None, labels="ignored")
-    equation: ClassVar[str] = "sentdist/learning/objectives/masked_lm.py"
 
     name: Literal["mlm"] = "mlm"
     mask_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objectives.masked_lm import MaskedLM as Loss
+        from sentdist.objectives.learned.mlm import MaskedLM as Loss
 
         return Loss(given.encoder, fraction=self.mask_fraction, precision=given.precision, micro_batch=given.micro_batch)
+
+
+def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:
+    """−Σ_k log p(token k) over K hidden tokens with logits (K, V): nats, **sum** over K, 0 for none, in float32."""
+    from torch.nn import functional as F
+
+    return F.cross_entropy(logits_KV.float(), token_ids_K, reduction="sum")

@@ -1,14 +1,18 @@
-"""Relational sentence embeddings (RSE); the equation stands in learning/objectives/relational.py."""
+"""RSE: contrastive learning of sentences in different relations, each a vector that is added to the anchor (arXiv 2212.08802)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
+from sentdist.objectives.entropy import entropy_info_nce
+from sentdist.objectives.info_nce import info_nce
 from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec, Rate, Rows, Start, Temperature
 
 if TYPE_CHECKING:
-    from sentdist.learning.objectives.objective import Objective
+    from torch import Tensor
+
+    from sentdist.learning.objective import Objective
 
 PAPER = Citation(
     key="rse",
@@ -22,7 +26,7 @@ PAPER = Citation(
 )
 
 
-class Relational(ObjectiveSpec):
+class RSE(ObjectiveSpec):
     """Relational sentence embeddings (RSE, arXiv 2212.08802, Eq. 1 and 2): the anchor is shifted by its relation's embedding."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("keep_relations",)
@@ -30,7 +34,6 @@ class Relational(ObjectiveSpec):
     about: ClassVar[str] = "the anchor is moved by its relation's embedding"
     citations: ClassVar[tuple[Citation, ...]] = (PAPER,)
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused", relations=True)
-    equation: ClassVar[str] = "sentdist/learning/objectives/relational.py"
 
     name: Literal["rse"] = "rse"
     temperature: Temperature = 0.05
@@ -52,9 +55,9 @@ class Relational(ObjectiveSpec):
         )
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objectives.relational import Relational as Loss
+        from sentdist.objectives.learned.rse import Relational
 
-        return Loss(
+        return Relational(
             relations=given.rows.relation_names,
             width=given.encoder.width,
             temperature=self.temperature,
@@ -62,3 +65,23 @@ class Relational(ObjectiveSpec):
             learning_rate=self.relation_learning_rate,
             keeps_relations=self.keep_relations,
         )
+
+
+def relational_info_nce(
+    heads_BD: Tensor, relations_BD: Tensor, candidates_MD: Tensor, *, first_row: int, temperature: float, phi: float = 0.0
+) -> Tensor:
+    """ℓ_i = −log e^{cos(h_i + r_i, t_i)/τ} / Σ_m e^{cos(h_i + r_i, t_m)/τ} + φ·H_i,   r_i the vector of the relation between h_i and t_i.
+
+    Optimizes: shifted by its relation, a head points to its tail. The head's own relation shifts it against every candidate; tails and hard
+        negatives are never shifted, and which relation a candidate came with plays no part.
+    Shapes: heads (B, D), rows `first_row` … `first_row + B − 1` of the global batch; relations (B, D), one vector a head;
+        candidates (K·M, D) of all ranks: first the M tails (Eq. 1), then the M hard negatives of all heads where there are some (Eq. 2).
+    Units and reduction: nats, mean over the B heads.
+    phi: weight of H_i, the entropy of the other candidates' shares, as in Eq. 2 of RCL (arXiv 2209.13241),
+        so that entropy encoders can be made with this loss. φ = 0 is RSE.
+    Source: RSE, arXiv 2212.08802, Eq. 1 and 2; τ = 0.05. r = 0 is `info_nce`, hence supervised SimCSE.
+    """
+    anchors_BD = heads_BD + relations_BD
+    if phi == 0:
+        return info_nce(anchors_BD, candidates_MD, first_row=first_row, temperature=temperature)
+    return entropy_info_nce(anchors_BD, candidates_MD, first_row=first_row, temperature=temperature, phi=phi)

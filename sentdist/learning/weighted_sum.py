@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.heads import load_heads, part_of
-from sentdist.learning.objectives.objective import Objective, OwnRate, check_finite
+from sentdist.learning.objective import Objective, OwnRate, check_finite
 from sentdist.learning.relation_file import Relations
 
 

@@ -1,4 +1,4 @@
-"""Masked language modelling: words that were hidden from the encoder, guessed from the token states around them (Devlin et al. 2019)."""
+"""The head of masked language modelling, and how words are hidden from the encoder (Devlin et al. 2019)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
 from sentdist.errors import EncoderError, RecipeError
@@ -16,8 +15,9 @@ from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import gather_rows, rank_and_world_size
 from sentdist.learning.grad_cache import sum_over_micro_batches
-from sentdist.learning.objectives.objective import Objective
+from sentdist.learning.objective import Objective
 from sentdist.learning.precision import autocast
+from sentdist.objectives.mlm import masked_lm
 
 MASKED_FRACTION = 0.8  # of the chosen tokens: they become [MASK]; half of the others become any token, the rest stay
 
@@ -97,11 +97,6 @@ def _without_matrix(decoder: nn.Module, state: dict[str, Tensor], prefix: str, l
 def _with_own_matrix(decoder: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
     """Let a state without the tied matrix be loaded: it keeps the encoder's."""
     state.setdefault(f"{prefix}weight", cast(nn.Linear, decoder).weight.detach())
-
-
-def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:
-    """−Σ_k log p(token k) over K hidden tokens with logits (K, V): nats, **sum** over K, 0 for none, in float32."""
-    return F.cross_entropy(logits_KV.float(), token_ids_K, reduction="sum")
 
 
 class MaskedLM(nn.Module, Objective):

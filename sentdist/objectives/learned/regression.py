@@ -1,4 +1,4 @@
-"""Regression on graded pairs: Translated ReLU and Smooth K2 of the STS regression paper (arXiv 2406.05326), and its baselines."""
+"""The head of regression on graded pairs, and the labels it is asked for (arXiv 2406.05326)."""
 
 from __future__ import annotations
 
@@ -10,86 +10,17 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.heads import load_heads
-from sentdist.learning.objectives.objective import Objective, OwnRate, split_columns
+from sentdist.learning.objective import Objective, OwnRate, split_columns
+from sentdist.objectives.regression import ON_GRID, cross_entropy, l1, mse, prediction_errors, smooth_k2, translated_relu
 
 BUFFERED = ("translated_relu", "smooth_k2")  # the losses with a slope and a buffer zone
 LOSSES = (*BUFFERED, "l1", "mse", "cross_entropy")
 BOUNDARIES = ("none", "left_mask", "clamp", "one_sided")
 VECTORS_PER_FEATURE = {"uv": 2, "diff": 1, "uv_diff": 3}
-ON_GRID = 1e-4  # of a spacing: labels are float32
-
-
-def translated_relu(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:
-    """f(x) = 0 for x < x0,  k (x − x0) for x ≥ x0.
-
-    Optimizes: predictions nearer to their label than x0; farther ones are pulled back with one force k.
-        Its slope at exactly x = x0 is k, as in the released code (torch.clamp); 0 would be a subgradient too.
-    Shapes: errors x = |p − y| ≥ 0, (B,). Units and reduction: k times label units, mean over B. x0 = 0 and k = 1: the L1 loss.
-    Source: arXiv 2406.05326, Eq. 1.
-    """
-    return (slope * torch.clamp(errors_B - threshold, min=0.0)).mean()
-
-
-def smooth_k2(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:
-    """g(x) = 0 for x < x0,  k (x − x0)² for x ≥ x0.
-
-    Optimizes: as `translated_relu`, but the force grows with the error: 2k (x − x0).
-    Shapes: errors x = |p − y| ≥ 0, (B,). Units and reduction: k times squared label units, mean over B. x0 = 0 and k = 1:
-    mean squared error.
-    Source: arXiv 2406.05326, Eq. 2, printed as k (x² − 2 x0 x + x0²). Factored here: expanded, it loses all digits near x0 (float32) and
-        becomes negative (bfloat16).
-    """
-    return (slope * torch.clamp(errors_B - threshold, min=0.0).square()).mean()
-
-
-def l1(errors_B: Tensor) -> Tensor:
-    """Mean absolute error in label units: Translated ReLU without a buffer zone."""
-    return errors_B.mean()
-
-
-def mse(errors_B: Tensor) -> Tensor:
-    """Mean squared error in squared label units: Smooth K2 without a buffer zone."""
-    return errors_B.square().mean()
-
-
-def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: str, low: float, high: float) -> Tensor:
-    """|p − y|, (B,), with predictions outside the labels' range [low, high] treated as `boundary` says.
-
-    none: as they are. left_mask: those below low count as low (the released code).
-    clamp: those on either side are moved to the boundary (the paper). Both take away the gradient of every prediction outside,
-    also of wrong ones. one_sided: the error is 0 only beyond the boundary that is the pair's own label;
-    all other predictions keep error and gradient. DataError unless both are (B,): (B, 1) − (B,) would quietly be (B, B).
-    Source: arXiv 2406.05326, Section 3, and its released training scripts; one_sided is ours.
-    """
-    if predictions_B.ndim != 1 or predictions_B.shape != labels_B.shape:
-        raise _shape(predictions_B, labels_B, "(B,) both")
-    labels_B = labels_B.to(predictions_B.dtype)
-    if boundary == "left_mask":
-        predictions_B = predictions_B.clamp(min=low)
-    if boundary == "clamp":
-        predictions_B = predictions_B.clamp(min=low, max=high)
-    errors_B = (predictions_B - labels_B).abs()
-    if boundary != "one_sided":
-        return errors_B
-    near = ON_GRID * (high - low)
-    beyond_low = (predictions_B < low) & (labels_B < low + near)
-    beyond_high = (predictions_B > high) & (labels_B > high - near)
-    return errors_B.masked_fill(beyond_low | beyond_high, 0.0)
-
-
-def cross_entropy(logits_BV: Tensor, labels_B: Tensor, *, low: float, spacing: float) -> Tensor:
-    """The paper's classification baseline: V-way softmax, label low + c · spacing being class c. Nats, mean over B.
-
-    DataError unless logits are (B, V) and labels (B,).
-    """
-    if logits_BV.ndim != 2 or labels_B.shape != logits_BV.shape[:1]:
-        raise _shape(logits_BV, labels_B, "(B, V) and (B,)")
-    return F.cross_entropy(logits_BV, torch.round((labels_B - low) / spacing).long())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,12 +193,3 @@ def _one_of(name: str, value: str, values: tuple[str, ...]) -> None:
 def _require(holds: bool, name: str, found: object, expected: str, remedy: str) -> None:
     if not holds:
         raise RecipeError(where=f"regression.{name}", found=str(found), expected=expected, remedy=remedy)
-
-
-def _shape(predictions: Tensor, labels: Tensor, expected: str) -> DataError:
-    return DataError(
-        where="regression",
-        found=f"predictions {tuple(predictions.shape)} and labels {tuple(labels.shape)}",
-        expected=expected,
-        remedy="Give one label a pair, in one dimension.",
-    )

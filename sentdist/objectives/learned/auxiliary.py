@@ -1,5 +1,4 @@
-"""Auxiliary tasks on channels of the embedding: tags from the first, words from the others (John et al. 2019, ACL P19-1041,
-for sentence embeddings)."""
+"""The classifiers of the auxiliary tasks, and their objective with them (John et al. 2019, ACL P19-1041)."""
 
 from __future__ import annotations
 
@@ -12,10 +11,11 @@ from torch import Tensor, nn
 
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.objectives.adversaries import Adversaries
-from sentdist.learning.objectives.channels import Channels, cross_entropy_of_tags, cross_entropy_of_words, entropy, local_ids
-from sentdist.learning.objectives.objective import Objective, OwnRate, check_finite
+from sentdist.learning.objective import Objective, OwnRate, check_finite
 from sentdist.learning.targets import TargetReader, WordShares, as_tensors
+from sentdist.objectives.auxiliary import cross_entropy_of_tags, cross_entropy_of_words, entropy
+from sentdist.objectives.learned.adversaries import Adversaries
+from sentdist.objectives.learned.channels import Channels, local_ids
 
 
 class Classifier(nn.Module):
@@ -53,22 +53,9 @@ class AuxiliaryWeights:
 
 
 class Auxiliary(nn.Module, Objective):
-    """λ_P CE(t_P, C_P(h_P)) + λ_B CE(t_B, C_B(h_B)) − α_P H(D_P(h_B)) − α_B H(D_B(h_P)): a term beside a contrastive one.
+    """The objective with its two classifiers and its adversaries; the equation stands in objectives/auxiliary.py.
 
-    Optimizes: the first channels know a sentence's tags and the others its words, while adversaries that read the *other* channel are left
-        guessing. t_P, t_B are shares of tags and words; D_P, D_B are the adversaries', taken as they are:
-        no gradient reaches them from here, their dropout is off, and they learn by themselves (adversaries.py).
-        Without adversaries the last two terms are absent.
-    Reads: the embeddings as the encoder gives them, in all columns, each sentence with its own targets, looked up by `batch.sentence_ids`.
-    Units and reduction: nats, mean over the columns (views) and over this rank's B rows; candidates of other ranks play no part.
-        A sentence without a word of the vocabulary adds 0 to the terms of words.
-    form: "entropy" as above: bounded, as H ≤ ln V. "reversal":
-        −α CE(t, D(h)) instead of −α H(D(h)), whose gradient is what gradient reversal (Ganin & Lempitsky 2015, arXiv 1409.7495) gives the
-        encoder: the literal reading of the poster; unbounded.
-    warmup_steps: α grows linearly over so many steps of the adversaries; 0: at once.
-    Memory: two (C·B, words) tensors in float32.
-    Source: "SimCSE + auxiliary tasks" (poster), its L_cls and L_adv, with C_BOW in the second term (printed C_POS twice);
-        entropy form, classifiers and adversaries after John et al. 2019 (ACL P19-1041).
+    form, warmup_steps: as there. Memory: two (C·B, words) tensors in float32.
     """
 
     def __init__(

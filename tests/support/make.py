@@ -1,0 +1,40 @@
+"""Losses as the training loop calls them, from an objective's values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sentdist.learning.bank import BankReader
+from sentdist.learning.objective import Objective
+from sentdist.objectives import entropy as entropy_file
+from sentdist.objectives import info_nce as info_nce_file
+from sentdist.objectives import rcl as rcl_file
+from sentdist.objectives import regulators as regulators_file
+from sentdist.objectives import supmpn as supmpn_file
+from sentdist.objectives.objective import Given, ObjectiveSpec
+
+
+def made(spec: ObjectiveSpec, *, bank: BankReader | None = None) -> Objective:
+    """The loss of an objective that asks nothing of encoder and rows."""
+    nothing: Any = None
+    return spec.make_loss(Given(encoder=nothing, rows=nothing, bank=bank))
+
+
+def info_nce(**values: Any) -> Objective:
+    return made(info_nce_file.InfoNCE(**values))
+
+
+def entropy(**values: Any) -> Objective:
+    return made(entropy_file.Entropy(**values))
+
+
+def rcl(*, bank: BankReader, **values: Any) -> Objective:
+    return made(rcl_file.RCL(**values), bank=bank)
+
+
+def regulators(*, bank: BankReader, **values: Any) -> Objective:
+    return made(regulators_file.Regulators(**values), bank=bank)
+
+
+def supmpn(**values: Any) -> Objective:
+    return made(supmpn_file.SupMPN(**values))
