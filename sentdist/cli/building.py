@@ -53,12 +53,14 @@ def plan(
 ) -> None:
     """Show what a recipe comes to.
 
-    What is in the store, what will be built, how much work that is.
+    What is in the store, what will be built, how much work that is. Writes the JSON schema that the recipe's first line names for editors.
     """
     from sentdist.execution.disk_estimate import disk_estimate
+    from sentdist.plan.schema import keep_schema_of
     from sentdist.store.forecast import forecast
 
     unrolled, context = _unrolled(recipe, overrides or [], store, data)
+    keep_schema_of(recipe)
     ahead = forecast(unrolled, context.store)
     console = open_console()
     table = empty_table(

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
 
 from sentdist.plan.recipe import EncoderSection, Method, Recipe
 from sentdist.plan.specs import Training
 from sentdist.plan.stage import Frozen, Json
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+NAMED = re.compile(r"# yaml-language-server: \$schema=((?:[^:]*/)?recipe\.schema\.json)")  # a path, no address of a server
+MOST_LETTERS = 1000
 # Fields of a method that change some fields of a section of the recipe; in `Method` itself any mapping, checked against the section later.
 CHANGES: dict[str, type[Frozen]] = {"training": Training, "encoder": EncoderSection}
 
@@ -25,6 +31,23 @@ def recipe_schema() -> dict[str, Json]:
 def schema_text() -> str:
     """The schema as a file holds it."""
     return json.dumps(recipe_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def keep_schema_of(recipe: Path) -> None:
+    """Write the schema where a recipe's first line names it, unless it stands there; nothing where that cannot be written.
+
+    Only to a file `recipe.schema.json`: another that a person names is the person's.
+    """
+    with recipe.open(encoding="utf-8-sig") as lines:
+        named = NAMED.fullmatch(lines.readline(MOST_LETTERS).strip())
+    if named is None:
+        return
+    file, text = recipe.parent / named.group(1), schema_text()
+    with suppress(OSError):
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            beside = file.with_suffix(f".{os.getpid()}")
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(file)
 
 
 def _refuse_other_keys(value: Json) -> None:

@@ -1,4 +1,4 @@
-"""The recipe's JSON schema: shipped recipes pass it and name it, unknown keys fail it, and the committed file is the generated one."""
+"""The recipe's JSON schema: shipped recipes pass it and name it, unknown keys fail it, planning writes it where a recipe names it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.plan.schema import recipe_schema
+from sentdist.plan.schema import keep_schema_of, recipe_schema
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import parsed_yaml
 from tests.support.planning import RECIPES, small_values
 
 SCHEMA_FILE = RECIPES / "recipe.schema.json"
 SHIPPED = sorted(RECIPES.rglob("*.yaml"))
-AGAIN = "the schema has changed: sentdist schema --output rayjobs/recipes/recipe.schema.json"
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +32,28 @@ def _values(path: Path) -> Json:
     return parsed_yaml(path.read_text(), where=str(path), expected="YAML", remedy="")
 
 
-def test_the_committed_schema_is_the_generated_one() -> None:
-    assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == recipe_schema(), AGAIN
+def test_planning_a_recipe_writes_the_schema_that_it_names(tmp_path: Path) -> None:
+    recipe, file = tmp_path / "options" / "demo.yaml", tmp_path / "recipe.schema.json"
+    recipe.parent.mkdir()
+    text = (RECIPES / "demo.yaml").read_text().partition("\n")[2]
+    for first_line, is_written in (("# a comment", False), ("# yaml-language-server: $schema=../recipe.schema.json", True)):
+        recipe.write_text(f"{first_line}\n{text}")
+        for before in (None, "{}"):  # absent, and that of an older version
+            file.unlink(missing_ok=True) if before is None else file.write_text(before)
+            done = CliRunner().invoke(app, ["plan", str(recipe), "--store", str(tmp_path / "store")])
+            assert done.exit_code == 0, done.output
+            assert (file.exists() and json.loads(file.read_text(encoding="utf-8")) == recipe_schema()) == is_written
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["options", "recipe.schema.json"]
+
+
+@pytest.mark.parametrize("named", ["https://example.org/recipe.schema.json", "my.schema.json", "nowhere/recipe.schema.json"])
+def test_planning_writes_no_other_file(named: str, tmp_path: Path) -> None:
+    (tmp_path / "my.schema.json").write_text("mine")
+    recipe = tmp_path / "demo.yaml"
+    recipe.write_text(f"# yaml-language-server: $schema={named}\n")
+    keep_schema_of(recipe)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.yaml", "my.schema.json"]
+    assert (tmp_path / "my.schema.json").read_text() == "mine"
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.relative_to(RECIPES).as_posix())
@@ -95,6 +114,6 @@ def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, ["schema"])
     written = CliRunner().invoke(app, ["schema", "--output", str(tmp_path / "schema.json")])
     assert printed.exit_code == written.exit_code == 0
-    assert printed.output == (tmp_path / "schema.json").read_text(encoding="utf-8") == SCHEMA_FILE.read_text(encoding="utf-8"), AGAIN
+    assert json.loads(printed.output) == recipe_schema() == json.loads((tmp_path / "schema.json").read_text(encoding="utf-8"))
     failed = CliRunner().invoke(app, ["schema", "--output", str(tmp_path / "nowhere" / "schema.json")])
     assert failed.exit_code == 2 and len(failed.stderr.splitlines()) == 1
