@@ -43,7 +43,7 @@ OWNED_BY: dict[str, set[str]] = {
     "typer": {"cli", "rayjobs"},
     "rich": {"cli", "rayjobs"},
     "torch": {"objectives", "learning", "stages", "inference", "execution", "rayjobs"},
-    "transformers": {"learning", "execution", "rayjobs"},
+    "transformers": {"objectives", "learning", "execution", "rayjobs"},
     "sentence_transformers": {"learning", "rayjobs"},
     "onnx": {"learning"},
     "onnxruntime": {"learning"},
