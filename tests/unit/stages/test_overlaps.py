@@ -14,7 +14,7 @@ from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan
-from sentdist.report.leaks import NOT_LOOKED
+from sentdist.report.leaks import NOT_CHECKED
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
@@ -56,14 +56,14 @@ def test_an_overlap_waits_for_its_corpus(tmp_path: Path, tiny_encoder_dir: Path)
 
 def test_a_report_marks_scores_on_what_was_trained_on(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     plan, context = _world(tmp_path, tiny_encoder_dir)
-    assert NOT_LOOKED in report_sweep(context.store, "tiny").markdown
+    assert NOT_CHECKED in report_sweep(context.store, "tiny").markdown
     build_overlaps(plan, context)
     report = report_sweep(context.store, "tiny")
     lines = {line.split("|")[1].strip(): line for line in report.markdown.split("## Chosen")[0].splitlines() if line.startswith("| ")}
     assert "**leaked 40 of 40**" in lines["fine_tuned"] and "leaked" not in lines["base"]
     assert '<span class="leaked">leaked 40 of 40</span>' in report.html
     assert "| sts-stsb | stsb | 40 | 40 | 40 | 40 | 40 |" in report.markdown and "stsb-dev (chooses weights)" in report.markdown
-    assert NOT_LOOKED not in report.markdown
+    assert NOT_CHECKED not in report.markdown
     header, *rows = list(csv.reader(str(report.files["table1.csv"]).splitlines()))
     leaked = {row[0]: row[header.index("STS-B items leaked")] for row in rows}
     assert leaked["fine_tuned"] == "40" and leaked["base"] == ""
