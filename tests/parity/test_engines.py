@@ -104,7 +104,7 @@ def descend(rank: int, world_size: int, precision: str) -> dict[str | int, tuple
     for kind in ENGINES:
         engine = make_engine(kind, optimization=optimization)
         before = engine.weights()
-        (report,) = train_steps(engine, RCL(bank=ToyBank(2)), toy_batches(1, rank=rank, world_size=world_size))
+        (report,) = train_steps(engine, make.rcl(bank=ToyBank(2)), toy_batches(1, rank=rank, world_size=world_size))
         found[kind] = (
             {
                 name: weight - engine_weights

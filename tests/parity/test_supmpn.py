@@ -12,7 +12,7 @@ from torch import Tensor
 from sentdist.learning import grad_cache
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
-from sentdist.objectives.supmpn import Masked, supmpn
+from sentdist.objectives.supmpn import Masked, SupMPN, supmpn
 from tests.parity.processes import run_in_processes
 from tests.support import make
 
@@ -91,7 +91,7 @@ def test_an_easy_row_keeps_its_small_loss() -> None:
     assert float(supmpn(anchors, positives, negatives, first_row=0, temperature=0.05)) == pytest.approx(7 * math.exp(-40), rel=1e-4)
 
 
-OBJECTIVES = [make.supmpn(), make.supmpn(masked="zero", temperature=0.3), make.supmpn(phi=0.04, temperature=1.0)]
+OBJECTIVES = [SupMPN(), SupMPN(masked="zero", temperature=0.3), SupMPN(phi=0.04, temperature=1.0)]
 NUM_ROWS, NUM_POSITIVES, NUM_NEGATIVES = 8, 3, 2
 
 
@@ -115,7 +115,7 @@ def loss_and_gradient(rank: int, world_size: int) -> list[tuple[float, Tensor]]:
     results = []
     for objective in OBJECTIVES:
         weight = torch.nn.Parameter(start.clone())
-        loss = objective((columns_CMD[:, rows.start : rows.stop] @ weight).flatten(0, 1), batch)
+        loss = make.made(objective)((columns_CMD[:, rows.start : rows.stop] @ weight).flatten(0, 1), batch)
         loss.backward()
         average_gradients([weight])
         results.append((loss.item(), weight.grad))
