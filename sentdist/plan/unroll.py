@@ -222,17 +222,9 @@ class _Builder:
         columns = ("query", "document") if is_retrieval else section.columns
         wanted = () if is_retrieval else columns
         pin = self.resolver.source(section.source, split=section.split, revision=section.revision, columns=wanted, where=f"{where}.source")
-        corpus = Corpus(
-            source=pin.name,
-            source_revision=pin.revision,
-            split=section.split,
-            columns=columns,
-            limit=section.limit,
-            limit_seed=section.limit_seed,
-            add_reversed=section.add_reversed,
-            fold=self._fold(fold) if is_retrieval else None,
-            document_field=section.document_field,
-        )
+        shared = section.model_dump(include={"split", "limit", "limit_seed", "add_reversed", "document_field"})
+        fold_of_queries = self._fold(fold) if is_retrieval else None
+        corpus = Corpus(source=pin.name, source_revision=pin.revision, columns=columns, fold=fold_of_queries, **shared)
         rows = min(pin.num_rows, section.limit or pin.num_rows) * (2 if section.add_reversed else 1)
         return corpus, rows if corpus.fold is None else rows * (corpus.fold.num_folds - 2) // corpus.fold.num_folds
 
