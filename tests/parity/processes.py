@@ -20,19 +20,25 @@ PRELOADED = ["torch.distributed.tensor", "transformers.conversion_mapping", "tra
 multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
 
 
-def run_in_processes(function: Callable[..., Any], world_size: int, *arguments: Any, backend: str = "gloo") -> list[Any]:
+def run_in_processes(
+    function: Callable[..., Any], world_size: int, *arguments: Any, backend: str = "gloo", device: str = "cpu"
+) -> list[Any]:
     """[function(rank, world_size, *arguments) of each rank]; `function` is a module's, results survive a pickle;
-    a rank's error is raised here. backend: of the process group, "cuda:gloo" for one that serves tensors on a GPU only."""
+    a rank's error is raised here. backend: of the process group, "cuda:gloo" for one that serves tensors on a GPU only.
+    device: "cuda" for processes that import everything themselves, DeepSpeed for a GPU."""
+    method = "forkserver" if device == "cpu" else "spawn"
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.start_processes(
-            _run_rank, args=(world_size, folder, backend, function, arguments), nprocs=world_size, start_method="forkserver"
+            _run_rank, args=(world_size, folder, backend, device, function, arguments), nprocs=world_size, start_method=method
         )
         return [pickle.loads((Path(folder) / f"rank-{rank}").read_bytes()) for rank in range(world_size)]
 
 
-def _run_rank(rank: int, world_size: int, folder: str, backend: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _run_rank(
+    rank: int, world_size: int, folder: str, backend: str, device: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
     torch.set_num_threads(1)
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size), DS_ACCELERATOR="cpu")  # as a launcher sets them
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size), DS_ACCELERATOR=device)  # as a launcher sets them
     dist.init_process_group(backend, init_method=f"file://{folder}/meeting", rank=rank, world_size=world_size)
     try:
         result = function(rank, world_size, *arguments)

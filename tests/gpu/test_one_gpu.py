@@ -1,0 +1,137 @@
+"""On one GPU as on a CPU: every objective, micro-batches with dropout, a checkpoint, embeddings, every engine."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.learning.checkpoint import Progress
+from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.engine import Engine, TorchEngine
+from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
+from sentdist.learning.loop import train_steps
+from sentdist.learning.objectives.info_nce import InfoNCE, info_nce
+from sentdist.learning.optimization import Optimization
+from tests.gpu.engines import BACKEND, KINDS, train_on_gpus
+from tests.parity.processes import run_in_processes
+from tests.parity.word_batches import WORDS, word_batches
+from tests.support.objective_steps import NAMES, on, two_steps
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("micro_batch", [None, 5])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_objective_learns_what_it_learns_on_a_cpu(name: str, micro_batch: int | None, folder: Path) -> None:
+    here = two_steps(name, folder, on("cpu"), micro_batch=micro_batch)
+    there = two_steps(name, folder, on("cuda"), micro_batch=micro_batch)
+    assert there.losses == pytest.approx(here.losses, rel=1e-4)
+    assert there.gradients.keys() == here.gradients.keys()
+    assert there.distance(here) < 2e-4  # float32 sums in another order, through two layers and a loss
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bf16_is_near_float32(name: str, folder: Path) -> None:
+    here, there = two_steps(name, folder, on("cpu")), two_steps(name, folder, on("cuda"), precision="bf16")
+    assert there.losses == pytest.approx(here.losses, rel=2e-2)  # embeddings are known to 0.4 %
+    assert there.distance(here) < 0.1
+
+
+def gradients(encoder: SentenceEncoder, embed: object) -> tuple[Tensor, float]:
+    """All gradients as one vector, and what the GPU draws next."""
+    torch.manual_seed(7)
+    encoder.zero_grad()
+    embeddings = embed()  # type: ignore[operator]
+    embeddings.square().mul(torch.linspace(-1, 1, embeddings.shape[-1], device="cuda")).sum().backward()
+    found = torch.cat([parameter.grad.flatten() for parameter in encoder.parameters() if parameter.grad is not None])
+    return found, float(torch.rand((), device="cuda"))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_recomputed_micro_batches_draw_the_same_dropout(precision: str, folder: Path) -> None:
+    encoder = SentenceEncoder.load(folder, hidden_dropout=0.3, attention_dropout=0.3)
+    engine = TorchEngine(encoder, Optimization(num_steps=1, precision=precision), device="cuda")
+    tokens = encoder.tokenize(WORDS * 4)
+    dealt = micro_batches(tokens.lengths, size=10)
+
+    def kept() -> Tensor:
+        parts = [engine.encode(tokens.take(rows).filled(TOKENS_MULTIPLE))[: len(rows)] for rows in dealt]
+        return torch.cat(parts)[torch.argsort(torch.tensor(list(itertools.chain.from_iterable(dealt))))]
+
+    def sums(part: TokenBatch) -> Tensor:
+        return engine.encode(part).sum(dim=0)
+
+    pairs = (
+        (kept, lambda: encode_in_micro_batches(engine.encode, tokens, micro_batch=10)),
+        (
+            lambda: torch.stack([sums(tokens.take(rows)) for rows in dealt]).sum(dim=0),
+            lambda: sum_over_micro_batches(sums, tokens, micro_batch=10),
+        ),
+    )
+    for plain, recomputed in pairs:
+        (expected, drawn_next), (found, found_next) = gradients(encoder, plain), gradients(encoder, recomputed)
+        # Other masks would be off by the size of the gradient itself. Micro-batches are added up in another order, in bf16 in few digits.
+        assert float((found - expected).norm() / expected.norm()) < (1e-2 if precision == "bf16" else 1e-4)
+        assert found_next == drawn_next
+
+
+def test_blocks_of_anchors_change_nothing() -> None:
+    torch.manual_seed(0)
+    rows = torch.randn(600, 64, device="cuda", requires_grad=True)
+
+    def loss_and_gradient(at_once: int) -> tuple[float, Tensor]:
+        loss = mean_over_blocks(
+            lambda first, last: info_nce(rows[first:last], rows[200:], first_row=first, temperature=0.05),
+            num_rows=200, num_columns=400, logits_at_once=at_once,
+        )  # fmt: skip
+        return loss.item(), torch.autograd.grad(loss, rows)[0]
+
+    (whole, expected), (blocks, found) = loss_and_gradient(2**30), loss_and_gradient(2**12)
+    assert blocks == pytest.approx(whole, rel=1e-5)
+    assert float((found - expected).norm() / expected.norm()) < 1e-4
+
+
+def test_a_resumed_training_equals_one_that_was_not_interrupted(folder: Path, tmp_path: Path) -> None:
+    def fresh() -> tuple[Engine, list]:
+        encoder = SentenceEncoder.load(folder, hidden_dropout=0.3, attention_dropout=0.3)
+        return TorchEngine(encoder, Optimization(num_steps=8, lr=1e-3), device="cuda"), word_batches(encoder, 8)
+
+    engine, batches = fresh()
+    torch.manual_seed(1)
+    steps = train_steps(engine, InfoNCE(temperature=0.05), batches)
+    before = [report.loss for report in itertools.islice(steps, 4)]
+    engine.save(tmp_path, progress=Progress(step=4))
+    whole = before + [report.loss for report in steps]
+    resumed, batches = fresh()
+    torch.rand(10, device="cuda")  # a fresh process knows nothing of the old one's random state
+    step = resumed.load(tmp_path).step
+    rest = [report.loss for report in train_steps(resumed, InfoNCE(temperature=0.05), batches[step:], start=step)]
+    # Some sums on a GPU are added up in no fixed order; another dropout mask would be off by tenths.
+    assert before + rest == pytest.approx(whole, rel=1e-3)
+
+
+def test_embeddings_are_those_of_a_cpu(folder: Path) -> None:
+    encoder = SentenceEncoder.load(folder).eval()
+    sentences = [" ".join(WORDS[: 1 + number % len(WORDS)]) for number in range(200)]
+    here = encode(encoder, sentences)
+    encoder.to("cuda")
+    np.testing.assert_allclose(encode(encoder, sentences), here, atol=1e-4 * np.abs(here).max())
+    halved = encode(encoder, sentences, precision="bf16")
+    cosines = (halved * here).sum(axis=1) / np.linalg.norm(halved, axis=1) / np.linalg.norm(here, axis=1)
+    assert cosines.min() > 0.995
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_every_engine_learns_the_same(precision: str, folder: Path) -> None:
+    found = run_in_processes(train_on_gpus, 1, str(folder), precision, backend=BACKEND, device="cuda")[0]
+    for kind in KINDS:
+        losses, weights = found[kind]
+        assert losses == pytest.approx(found["torch"][0], rel=1e-2 if precision == "bf16" else 1e-4), kind
+        assert weights.keys() == found["torch"][1].keys()

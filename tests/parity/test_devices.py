@@ -1,0 +1,64 @@
+"""Every objective gives on a GPU what it gives on a CPU, here on one that is only pretended: nothing is left on the host by mistake."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.parity.processes import run_in_processes
+from tests.support.mask_tokens import maskable_encoder
+from tests.support.objective_steps import NAMES, Outcome, on, two_steps
+from tests.support.pretend_gpu import pretended_gpu
+
+pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore:User provided device_type of 'cuda'")]
+
+
+CROSSING = ("info_nce", "rcl", "sum")  # with a head, adversaries and hidden words
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return maskable_encoder(tmp_path_factory.mktemp("maskable"))
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", NAMES)
+def test_every_objective_learns_there_what_it_learns_here(name: str, folder: Path) -> None:
+    here = two_steps(name, folder, on("cpu"), micro_batch=5)
+    there = two_steps(name, folder, pretended_gpu(), micro_batch=5)
+    assert here.gradients and any(gradient.abs().max() > 1e-4 for gradient in here.gradients.values())
+    # The same operations, by the same processor.
+    assert there.losses == pytest.approx(here.losses, rel=1e-6)
+    assert there.gradients.keys() == here.gradients.keys()
+    assert there.distance(here) < 1e-6
+    for weight_name, weight in here.weights.items():
+        torch.testing.assert_close(there.weights[weight_name], weight, rtol=1e-5, atol=1e-6)
+
+
+def there(rank: int, world_size: int, folder: Path) -> list[Outcome]:
+    torch.set_num_threads(1)
+    with warnings.catch_warnings(action="ignore"):
+        return [two_steps(name, folder, pretended_gpu(), rank=rank, world_size=world_size) for name in CROSSING]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_what_crosses_ranks_in_a_step_lies_on_the_gpu(folder: Path) -> None:
+    """The pretended GPU's collectives serve nothing else, as those of NCCL; the loss is that of the whole batch."""
+    for name, outcome in zip(CROSSING, run_in_processes(there, 2, folder)[0], strict=True):
+        if name != "sum":  # ranks hide words each by itself
+            assert outcome.losses == pytest.approx(two_steps(name, folder, on("cpu")).losses, rel=1e-5)  # sums in another order
+
+
+def test_the_pretended_gpu_refuses_what_a_real_one_refuses() -> None:
+    with pretended_gpu() as gpu:
+        there = torch.ones(3, device=gpu)
+        assert there.device == gpu and (there + 1.0).device == gpu and there.cpu().device.type == "cpu"
+        with pytest.raises(RuntimeError, match="expected all tensors on cuda"):
+            there + torch.ones(3)
+        with pytest.raises(RuntimeError, match="expected all tensors on cuda"):
+            there.index_select(0, torch.tensor([1]))
+        with pytest.raises(TypeError, match="to copy it to the host first"):
+            there.numpy()

@@ -1,0 +1,137 @@
+"""A GPU that is only pretended: its tensors say `cuda`, are computed on the CPU, and refuse to be mixed with others, as those of CUDA do.
+
+So a test on a machine without a GPU finds every tensor that was left on the host, and the values and gradients are still real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter, tree_map
+
+from sentdist.learning import grad_cache
+
+aten: Any = torch.ops.aten
+CUDA = torch.device("cuda", 0)
+# What CUDA itself takes from the host beside its own: copies, and indices.
+SAID = {Tensor.device.__get__: CUDA, Tensor.is_cuda.__get__: True, Tensor.is_cpu.__get__: False}  # type: ignore[attr-defined]
+MIXING = {aten.copy_, aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
+
+
+# Asked for on the device of a tensor; torch's own binding fills in the one that it takes that tensor to be on.
+LIKE = {aten.new_empty, aten.new_empty_strided, aten.new_full, aten.new_ones, aten.new_zeros}
+
+
+class OnGpu(Tensor):
+    """A tensor on the pretended GPU. host: where its numbers really lie."""
+
+    host: Tensor
+
+    @staticmethod
+    def __new__(cls, host: Tensor) -> OnGpu:
+        made = Tensor._make_subclass(cls, host.detach(), host.requires_grad)
+        made.host = host.detach()
+        return made
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in SAID:
+            return SAID[function]
+        if function is Tensor.numpy:
+            raise TypeError("can't convert a tensor on cuda to numpy; use Tensor.cpu() to copy it to the host first")
+        if function is Tensor.tolist:
+            return args[0].host.tolist()
+        if function in (Tensor.to, Tensor.cpu):
+            return _copied(*args, **(kwargs or {})) if function is Tensor.to else aten._to_copy(args[0], device=torch.device("cpu"))
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _dispatch(function, args, kwargs or {})
+
+
+def _copied(tensor: Tensor, *wanted: Any, non_blocking: bool = False, copy: bool = False, **named: Any) -> Tensor:
+    """`Tensor.to`, as it is used: a device, a type, or both."""
+    device = next((torch.device(one) for one in (*wanted, named.get("device")) if isinstance(one, str | torch.device)), tensor.device)
+    like = next((one for one in wanted if isinstance(one, Tensor)), None)
+    dtype = next(
+        (one for one in (*wanted, named.get("dtype")) if isinstance(one, torch.dtype)), tensor.dtype if like is None else like.dtype
+    )
+    device = device if like is None else like.device
+    if not copy and device.type == tensor.device.type and dtype == tensor.dtype:
+        return tensor
+    copied: Tensor = aten._to_copy(tensor, device=device, dtype=dtype)
+    return copied
+
+
+def _recomputed_there(checkpoint: Any) -> Any:
+    """torch's backward pass switches off what tells a tensor's device here; what is recomputed in it asks for that."""
+
+    def checkpointed(function: Any, *arguments: Any, **options: Any) -> Any:
+        def told(*arguments: Any) -> Any:
+            with torch._C._EnableTorchFunction():  # type: ignore[attr-defined]
+                return function(*arguments)
+
+        return checkpoint(told, *arguments, determinism_check="none", **options)
+
+    return checkpointed
+
+
+class _PretendGpu(TorchDispatchMode):
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _dispatch(function, args, kwargs or {})
+
+
+def _dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    tensors = [one for one in tree_iter((args, kwargs)) if isinstance(one, Tensor)]
+    on_gpu = [one for one in tensors if isinstance(one, OnGpu)]
+    packet, device = function.overloadpacket, kwargs.get("device")
+    if packet is aten.copy_:
+        is_on_gpu = isinstance(args[0], OnGpu)
+    elif device is not None and packet not in LIKE:
+        is_on_gpu = torch.device(device).type == "cuda"
+    else:
+        is_on_gpu = bool(on_gpu)
+    if function.namespace == "c10d" and len(on_gpu) < len(tensors):
+        raise RuntimeError(f"{function}: no backend type associated with device type cpu, as in a group of NCCL alone")
+    if on_gpu and packet not in MIXING and packet is not aten._to_copy:
+        left = [one for one in tensors if not isinstance(one, OnGpu) and one.dim() > 0]
+        if left:
+            raise RuntimeError(f"{function}: expected all tensors on cuda, found one on the host of shape {tuple(left[0].shape)}")
+    known = {id(one.host): one for one in on_gpu}
+    if device is not None and is_on_gpu:
+        kwargs = kwargs | {"device": torch.device("cpu"), "pin_memory": False}
+    args, kwargs = tree_map(lambda one: one.host if isinstance(one, OnGpu) else one, (args, kwargs))
+    found = function(*args, **kwargs)
+    if not is_on_gpu:
+        return found
+    return tree_map(lambda one: (known[id(one)] if id(one) in known else OnGpu(one)) if isinstance(one, Tensor) else one, found)
+
+
+@contextmanager
+def pretended_gpu() -> Iterator[torch.device]:
+    """Pretend that there is a GPU while the context is open; gives its device."""
+
+    def made_there(make: Any) -> Any:
+        def made(values: Any, *, device: Any = None, **options: Any) -> Tensor:
+            found = make(values, **options)
+            return OnGpu(found) if device is not None and torch.device(device).type == "cuda" else found
+
+        return made
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(torch.cuda, "_lazy_init", lambda: None))
+        for name in ("tensor", "as_tensor"):  # which ask for CUDA before anything is dispatched
+            stack.enter_context(patch.object(torch, name, made_there(getattr(torch, name))))
+        stack.enter_context(patch.object(grad_cache, "checkpoint", _recomputed_there(grad_cache.checkpoint)))
+        torch.__future__.set_swap_module_params_on_conversion(True)  # parameters stay themselves, as on their way to a real GPU
+        stack.callback(torch.__future__.set_swap_module_params_on_conversion, False)
+        stack.enter_context(_PretendGpu())
+        yield CUDA
