@@ -67,7 +67,7 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     with Heartbeats(stage, sink):
         if not isinstance(stage, CorpusStage):
             return _build_with_torch(stage, context)
-        from sentdist.stages.corpora import build_corpus
+        from sentdist.stages.corpora.build import build_corpus
 
         return build_corpus(stage, context)
 

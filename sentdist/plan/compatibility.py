@@ -5,8 +5,8 @@ from __future__ import annotations
 from sentdist.errors import RecipeError
 from sentdist.objectives.auxiliary import misfit_of_channels
 from sentdist.objectives.objective import Misfit, Rows, Start
-from sentdist.plan.corpora import AnyCorpus, RelationalCorpus
-from sentdist.plan.corpora.relations import LinkTask
+from sentdist.plan.corpora import AnyCorpus
+from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_field, names_where, terms_of, with_phi
 from sentdist.plan.recipe import EncoderSection
 from sentdist.plan.specs import Probes, View

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentdist.plan.corpora import CORPORA
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import topological
 from sentdist.plan.stages import Overlap, Train
@@ -19,11 +19,11 @@ def overlaps_of(plan: Plan) -> tuple[Overlap, ...]:
         if not isinstance(trial.scores.encoder, Train):
             continue
         upstream = topological((trial.scores.encoder,))
-        sources = [stage for stage in upstream if isinstance(stage, CORPORA)]
+        corpora = [stage for stage in upstream if isinstance(stage, CorpusStage)]
         selections = [stage.selection for stage in upstream if isinstance(stage, Train) and stage.selection is not None]
         chosen_by = dict.fromkeys(task for selection in selections for task in selection.tasks)
-        dev_sets: list[Task] = [task for task in chosen_by if task not in trial.scores.tasks]
-        for source in (*sources, *dev_sets):
+        sources: list[CorpusStage | Task] = [*corpora, *(task for task in chosen_by if task not in trial.scores.tasks)]
+        for source in sources:
             overlap = Overlap(of=source, tasks=trial.scores.tasks)
             found.setdefault(overlap.key, overlap)
     return tuple(found.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,17 +21,16 @@ from sentdist.plan.compatibility import (
     relations_of,
     settled,
 )
-from sentdist.plan.corpora import AnyCorpus, CorpusSection, GradedSection, GroupsSection, RelationsSection, RowsSection
-from sentdist.plan.corpora.graded import graded_corpus
-from sentdist.plan.corpora.groups import grouped_corpus
-from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task, relational_corpus
+from sentdist.plan.corpora import AnyCorpus, CorpusSection
+from sentdist.plan.corpora.kind import Planning
+from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import names_with, phi_of, uses_targets
 from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection, recipe_from_values
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
 from sentdist.plan.stage import Json, Stage, topological
-from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
+from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
@@ -153,15 +152,11 @@ def _short(value: Json) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _is_retrieval(section: CorpusSection) -> bool:
-    return isinstance(section, RowsSection) and section.source in {card.source for card in TASKS.values() if card.kind == "retrieval"}
-
-
 def _check_folds(section: CorpusSection, *, has_folds: bool) -> None:
     """Cross-validation goes with retrieval corpora, and only with them."""
-    if has_folds == _is_retrieval(section):
+    if has_folds == (section.judged_source is not None):
         return
-    source = section.source if isinstance(section, RowsSection) else f"of kind {section.kind}"
+    source = section.shown
     if has_folds:
         raise RecipeError(where="folds", found=f"corpus {source}", expected="a retrieval corpus", remedy="Drop folds.")
     raise RecipeError(where="folds", found=f"none for corpus {source}", expected="folds over its queries", remedy="Add folds: {num: 5}.")
@@ -202,43 +197,19 @@ class _Builder:
     def corpus(self, name: str | None, fold: int | None) -> AnyCorpus:
         """The training rows of a method: the recipe's corpus, or the one of that name under `corpora`."""
         section, where = (self.recipe.corpus, "corpus") if name is None else (self.recipe.corpora[name], f"corpora.{name}")
-        corpus, rows = self._corpus(section, fold, where)
+        given = Planning(resolver=self.resolver, fold=self._fold(fold), pairs_of=self._pairs_of)
+        corpus, rows = section.planned(given, where=where)
         self.rows[corpus.key] = rows
         return corpus
 
-    def _corpus(self, section: CorpusSection, fold: int | None, where: str) -> tuple[AnyCorpus, int]:
-        match section:
-            case GradedSection():
-                return graded_corpus(section, self.resolver, without=self._tasks_without(section, where), where=where)
-            case RelationsSection():
-                return relational_corpus(section, self.resolver, where=where)
-            case GroupsSection():
-                return grouped_corpus(section, self.resolver, where=where)
-            case RowsSection():
-                return self._rows(section, fold, where)
-
-    def _rows(self, section: RowsSection, fold: int | None, where: str) -> tuple[Corpus, int]:
-        is_retrieval = _is_retrieval(section)
-        columns = ("query", "document") if is_retrieval else section.columns
-        wanted = () if is_retrieval else columns
-        pin = self.resolver.source(section.source, split=section.split, revision=section.revision, columns=wanted, where=f"{where}.source")
-        shared = section.model_dump(include={"split", "limit", "limit_seed", "add_reversed", "document_field"})
-        fold_of_queries = self._fold(fold) if is_retrieval else None
-        corpus = Corpus(source=pin.name, source_revision=pin.revision, columns=columns, fold=fold_of_queries, **shared)
-        rows = min(pin.num_rows, section.limit or pin.num_rows) * (2 if section.add_reversed else 1)
-        return corpus, rows if corpus.fold is None else rows * (corpus.fold.num_folds - 2) // corpus.fold.num_folds
-
-    def _tasks_without(self, section: GradedSection, where: str) -> tuple[Task, ...]:
-        """The tasks whose pairs a graded corpus leaves out."""
-        for name in section.without:
+    def _pairs_of(self, names: Sequence[str], where: str) -> tuple[Task, ...]:
+        """The tasks of graded pairs that names of tasks or groups stand for."""
+        for name in names:
             if any(task not in TASKS or TASKS[task].kind != "sts" for task in TASK_GROUPS.get(name, (name,))):
                 groups = (known for known, tasks in TASK_GROUPS.items() if all(TASKS[task].kind == "sts" for task in tasks))
                 pairs = (*(known for known, card in TASKS.items() if card.kind == "sts"), *groups)
-                raise RecipeError(
-                    where=f"{where}.without", found=name, expected=f"tasks of pairs: {', '.join(pairs)}", remedy="Correct it."
-                )
-        names = [task for given in section.without for task in TASK_GROUPS.get(given, (given,))]
-        return tuple(self._selectable(name, fold=None, role="test") for name in dict.fromkeys(names))
+                raise RecipeError(where=where, found=name, expected=f"tasks of pairs: {', '.join(pairs)}", remedy="Correct it.")
+        return tuple(self._selectable(name, fold=None, role="test") for name in task_names(names))
 
     def training(self, method: Method) -> Training:
         return Training.model_validate(self.recipe.training.model_dump() | method.training)
@@ -355,12 +326,12 @@ class _Builder:
     def _selectable(self, name: str, *, fold: int | None, role: str) -> Task:
         """A task of pairs or of retrieval; in a cross-validation over the queries of the corpus, the part of a fold."""
         card = TASKS[name]
-        corpus = self.recipe.corpus if isinstance(self.recipe.corpus, RowsSection) else None
-        has_fold = fold is not None and card.kind == "retrieval" and corpus is not None and card.source == corpus.source
+        corpus = self.recipe.corpus
+        has_fold = fold is not None and card.kind == "retrieval" and card.source == corpus.judged_source
         return selectable_task(
             name,
             self.resolver,
-            document_field="answer" if corpus is None else corpus.document_field,
+            document_field=corpus.documents_by,
             fold=self._fold(fold) if has_fold else None,
             fold_role=role if has_fold else None,
         )

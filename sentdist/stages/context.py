@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sentdist.plan.runtime import Runtime
 from sentdist.store.store import ArtifactStore
@@ -17,3 +18,8 @@ class Context:
     runtime: Runtime = field(default_factory=Runtime)
     folders: tuple[tuple[str, str], ...] = ()  # revision of an encoder given by path -> its folder
     keeps_embeddings: bool = False  # of test sentences, for other tasks of the same encoder
+
+    @property
+    def data_folder(self) -> Path | None:
+        """The data root as a path."""
+        return None if self.data_root is None else Path(self.data_root)

@@ -18,7 +18,7 @@ from sentdist.stages.embed_sentences import Embed, MakeEmbed, embed_here
 from sentdist.stages.embedding_cache import kept_or_encoded
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.probing import probe_results
-from sentdist.stages.relations import RelationalScorer, saved_scorer
+from sentdist.stages.relational_scorer import RelationalScorer, saved_scorer
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
 from sentdist.stages.tasks.scoring import StsTask, load_task, viewed

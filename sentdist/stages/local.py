@@ -18,7 +18,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
-from sentdist.stages.corpora import build_corpus
+from sentdist.stages.corpora.build import build_corpus
 from sentdist.stages.evaluate import build_scores
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import folder_of

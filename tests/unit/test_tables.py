@@ -118,6 +118,8 @@ def test_a_kind_of_stage_says_what_it_is_for_and_what_it_takes(kind: str) -> Non
 def test_a_kind_of_corpus_is_in_every_table(corpus: type[CorpusStage]) -> None:
     assert shipped(CorpusStage) == {one.__name__ for one in CORPORA}
     assert corpus.holds and corpus.recipe_kind in TAGS
+    module, _, function = corpus.reader.partition(":")
+    assert list(inspect.signature(getattr(importlib.import_module(module), function)).parameters) == ["stage", "context"]
     sections = [section for section in SECTIONS["corpus"] if section.model_fields["kind"].annotation.__args__ == (corpus.recipe_kind,)]  # type: ignore[union-attr]
     assert len(sections) == 1
     stage = stages()[corpus.kind]

@@ -1,21 +1,28 @@
-"""The kinds of training corpus: one file each, with what a recipe says of it and the stage that it becomes."""
+"""The kinds of training corpus: one file each, with what a recipe says of it and the stage that it becomes. A new kind is a new file here;
+nothing else lists it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Union, get_args
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Annotated, TypeVar, Union
 
 from pydantic import Discriminator, Tag
 
-from sentdist.plan.corpora.graded import GradedCorpus, GradedSection
-from sentdist.plan.corpora.groups import GroupedCorpus, GroupsSection
-from sentdist.plan.corpora.relations import RelationalCorpus, RelationsSection
-from sentdist.plan.corpora.rows import Corpus, RowsSection
+from sentdist.plan.corpora.kind import CorpusStage, Section
 
-AnyCorpus = Corpus | GradedCorpus | RelationalCorpus | GroupedCorpus
-AnySection = RowsSection | GradedSection | RelationsSection | GroupsSection
+Kind = TypeVar("Kind", CorpusStage, Section)
 
-CORPORA: tuple[type[AnyCorpus], ...] = get_args(AnyCorpus)
-SECTIONS: tuple[type[AnySection], ...] = get_args(AnySection)
+
+def _found(parent: type[Kind]) -> tuple[type[Kind], ...]:
+    """The subclass of `parent` in each file of this package, in the order of files."""
+    files = sorted(module.name for module in pkgutil.iter_modules(__path__, f"{__name__}."))
+    values = [(file, value) for file in files for value in vars(importlib.import_module(file)).values() if isinstance(value, type)]
+    return tuple(value for file, value in values if issubclass(value, parent) and value.__module__ == file and value is not parent)
+
+
+CORPORA = _found(CorpusStage)
+SECTIONS = _found(Section)
 CORPUS_KINDS = tuple(corpus.recipe_kind for corpus in CORPORA)
 
 
@@ -24,7 +31,9 @@ def _kind_of(value: object) -> object:
 
 
 if TYPE_CHECKING:
-    CorpusSection = AnySection
+    AnyCorpus = CorpusStage
+    CorpusSection = Section
 else:
+    AnyCorpus = Union[CORPORA]  # noqa: UP007
     _TAGGED = (Annotated[section, Tag(section.model_fields["kind"].annotation.__args__[0])] for section in SECTIONS)
     CorpusSection = Annotated[Union[tuple(_TAGGED)], Discriminator(_kind_of)]  # noqa: UP007

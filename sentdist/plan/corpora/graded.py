@@ -9,7 +9,7 @@ from pydantic import Field
 from sentdist.errors import RecipeError
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import Labels
-from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import slug
@@ -43,6 +43,7 @@ class GradedCorpus(CorpusStage):
     revision: ClassVar[int] = 1
     recipe_kind: ClassVar[str] = "graded"
     holds: ClassVar[str] = "pairs with a label each"
+    reader: ClassVar[str] = "sentdist.stages.corpora.graded:rows"
 
     parts: Annotated[tuple[GradedPart, ...], Field(min_length=1)]
     rounding: Rounding = "half_even"  # of scores, to the grid of labels
@@ -89,7 +90,7 @@ class GradedPartSection(Frozen):
     scale: Scale
 
 
-class GradedSection(Frozen):
+class GradedSection(Section):
     """The graded pairs of a recipe."""
 
     kind: Literal["graded"]
@@ -99,6 +100,9 @@ class GradedSection(Frozen):
     without: tuple[str, ...] = ()  # names of tasks or groups of tasks
     limit: Annotated[int, Field(ge=1)] | None = None
     limit_seed: int = 0
+
+    def planned(self, given: Planning, *, where: str) -> tuple[GradedCorpus, int]:
+        return graded_corpus(self, given.resolver, without=given.pairs_of(self.without, f"{where}.without"), where=where)
 
 
 def graded_corpus(section: GradedSection, resolver: Resolver, *, without: tuple[Task, ...], where: str) -> tuple[GradedCorpus, int]:

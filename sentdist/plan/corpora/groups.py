@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from sentdist.frozen import Frozen
-from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.stage import slug
 
@@ -47,6 +47,7 @@ class GroupedCorpus(CorpusStage):
     revision: ClassVar[int] = 1
     recipe_kind: ClassVar[str] = "groups"
     holds: ClassVar[str] = "an anchor with several positives and negatives"
+    reader: ClassVar[str] = "sentdist.stages.corpora.groups:rows"
 
     parts: Annotated[tuple[GroupPart, ...], Field(min_length=1)]
     num_positives: Count = 5
@@ -100,7 +101,7 @@ class AugmentationSection(Frozen):
         return self
 
 
-class GroupsSection(Frozen):
+class GroupsSection(Section):
     """The grouped NLI rows of a recipe."""
 
     kind: Literal["groups"]
@@ -113,6 +114,9 @@ class GroupsSection(Frozen):
     seed: int = 0
     limit: Annotated[int, Field(ge=1)] | None = None
     limit_seed: int = 0
+
+    def planned(self, given: Planning, *, where: str) -> tuple[GroupedCorpus, int]:
+        return grouped_corpus(self, given.resolver, where=where)
 
 
 def grouped_corpus(section: GroupsSection, resolver: Resolver, *, where: str) -> tuple[GroupedCorpus, int]:

@@ -1,21 +1,64 @@
-"""What every kind of training corpus says of itself: its rows, as objectives ask for them, and its words for people."""
+"""What every kind of training corpus says of itself: its section of a recipe, its stage, its rows, as objectives ask for them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from sentdist.frozen import Frozen
 from sentdist.objectives.objective import Labels
+from sentdist.plan.resolver import Resolver
+from sentdist.plan.specs import Fold, Task
 from sentdist.plan.stage import Purpose, Stage
 
 
+@dataclass(frozen=True, kw_only=True)
+class Planning:
+    """What a section of a recipe is planned with. fold: the part of a cross-validation; None outside of one.
+    pairs_of: the tasks of graded pairs that some names of tasks or groups stand for, pinned; RecipeError for another."""
+
+    resolver: Resolver
+    fold: Fold | None
+    pairs_of: Callable[[Sequence[str], str], tuple[Task, ...]]
+
+
+class Section(Frozen):
+    """A corpus as a recipe says it. A subclass in a file of this package is a kind of corpus, and has a `kind`."""
+
+    if TYPE_CHECKING:
+        kind: str
+
+    def planned(self, given: Planning, *, where: str) -> tuple[CorpusStage, int]:
+        """The stage, and its rows as far as planning can know. where: the place in the recipe, for errors."""
+        raise NotImplementedError
+
+    @property
+    def shown(self) -> str:
+        """What an error calls it."""
+        return f"of kind {self.kind}"
+
+    @property
+    def judged_source(self) -> str | None:
+        """The retrieval source that its rows come from: then cross-validation goes over its queries; None for all others."""
+        return None
+
+    @property
+    def documents_by(self) -> str:
+        """What of the documents of such a source is read."""
+        return "answer"
+
+
 class CorpusStage(Stage):
-    """A training corpus. recipe_kind: what a recipe calls its kind. holds: what its rows are, in a line of a table."""
+    """A training corpus. recipe_kind: what a recipe calls its kind. holds: what its rows are, in a line of a table.
+    reader: "module:function" of (stage, context) that reads the sources and gives `Rows`."""
 
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = None
 
     recipe_kind: ClassVar[str]
     holds: ClassVar[str]
+    reader: ClassVar[str]
 
     @property
     def num_columns(self) -> int:

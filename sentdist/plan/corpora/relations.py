@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from sentdist.frozen import Frozen
-from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.stage import slug
 
@@ -51,6 +51,7 @@ class RelationalCorpus(CorpusStage):
     revision: ClassVar[int] = 1
     recipe_kind: ClassVar[str] = "relations"
     holds: ClassVar[str] = "pairs of several relations, with hard negatives"
+    reader: ClassVar[str] = "sentdist.stages.corpora.relations:rows"
 
     relations: Annotated[tuple[RelationPart, ...], Field(min_length=1)]
     cap_rule: CapRule = "first"
@@ -125,7 +126,7 @@ class RelationSection(Frozen):
         return self
 
 
-class RelationsSection(Frozen):
+class RelationsSection(Section):
     """The relations of a recipe."""
 
     kind: Literal["relations"]
@@ -143,6 +144,9 @@ class RelationsSection(Frozen):
         if self.cap_rule != "first" and self.cap is None and all(relation.cap is None for relation in self.relations):
             raise ValueError("cap_rule: has no effect without a cap; leave it out or give a cap")
         return self
+
+    def planned(self, given: Planning, *, where: str) -> tuple[RelationalCorpus, int]:
+        return relational_corpus(self, given.resolver, where=where)
 
 
 class LinksSection(Frozen):

@@ -6,10 +6,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from sentdist.frozen import Frozen
-from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
 from sentdist.plan.specs import Fold
 from sentdist.plan.stage import slug
+from sentdist.plan.tasks import TASKS
+
+Documents = Literal["answer", "question", "question_answer"]
 
 
 class Corpus(CorpusStage):
@@ -19,6 +21,7 @@ class Corpus(CorpusStage):
     revision: ClassVar[int] = 1
     recipe_kind: ClassVar[str] = "rows"
     holds: ClassVar[str] = "an anchor, its positive, and if you like a hard negative"
+    reader: ClassVar[str] = "sentdist.stages.corpora.rows:rows"
 
     source: str
     source_revision: str
@@ -28,7 +31,7 @@ class Corpus(CorpusStage):
     limit_seed: int = 0
     add_reversed: bool = False  # also (positive, anchor, negative), as the recipe of the start checkpoint did
     fold: Fold | None = None
-    document_field: Literal["answer", "question", "question_answer"] = "answer"
+    document_field: Documents = "answer"
 
     @property
     def label(self) -> str:
@@ -50,7 +53,7 @@ class Corpus(CorpusStage):
         return (f"{self.source} ({self.split or 'all'}{rows}, {self.source_revision})",)
 
 
-class RowsSection(Frozen):
+class RowsSection(Section):
     """The training rows of a recipe, from one source."""
 
     kind: Literal["rows"] = "rows"
@@ -61,7 +64,7 @@ class RowsSection(Frozen):
     limit: Annotated[int, Field(ge=1)] | None = None
     limit_seed: int = 0
     add_reversed: bool = False
-    document_field: Literal["answer", "question", "question_answer"] = "answer"
+    document_field: Documents = "answer"
 
     @model_validator(mode="after")
     def _one_to_three_columns(self) -> RowsSection:
@@ -70,3 +73,34 @@ class RowsSection(Frozen):
                 f"found {len(self.columns)} columns; expected two (anchor, positive), three (and a hard negative), or one (sentences alone)"
             )
         return self
+
+    @property
+    def shown(self) -> str:
+        return self.source
+
+    @property
+    def judged_source(self) -> str | None:
+        return self.source if self.source in {card.source for card in TASKS.values() if card.kind == "retrieval"} else None
+
+    @property
+    def documents_by(self) -> str:
+        return self.document_field
+
+    def planned(self, given: Planning, *, where: str) -> tuple[Corpus, int]:
+        is_retrieval = self.judged_source is not None
+        columns = ("query", "document") if is_retrieval else self.columns
+        wanted = () if is_retrieval else columns
+        pin = given.resolver.source(self.source, split=self.split, revision=self.revision, columns=wanted, where=f"{where}.source")
+        corpus = Corpus(
+            source=pin.name,
+            source_revision=pin.revision,
+            split=self.split,
+            columns=columns,
+            limit=self.limit,
+            limit_seed=self.limit_seed,
+            add_reversed=self.add_reversed,
+            fold=given.fold if is_retrieval else None,
+            document_field=self.document_field,
+        )
+        rows = min(pin.num_rows, self.limit or pin.num_rows) * (2 if self.add_reversed else 1)
+        return corpus, rows if corpus.fold is None else rows * (corpus.fold.num_folds - 2) // corpus.fold.num_folds

@@ -11,9 +11,10 @@ import yaml
 
 from sentdist.frozen import Frozen
 from sentdist.objectives.entropy import Entropy
-from sentdist.plan.corpora import GradedSection, GroupsSection, RowsSection
-from sentdist.plan.corpora.groups import AugmentationSection
+from sentdist.plan.corpora.graded import GradedSection
+from sentdist.plan.corpora.groups import AugmentationSection, GroupsSection
 from sentdist.plan.corpora.relations import LinksSection, RelationsSection
+from sentdist.plan.corpora.rows import RowsSection
 from sentdist.plan.objectives import OBJECTIVES, Term
 from sentdist.plan.recipe import EncoderSection, Method, TargetsSection, check_unique_name, load_recipe
 from sentdist.plan.relational import RelationalScoring

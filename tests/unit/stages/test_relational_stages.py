@@ -20,7 +20,7 @@ from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
-from sentdist.stages.corpora import build_corpus
+from sentdist.stages.corpora.build import build_corpus
 from sentdist.stages.evaluate import build_scores
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import run_local

@@ -13,14 +13,17 @@ from sentdist.data.sources.pinned import read_source
 from sentdist.plan.corpora import graded as plan
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
+from sentdist.stages.context import Context
+from sentdist.stages.corpora.build import Rows
 
 
-def graded_rows(stage: plan.GradedCorpus, root: Path | None) -> tuple[pa.Table, dict[str, Json]]:
+def rows(stage: plan.GradedCorpus, context: Context) -> Rows:
     """Columns sentence1, sentence2 and label of all parts, and the counts of each part and test set for the record.
 
     Raises:
         DataError: what `join_graded` refuses; an unreadable source or test set.
     """
+    root = context.data_folder
     parts = [
         GradedPart(
             name=part.name,
@@ -34,7 +37,14 @@ def graded_rows(stage: plan.GradedCorpus, root: Path | None) -> tuple[pa.Table, 
     ]
     found = join_graded(parts, without={task.name: _pairs_of(task, root) for task in stage.without})
     counts: dict[str, Json] = {name: asdict(count) for name, count in found.counts.items()}
-    return found.table, {"parts": counts, "removed": dict(found.removed)}
+    return Rows(
+        table=found.table,
+        columns=("sentence1", "sentence2"),
+        values=("label",),
+        facts={"parts": counts, "removed": dict(found.removed)},
+        limit=stage.limit,
+        limit_seed=stage.limit_seed,
+    )
 
 
 def _label_map(scale: plan.Scale, stage: plan.GradedCorpus) -> LabelMap:

@@ -17,16 +17,17 @@ from sentdist.learning.paraphrase import paraphrase
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus, GroupPart
 from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
+from sentdist.stages.corpora.build import Rows
 
 
-def grouped_rows(stage: GroupedCorpus, context: Context) -> tuple[pa.Table, dict[str, Json]]:
+def rows(stage: GroupedCorpus, context: Context) -> Rows:
     """Columns anchor, positive_1 …, negative_1 …, one row a premise, and what was found and filled, for the record.
 
     Raises:
         DataError: what `group_by_premise` refuses; an unreadable source; WordNet that is not there.
         EncoderError: a paraphraser that is not there or cannot write.
     """
-    root = None if context.data_root is None else Path(context.data_root)
+    root = context.data_folder
     augmentation = stage.augmentation
     table, facts = group_by_premise(
         pa.concat_tables([_read(part, root) for part in stage.parts]),
@@ -40,12 +41,15 @@ def grouped_rows(stage: GroupedCorpus, context: Context) -> tuple[pa.Table, dict
         limit=stage.limit,
         limit_seed=stage.limit_seed,
     )
-    return table, {"premises": {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(facts).items()}}
+    premises: dict[str, Json] = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(facts).items()}
+    return Rows(
+        table=table, columns=tuple(table.column_names), facts={"premises": premises}, limit=stage.limit, limit_seed=stage.limit_seed
+    )
 
 
 def rewording(augmentation: Augmentation, *, seed: int, context: Context) -> Augment:
     """What turns entailments into further positives."""
-    root = None if context.data_root is None else Path(context.data_root)
+    root = context.data_folder
     fraction = augmentation.fraction
 
     def reword(sentences: Sequence[str]) -> Sequence[str]:
@@ -70,5 +74,5 @@ def rewording(augmentation: Augmentation, *, seed: int, context: Context) -> Aug
 
 def _read(part: GroupPart, root: Path | None) -> pa.Table:
     hub_revision = part.source_revision if part.source.startswith("hub:") else None
-    rows = read_source(part.source, split=part.split, data_root=root, columns=part.columns, hub_revision=hub_revision)
-    return inference_rows(rows, columns=part.columns, labels=part.labels, where=part.source)
+    found = read_source(part.source, split=part.split, data_root=root, columns=part.columns, hub_revision=hub_revision)
+    return inference_rows(found, columns=part.columns, labels=part.labels, where=part.source)

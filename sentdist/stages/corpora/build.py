@@ -1,0 +1,49 @@
+"""The body of every corpus stage: the rows that its kind reads, written down."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from sentdist.data.build_corpus import build_corpus as build_table
+from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.stage import Json
+from sentdist.stages.commit import commit
+from sentdist.stages.context import Context
+from sentdist.store.store import Artifact
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What a corpus is built of: a table, which of its columns are sentences and which are values, how many are drawn,
+    facts for the record."""
+
+    table: pa.Table
+    columns: tuple[str, ...]
+    values: tuple[str, ...] = ()
+    facts: dict[str, Json]
+    limit: int | None = None
+    limit_seed: int = 0
+    add_reversed: bool = False
+
+
+def build_corpus(stage: CorpusStage, context: Context) -> Artifact:
+    """Read the sources, number their unique sentences, write ids and sentences as memory-mappable tables."""
+    started = time.perf_counter()
+    module, _, function = stage.reader.partition(":")
+    rows: Rows = getattr(importlib.import_module(module), function)(stage, context)
+    with context.store.staged() as folder:
+        facts = build_table(
+            rows.table,
+            columns=rows.columns,
+            values=rows.values,
+            folder=folder,
+            limit=rows.limit,
+            seed=rows.limit_seed,
+            add_reversed=rows.add_reversed,
+            num_positives=stage.num_positives,
+        )
+        return commit(stage, folder, context, started=started, results=asdict(facts) | rows.facts)
