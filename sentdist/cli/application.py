@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import banks, building, health, leaking, objectives, reporting, scoring, searching, serving, stored, using
+from sentdist.cli import banks, building, catalogue, health, leaking, reporting, scoring, searching, serving, stored, using
 from sentdist.cli.printing import open_console
 from sentdist.cli.unforeseen import kept_traceback
 from sentdist.errors import SentdistError, first_line
@@ -52,7 +52,8 @@ COMMANDS = (
     building.run,
     building.sweep,
     building.stop,
-    objectives.objectives,
+    catalogue.objectives,
+    catalogue.tasks,
     leaking.leaks,
     scoring.evaluate,
     using.encode,

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sentdist.data.sources.files import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EMPTY = "."  # what SentEval encodes where a text has no words
 
@@ -65,10 +69,7 @@ def read_labelled(
             raise DataError(
                 where=name, found=f"no {label} in row {row}", expected="a label in every row", remedy="Complete or drop the row."
             )
-    texts = [
-        [_words(name, row, column, value) for row, value in zip(kept, _taken(table[column].to_pylist(), kept), strict=True)]
-        for column in columns
-    ]
+    texts = [_texts_of(name, table, column, kept) for column in columns]
     return Labelled(
         texts=tuple(tuple(text or EMPTY for text in column) for column in texts),
         labels=tuple(str(values[row]) for row in kept),
@@ -77,8 +78,28 @@ def read_labelled(
     )
 
 
-def _taken(values: list[object], rows: list[int]) -> list[object]:
-    return [values[row] for row in rows]
+def read_texts(
+    name: str, *, columns: Sequence[str], split: str | None = None, data_root: Path | None = None, hub_revision: str | None = None
+) -> tuple[tuple[str, ...], ...]:
+    """The texts of some columns of a source, column by column.
+
+    Raises:
+        DataError: absent columns or split, a source without rows, a text that is none, or without a word.
+    """
+    table = read_source(name, split=split, data_root=data_root, columns=columns, hub_revision=hub_revision)
+    texts = [_texts_of(name, table, column, range(table.num_rows)) for column in columns]
+    empty = next(
+        ((row, column) for column, values in zip(columns, texts, strict=True) for row, text in enumerate(values) if not text), None
+    )
+    if empty is not None or not table.num_rows:
+        found = "no rows" if empty is None else f"no {empty[1]} in row {empty[0]}"
+        raise DataError(where=name, found=found, expected=f"rows with {', '.join(columns)}", remedy="Complete or drop the row.")
+    return tuple(map(tuple, texts))
+
+
+def _texts_of(name: str, table: pa.Table, column: str, rows: Sequence[int]) -> list[str]:
+    values = table[column].to_pylist()
+    return [_words(name, row, column, values[row]) for row in rows]
 
 
 def _words(name: str, row: int, column: str, value: object) -> str:

@@ -48,9 +48,9 @@ def _start_message(stage: Stage, submission: Submission) -> str | None:
     """What people should know before a stage is built; a bank that will find no room is refused here, before anything is embedded."""
     if not (isinstance(stage, Bank) and submission.context.runtime.bank_in_object_store):
         return None
-    from sentdist.execution.banks.reader import capacity_of
+    from sentdist.execution.banks.reader import placement_of
 
-    return capacity_of(stage, submission.context).line
+    return placement_of(stage, submission.context).line
 
 
 def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:

@@ -154,6 +154,7 @@ class Encoded(Stage):
         return self.encoder.label if isinstance(self.encoder, Train) else slug(self.encoder.checkpoint)
 
 
-STAGES: dict[str, type[Stage]] = {stage.kind: stage for stage in (*CORPORA, Targets, Train, Bank, Scores, Encoded, Overlap)}
+_KINDS: tuple[type[Stage], ...] = (*CORPORA, Targets, Train, Bank, Scores, Encoded, Overlap)
+STAGES: dict[str, type[Stage]] = {stage.kind: stage for stage in _KINDS}
 
 __all__ = ["STAGES", "AnyCorpus", "Bank", "Corpus", "Encoded", "Overlap", "Scores", "Targets", "Train"]

@@ -112,7 +112,8 @@ class TaskKind:
     main: the measure that stands for a task, and its title. columns: of the texts, as a user's own file has them;
     further: a card's other columns.
     floors: what scores it from words alone. table: title and unit of its table in a report, a column a task; None: not of that shape.
-    works: keys of citations. is_own: KIND=SOURCE names a user's own file. chooses: such a task can choose checkpoints.
+    works: keys of citations. own: columns or files of a user's own data, which KIND=SOURCE names; None: there are none.
+    chooses: such a task can choose checkpoints.
     make: the pinned task. encodes: sentences that a task of so many items encodes.
     loader: "module:function" of (task, data root) that reads the data and gives a `LoadedTask`.
     """
@@ -124,11 +125,16 @@ class TaskKind:
     floors: tuple[Floor, ...] = ()
     table: tuple[str, str] | None
     works: tuple[str, ...] = ()
-    is_own: bool
+    own: str | None = None
     chooses: bool = False
     make: Callable[[Found], ChosenTask] | None
     encodes: Callable[[ScoredTask, int], int]
     loader: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a user's own data can be of this kind."""
+        return self.own is not None
 
 
 def _pinned(found: Found) -> Task:
@@ -172,41 +178,54 @@ TASK_KINDS: dict[str, TaskKind] = {
     for kind in (
         TaskKind(
             name="sts", main=("spearman", "Spearman"), columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table=None,
-            is_own=True, chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_pairs",
+            own="`sentence1`, `sentence2`, `score` on any scale; `subset` and `split` if you like",
+            chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_pairs",
         ),
         TaskKind(
             name="retrieval", main=("map", "MAP"), floors=("word_overlap", "bm25"), table=None, works=("ir_measures",),
-            is_own=True, chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_retrieval",
+            own=(
+                "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`), `NAME_qrels` "
+                "(`query_id`, `doc_id`, `relevance`), each a file, or a folder in BEIR's shape"
+            ),
+            chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_retrieval",
         ),
         TaskKind(
             name="classification", main=("accuracy", "accuracy"), columns=("text",), further=lambda card: (card.label,),
             table=("Labels from frozen embeddings", "accuracy × 100"), works=("senteval",),
-            is_own=True, make=_classification, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_classification",
+            own=(
+                "`text`, `label`; a linear classifier fitted to the end (SentEval's stops too early on small data); "
+                "with `@test` fitted on `train`, the penalty chosen on `dev` where there is one; without a split ten "
+                "nested folds"
+            ),
+            make=_classification, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_classification",
         ),
         TaskKind(
             name="pairs", main=("ap", "average precision"), columns=("sentence1", "sentence2"), further=lambda card: (card.label,),
             floors=("word_overlap",), table=("Paraphrases", "average precision × 100"),
-            is_own=True, make=_paraphrases, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_paraphrases",
+            own="`sentence1`, `sentence2`, `label` 1 for a paraphrase, else 0",
+            make=_paraphrases, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_paraphrases",
         ),
         TaskKind(
             name="reranking", main=("map", "MAP"), columns=("query",),
             further=lambda card: ("query_id", "relevance", *(card.documents or ("document",))),
             floors=("word_overlap", "bm25"), table=("Re-ranking", "mean average precision × 100"),
-            is_own=True, make=_reranking, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_candidates",
+            own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`",
+            make=_reranking, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_candidates",
         ),
         TaskKind(
             name="clustering", main=("v_measure", "V-measure"), columns=("text",), further=lambda card: (card.label,),
             table=("Clusters", "V-measure × 100"), works=("v_measure",),
-            is_own=True, make=_clustering, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_clustering",
+            own="`text`, `label`",
+            make=_clustering, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_clustering",
         ),
         TaskKind(
             name="geometry", main=("uniformity", "uniformity"), columns=("sentence1", "sentence2", "score"), table=None, works=("geometry",),
-            is_own=False, make=lambda found: GeometryTask.model_validate(found.values), encodes=_two_each,
+            make=lambda found: GeometryTask.model_validate(found.values), encodes=_two_each,
             loader="sentdist.stages.tasks.geometry:load_geometry",
         ),
         TaskKind(
             name="links", main=("mrr", "MRR"), floors=("word_overlap", "bm25"), table=None,
-            is_own=False, make=None, encodes=_of_links, loader="sentdist.stages.tasks.scoring:load_link_ranks",
+            make=None, encodes=_of_links, loader="sentdist.stages.tasks.scoring:load_link_ranks",
         ),
     )
 }  # fmt: skip

@@ -74,10 +74,10 @@ def _lose(node: Any, cluster: Any, store: ArtifactStore) -> None:
 
 def _run_short(store: ArtifactStore) -> None:
     order = order_of(bank_stage(2), Context(store=store))
-    capacity = ray.get(bank_owner(store.root).capacity.remote(order.shape.num_bytes))
-    assert capacity.wanted_bytes + capacity.held_bytes > capacity.memory_bytes == SMALL_STORE
+    placement = ray.get(bank_owner(store.root).placement.remote(order.shape.num_bytes))
+    assert placement.wanted_bytes + placement.held_bytes > placement.memory_bytes == SMALL_STORE
     _check_rows(store, 0, 1, 2)
-    print(capacity.line)
+    print(placement.line)
 
 
 def _check_rows(store: ArtifactStore, *numbers: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.plan.corpora import Corpus
+from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.stages.context import Context

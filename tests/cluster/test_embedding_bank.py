@@ -15,7 +15,7 @@ import ray
 
 from sentdist.errors import ArtifactLost, DataError, ResourceError, StoreError
 from sentdist.execution.banks.owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
-from sentdist.execution.banks.reader import ObjectStoreBank, capacity_of, open_bank, order_of
+from sentdist.execution.banks.reader import ObjectStoreBank, open_bank, order_of, placement_of
 from sentdist.learning.bank import FileBank
 from sentdist.plan.stages import Bank
 from sentdist.stages.context import Context
@@ -79,8 +79,8 @@ def _file_rows(context: Context, *numbers: int) -> np.ndarray:
 def _begun_since(context: Context, *numbers: int) -> bool:
     """Whether asking for these banks starts reading anything."""
     orders = [order_of(stage, context) for stage in _stages(*numbers)]
-    _, capacity = ray.get(bank_owner(context.store.root).shards.remote(orders, ()))
-    return capacity is not None
+    _, placement = ray.get(bank_owner(context.store.root).shards.remote(orders, ()))
+    return placement is not None
 
 
 def _play(scene: str, *arguments: str) -> str:
@@ -250,10 +250,10 @@ def test_ids_outside_the_bank_are_refused(context: Context) -> None:
 
 def test_the_size_is_known_before_and_too_large_a_bank_refused_with_numbers(context: Context) -> None:
     owner = bank_owner(context.store.root)
-    assert ray.get(owner.capacity.remote(2**20)).spilled_bytes == 0
+    assert ray.get(owner.placement.remote(2**20)).spilled_bytes == 0
     _commit_inputs(context.store, _stage(0))
-    assert capacity_of(_stage(0), context).wanted_bytes == SENTENCES * WIDTH * 2
+    assert placement_of(_stage(0), context).wanted_bytes == SENTENCES * WIDTH * 2
     with pytest.raises(StoreError, match="no corpus or no encoder"):
-        capacity_of(_stage(1), context)
+        placement_of(_stage(1), context)
     with pytest.raises(ResourceError, match=r"banks of \d+\.\d GiB"):
-        ray.get(owner.capacity.remote(2**60))
+        ray.get(owner.placement.remote(2**60))

@@ -10,7 +10,7 @@ import torch
 
 from sentdist.data.corpus import Corpus
 from sentdist.learning.engine import TorchEngine
-from sentdist.plan.corpora import GroupedCorpus
+from sentdist.plan.corpora.groups import GroupedCorpus
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from typer.testing import CliRunner
 
+from sentdist.cli import app
 from sentdist.execution.resources import stage_demand
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import ObjectiveSpec
@@ -141,7 +144,16 @@ def test_a_kind_of_task_says_all_that_is_asked_of_it(name: str) -> None:
     (task, root) = inspect.signature(getattr(importlib.import_module(module), function)).parameters
     assert (task, root) == ("task", "root")
     assert (name in KIND_TABLES) == (kind.table is not None)
-    assert not kind.is_own or f"`{name}`" in (ROOT / "rayjobs/recipes/README.md").read_text() + (ROOT / "README.md").read_text()
+
+
+def test_the_readme_s_kinds_of_own_data_are_those_of_the_table() -> None:
+    """It has the first ones; `sentdist tasks` lists all."""
+    table = (ROOT / "rayjobs/recipes/README.md").read_text().partition("| kind | columns, or files |\n")[2].partition("\n\n")[0]
+    shown = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
+    assert len(shown) >= 6 and shown == {name: TASK_KINDS[name].own for name in shown}
+    listed = CliRunner().invoke(app, ["tasks"])
+    assert listed.exit_code == 0
+    assert all(f"{name} " in listed.output for name in TASK_KINDS) and all(name in listed.output for name in TASKS)
 
 
 @pytest.mark.parametrize("name", PAPERS)

@@ -21,7 +21,7 @@ import ray.experimental
 from ray.exceptions import ActorUnavailableError, RayActorError
 
 from sentdist.errors import DataError, StoreError
-from sentdist.execution.banks.capacity import Capacity, capacity_for, disk_to_spill_to, smallest_object_store
+from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
 from sentdist.learning.bank_shape import REMEDY, BankShape
 from sentdist.store.store import ArtifactStore
 
@@ -98,24 +98,24 @@ class EmbeddingBanks:
         self._own_handle = ray.get_runtime_context().current_actor
         threading.Thread(target=_look_now_and_then, args=(self._own_handle, idle_s / 4), daemon=True).start()
 
-    def shards(self, orders: list[BankOrder], lost: tuple[str, ...]) -> tuple[list[HeldBank], Capacity | None]:
+    def shards(self, orders: list[BankOrder], lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement | None]:
         """The shards of banks, begun now where there are none; `lost` names makings that turned out to be unreadable.
 
-        The capacity is that of the banks begun now, None if all were there.
+        The placement is that of the banks begun now, None if all were there.
         """
         self._asked_at = time.monotonic()
         self.forget(lost)
         missing = [order for order in dict.fromkeys(orders) if order.key not in self._held or self._held[order.key].order != order]
         for order in missing:
             self._held.pop(order.key, None)
-        capacity = self.capacity(sum(order.shape.num_bytes for order in missing)) if missing else None
+        placement = self.placement(sum(order.shape.num_bytes for order in missing)) if missing else None
         now = time.time()
         for order in missing:
             bank = HeldBank(shards=_start(order), generation=uuid.uuid4().hex)
             self._held[order.key] = _Held(order=order, bank=bank, made_at=now, used_at=now)
         for order in orders:
             self._held[order.key].used_at = now
-        return [self._held[order.key].bank for order in orders], capacity
+        return [self._held[order.key].bank for order in orders], placement
 
     def read(self, keys: tuple[str, ...]) -> None:
         """A reader says now and then that it still uses these banks."""
@@ -137,12 +137,12 @@ class EmbeddingBanks:
         """Let go of makings that cannot be read."""
         self._held = {key: held for key, held in self._held.items() if held.bank.generation not in lost}
 
-    def capacity(self, wanted_bytes: int) -> Capacity:
+    def placement(self, wanted_bytes: int) -> BankPlacement:
         """Where more banks of this size would lie; ResourceError if nowhere. The disk is that of this node."""
         self._asked_at = time.monotonic()
         nodes = ray.nodes()
         disk = shutil.disk_usage(_spill_folder(nodes, ray.get_runtime_context().get_node_id()))
-        return capacity_for(
+        return placement_for(
             wanted_bytes,
             held_bytes=sum(held.order.shape.num_bytes for held in self._held.values()),
             memory_bytes=smallest_object_store(nodes),

@@ -15,8 +15,8 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError
 from torch import Tensor
 
 from sentdist.errors import ArtifactLost, DataError, StoreError
-from sentdist.execution.banks.capacity import Capacity
 from sentdist.execution.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
+from sentdist.execution.banks.placement import BankPlacement
 from sentdist.execution.board.client import cause_of
 from sentdist.learning.bank import BankReader, check_ids, check_rows, look_up
 from sentdist.learning.bank_shape import bank_bytes, bank_shape
@@ -86,9 +86,9 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
             )
     lost: tuple[str, ...] = ()
     for attempt in range(TRIES):
-        held, capacity = _ask(orders, lost)
-        if capacity is not None:
-            log.log(logging.WARNING if capacity.spilled_bytes else logging.INFO, capacity.line)
+        held, placement = _ask(orders, lost)
+        if placement is not None:
+            log.log(logging.WARNING if placement.spilled_bytes else logging.INFO, placement.line)
         try:
             return ObjectStoreBank(orders, [_get(bank) for bank in held])
         except (ObjectLostError, RayTaskError) as error:
@@ -100,7 +100,7 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
     raise AssertionError("the last try returns or raises")
 
 
-def capacity_of(stage: Bank, context: Context) -> Capacity:
+def placement_of(stage: Bank, context: Context) -> BankPlacement:
     """Where a bank will lie, said before it is made: S is known from its corpus, D from the configuration of its encoder.
 
     Raises:
@@ -122,10 +122,10 @@ def capacity_of(stage: Bank, context: Context) -> Capacity:
         width = int(json.loads(configuration)["hidden_size"])
     num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), width, stage.dtype)
     try:
-        capacity: Capacity = ask_owner(context.store.root, lambda owner: owner.capacity.remote(num_bytes))
+        placement: BankPlacement = ask_owner(context.store.root, lambda owner: owner.placement.remote(num_bytes))
     except RayTaskError as error:
         raise cause_of(error) from None
-    return capacity
+    return placement
 
 
 def order_of(stage: Bank, context: Context) -> BankOrder:
@@ -147,9 +147,11 @@ def order_of(stage: Bank, context: Context) -> BankOrder:
     )
 
 
-def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> tuple[list[HeldBank], Capacity | None]:
+def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement | None]:
     try:
-        answer: tuple[list[HeldBank], Capacity | None] = ask_owner(orders[0].store, lambda owner: owner.shards.remote(list(orders), lost))
+        answer: tuple[list[HeldBank], BankPlacement | None] = ask_owner(
+            orders[0].store, lambda owner: owner.shards.remote(list(orders), lost)
+        )
     except RayTaskError as error:
         raise cause_of(error) from None
     except (RayActorError, ActorUnavailableError) as error:

@@ -12,7 +12,7 @@ from sentdist.data.targets import read_counts
 from sentdist.errors import DataError
 from sentdist.execution.parallel.pool import rows_per_part
 from sentdist.execution.parallel.shards import ShardMaker
-from sentdist.plan.corpora import Corpus
+from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context

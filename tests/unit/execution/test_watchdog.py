@@ -13,7 +13,7 @@ from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat, Heartbeats
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.resources import Demand, Node
-from sentdist.plan.corpora import Corpus
+from sentdist.plan.corpora.rows import Corpus
 from tests.support.waiting import wait_for
 
 GROUP = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)

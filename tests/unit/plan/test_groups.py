@@ -6,7 +6,7 @@ import pytest
 
 from sentdist.errors import RecipeError
 from sentdist.objectives.supmpn import SupMPN
-from sentdist.plan.corpora import GroupedCorpus
+from sentdist.plan.corpora.groups import GroupedCorpus
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train

@@ -8,7 +8,7 @@ import pytest
 
 from sentdist.data.corpus import Corpus
 from sentdist.errors import DataError, EncoderError
-from sentdist.plan.corpora import GroupedCorpus
+from sentdist.plan.corpora.groups import GroupedCorpus
 from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of

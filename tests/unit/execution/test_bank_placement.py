@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.banks.capacity import capacity_for, disk_to_spill_to, smallest_object_store
+from sentdist.execution.banks.placement import disk_to_spill_to, placement_for, smallest_object_store
 
 MIB = 2**20
 
@@ -20,15 +20,15 @@ MIB = 2**20
     ],
 )
 def test_what_does_not_fit_is_spilled(wanted: int, held: int, memory: int, spilled: int) -> None:
-    capacity = capacity_for(wanted * MIB, held_bytes=held * MIB, memory_bytes=memory * MIB, disk_bytes=1000 * MIB)
-    assert capacity.spilled_bytes == spilled * MIB
-    assert f"bank of {wanted}.0 MiB" in capacity.line
-    assert ("spilled to disk" in capacity.line) == bool(spilled)
+    placement = placement_for(wanted * MIB, held_bytes=held * MIB, memory_bytes=memory * MIB, disk_bytes=1000 * MIB)
+    assert placement.spilled_bytes == spilled * MIB
+    assert f"bank of {wanted}.0 MiB" in placement.line
+    assert ("spilled to disk" in placement.line) == bool(spilled)
 
 
 def test_what_neither_memory_nor_disk_can_take_is_refused_with_the_numbers() -> None:
     with pytest.raises(ResourceError) as refusal:
-        capacity_for(200 * MIB, held_bytes=10 * MIB, memory_bytes=100 * MIB, disk_bytes=129 * MIB)
+        placement_for(200 * MIB, held_bytes=10 * MIB, memory_bytes=100 * MIB, disk_bytes=129 * MIB)
     assert "banks of 200.0 MiB, 10.0 MiB of other banks" in str(refusal.value)
     assert "at most 209.0 MiB" in str(refusal.value)
 

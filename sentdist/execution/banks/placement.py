@@ -12,7 +12,7 @@ DISK_UNTIL = 0.95  # of a disk: where Ray refuses to spill more (local_fs_capaci
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capacity:
+class BankPlacement:
     """What banks take on every node that reads them, in bytes.
 
     wanted_bytes: of the banks asked for. held_bytes: of those that are there already. memory_bytes: of the smallest object store.
@@ -32,7 +32,7 @@ class Capacity:
         return f"bank of {_size(self.wanted_bytes)}{others} for an object store of {_size(self.memory_bytes)} a node: {where}"
 
 
-def capacity_for(wanted_bytes: int, *, held_bytes: int, memory_bytes: int, disk_bytes: int) -> Capacity:
+def placement_for(wanted_bytes: int, *, held_bytes: int, memory_bytes: int, disk_bytes: int) -> BankPlacement:
     """Decide where banks of `wanted_bytes` will lie. Every node that reads them holds all of them, so the smallest object store counts.
 
     Raises:
@@ -49,7 +49,7 @@ def capacity_for(wanted_bytes: int, *, held_bytes: int, memory_bytes: int, disk_
             remedy="Drop other banks (`sentdist bank drop`), store banks as float16, start Ray with --object-store-memory, "
             "or set runtime.bank_in_object_store=false to map them from files.",
         )
-    return Capacity(wanted_bytes=wanted_bytes, held_bytes=held_bytes, memory_bytes=memory_bytes, spilled_bytes=spilled)
+    return BankPlacement(wanted_bytes=wanted_bytes, held_bytes=held_bytes, memory_bytes=memory_bytes, spilled_bytes=spilled)
 
 
 def smallest_object_store(rows: Iterable[Mapping[str, object]]) -> int:
