@@ -26,7 +26,10 @@ def objectives(
 
 
 def tasks() -> None:
-    """List the tasks that encoders are scored on, and the kinds that data of your own can have (KIND=SOURCE@SPLIT)."""
+    """List the tasks that score encoders.
+
+    And the kinds that data of your own can have, as KIND=SOURCE@SPLIT.
+    """
     from sentdist.plan.task_kinds import TASK_KINDS
     from sentdist.plan.tasks import TASKS
 
