@@ -12,10 +12,10 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.info_nce import InfoNCE
 from sentdist.learning.optimization import Optimization
 from sentdist.plan.runtime import Runtime
 from tests.parity.word_batches import word_batches
+from tests.support import make
 
 BACKEND = GPU_BACKEND
 KINDS: tuple[str | int, ...] = ("torch", 0, 1, 2, 3)
@@ -28,7 +28,7 @@ def train_on_gpus(rank: int, world_size: int, folder: str, precision: str) -> di
     found = {}
     for kind in KINDS:
         encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
-        learner, optimization = Learner(encoder, InfoNCE(temperature=0.05)), Optimization(num_steps=8, lr=1e-3, precision=precision)
+        learner, optimization = Learner(encoder, make.info_nce(temperature=0.05)), Optimization(num_steps=8, lr=1e-3, precision=precision)
         engine: Engine = (
             TorchEngine(learner, optimization, device=device)
             if kind == "torch"
@@ -36,7 +36,7 @@ def train_on_gpus(rank: int, world_size: int, folder: str, precision: str) -> di
         )
         clock = CheckpointClock(Runtime(checkpoint_every_s=1e-9, log_every=4), rank=rank)
         batches = word_batches(encoder, 8, rank=rank, world_size=world_size)
-        reports = list(train_steps(engine, InfoNCE(temperature=0.05), batches, micro_batch=6, tell=clock.tell))
+        reports = list(train_steps(engine, make.info_nce(temperature=0.05), batches, micro_batch=6, tell=clock.tell))
         assert [clock.is_due(report, told=report.told) for report in reports] == [False, False, False, True] * 2
         found[kind] = ([report.loss for report in reports], engine.weights())
     return found

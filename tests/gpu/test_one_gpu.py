@@ -17,11 +17,12 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objectives.info_nce import InfoNCE, info_nce
 from sentdist.learning.optimization import Optimization
+from sentdist.objectives.info_nce import info_nce
 from tests.gpu.engines import BACKEND, KINDS, train_on_gpus
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import WORDS, word_batches
+from tests.support import make
 from tests.support.objective_steps import NAMES, on, two_steps
 
 pytestmark = pytest.mark.gpu
@@ -105,14 +106,14 @@ def test_a_resumed_training_equals_one_that_was_not_interrupted(folder: Path, tm
 
     engine, batches = fresh()
     torch.manual_seed(1)
-    steps = train_steps(engine, InfoNCE(temperature=0.05), batches)
+    steps = train_steps(engine, make.info_nce(temperature=0.05), batches)
     before = [report.loss for report in itertools.islice(steps, 4)]
     engine.save(tmp_path, progress=Progress(step=4))
     whole = before + [report.loss for report in steps]
     resumed, batches = fresh()
     torch.rand(10, device="cuda")  # a fresh process knows nothing of the old one's random state
     step = resumed.load(tmp_path).step
-    rest = [report.loss for report in train_steps(resumed, InfoNCE(temperature=0.05), batches[step:], start=step)]
+    rest = [report.loss for report in train_steps(resumed, make.info_nce(temperature=0.05), batches[step:], start=step)]
     # Some sums on a GPU are added up in no fixed order; another dropout mask would be off by tenths.
     assert before + rest == pytest.approx(whole, rel=1e-3)
 

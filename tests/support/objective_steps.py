@@ -17,11 +17,11 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.learner import Learner
-from sentdist.learning.objectives.adversaries import Adversaries
-from sentdist.learning.objectives.objective import Objective
-from sentdist.learning.objectives.projected import Projected
-from sentdist.learning.objectives.weighted_sum import WeightedSum
+from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
+from sentdist.learning.projected import Projected
+from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.objectives.learned.adversaries import Adversaries
 from sentdist.objectives.objective import Given, Labels
 from sentdist.plan.compatibility import settled
 from sentdist.plan.objectives import OBJECTIVES
