@@ -67,6 +67,17 @@ class ClusteringTask(Frozen):
     num_runs: Annotated[int, Field(ge=1)] = 5  # with seeds 0, 1, …
 
 
+class TripletTask(Frozen):
+    """Triplets, each right where the anchor is nearer to its positive than to its negative."""
+
+    name: str
+    kind: Literal["triplets"] = "triplets"
+    source: str
+    revision: str
+    columns: tuple[str, str, str] = ("sent0", "sent1", "hard_neg")  # those of a training corpus
+    split: str | None = None
+
+
 class GeometryTask(Frozen):
     """The shape of the embeddings of graded pairs' sentences."""
 
@@ -78,7 +89,7 @@ class GeometryTask(Frozen):
     positive_above: float = 4.0  # gold score from which a pair counts as one that means the same (SimCSE's practice)
 
 
-LabelTask = ClassificationTask | ParaphraseTask | RerankingTask | ClusteringTask | GeometryTask
+LabelTask = ClassificationTask | ParaphraseTask | RerankingTask | ClusteringTask | TripletTask | GeometryTask
 ChosenTask = Task | LabelTask  # those that have a name in the table, or are a user's own
 ScoredTask = ChosenTask | LinkTask
 
@@ -169,6 +180,10 @@ def _of_links(task: ScoredTask, items: int) -> int:
     return 2 * task.held_out * len(task.relations)
 
 
+def _three_each(task: ScoredTask, items: int) -> int:
+    return 3 * items
+
+
 def _two_each(task: ScoredTask, items: int) -> int:
     return 2 * items
 
@@ -217,6 +232,13 @@ TASK_KINDS: dict[str, TaskKind] = {
             table=("Clusters", "V-measure × 100"), works=("v_measure",),
             own="`text`, `label`",
             make=_clustering, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_clustering",
+        ),
+        TaskKind(
+            name="triplets", main=("accuracy", "accuracy"), columns=("sent0", "sent1", "hard_neg"), floors=("word_overlap",),
+            table=("Triplets", "share of anchors nearer to their positive × 100"),
+            own="`sent0`, `sent1`, `hard_neg`: an anchor, its positive, its negative; `split` if you like",
+            make=lambda found: TripletTask.model_validate(found.values | {"columns": found.columns}), encodes=_three_each,
+            loader="sentdist.stages.tasks.triplets:load_triplets",
         ),
         TaskKind(
             name="geometry", main=("uniformity", "uniformity"), columns=("sentence1", "sentence2", "score"), table=None, works=("geometry",),
