@@ -33,6 +33,9 @@ Relation = Annotated[
     list[str] | None,
     typer.Option("--relation", metavar="NAME[=WEIGHT]", help="Score by this relation of the encoder; may be repeated."),
 ]
+GpusPerWorker = Annotated[
+    float | None, typer.Option("--gpus-per-worker", min=0.0, help="Of a worker; 0 for none.  [default: 1 where there are enough]")
+]
 Precision = Annotated[str, typer.Option("--precision", help="fp32, or bf16 for products in bfloat16.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")]
 
@@ -46,6 +49,11 @@ def check_choice(where: str, found: str, choices: Iterable[str]) -> None:
 def given_names(*columns: str | None) -> list[str]:
     """The names that were given."""
     return [column for column in columns if column is not None]
+
+
+def named_gpus(gpus_per_worker: float | None) -> dict[str, float]:
+    """The field of a runtime, where it was given."""
+    return {} if gpus_per_worker is None else {"gpus_per_worker": gpus_per_worker}
 
 
 def weights_of(relations: list[str]) -> dict[str, float]:

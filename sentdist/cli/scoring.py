@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, Precision, StoreRoot
+from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, GpusPerWorker, Precision, StoreRoot, named_gpus
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
 from sentdist.errors import DataError
 from sentdist.inference.opening import encoder_folder, encoder_use, open_store
@@ -38,7 +39,7 @@ def evaluate(
     max_length: Annotated[int | None, typer.Option(help="Tokens; the encoder's own limit if left out.")] = None,
     precision: Precision = "fp32",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
-    gpus_per_worker: Annotated[float, typer.Option("--gpus-per-worker", min=0.0)] = 0.0,
+    gpus_per_worker: GpusPerWorker = None,
     mteb: Annotated[
         list[str] | None,
         typer.Option("--mteb", metavar="TASK", help="Instead: tasks or a benchmark of mteb, or MODULE:CLASS of your own; may be repeated."),
@@ -65,7 +66,7 @@ def evaluate(
         pooling=pooling,
         max_length=max_length,
         precision=precision,
-        runtime=Runtime(engine="torch", workers=workers or 1, gpus_per_worker=gpus_per_worker),
+        runtime=Runtime.model_validate({"engine": "torch", "workers": workers or 1} | named_gpus(gpus_per_worker)),
         store=opened,
         data=data,
     )
@@ -78,6 +79,7 @@ def evaluate(
 
 
 def _scored(stage: Scores, context: Context, *, over_workers: bool) -> Artifact:
+    from sentdist.stages.devices import on_this_machine
     from sentdist.stages.embed_sentences import embed_here
     from sentdist.stages.evaluate import build_scores
 
@@ -86,6 +88,10 @@ def _scored(stage: Scores, context: Context, *, over_workers: bool) -> Artifact:
         from sentdist.execution.parallel.embed import embed_over_workers
 
         embed = embed_over_workers
+    else:
+        runtime, devices = on_this_machine(context.runtime)
+        context = replace(context, runtime=runtime)
+        typer.echo(f"Encoding {devices}.")
     with sentence_progress("encoding", None) as advance:
         return build_scores(stage, context, make_embed=partial(embed, on_progress=advance))
 

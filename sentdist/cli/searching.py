@@ -13,6 +13,7 @@ from sentdist.cli.options import (
     Column,
     EncoderName,
     EncoderRevision,
+    GpusPerWorker,
     MaxLength,
     OwnPooling,
     Precision,
@@ -20,6 +21,7 @@ from sentdist.cli.options import (
     StoreRoot,
     check_choice,
     given_names,
+    named_gpus,
     weights_of,
 )
 from sentdist.cli.printing import empty_table, open_console, sentence_progress
@@ -50,7 +52,7 @@ def search(
     output: Annotated[str, typer.Option("--format", help="table, or jsonl: a line with all hits for each query.")] = "table",
     relation: Relation = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Search on that many workers of the Ray cluster.")] = None,
-    gpus_per_worker: Annotated[float, typer.Option("--gpus-per-worker", min=0.0)] = 0.0,
+    gpus_per_worker: GpusPerWorker = None,
     precision: Precision = "fp32",
     max_length: MaxLength = None,
     pooling: OwnPooling = None,
@@ -94,7 +96,7 @@ def search(
         from sentdist.execution.parallel.search import search_over_workers
         from sentdist.plan.runtime import Runtime
 
-        runtime = Runtime(engine="torch", workers=workers, gpus_per_worker=gpus_per_worker)
+        runtime = Runtime.model_validate({"engine": "torch", "workers": workers} | named_gpus(gpus_per_worker))
         steps = search_over_workers(found, searched, reader, vectors.vectors, depth=depth, runtime=runtime)
     with sentence_progress("searching", searched.num_rows) as advance:
         for done in steps:

@@ -63,8 +63,11 @@ def encode(
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize)
 
     from sentdist.inference.encode_file import encode_file
+    from sentdist.plan.runtime import Runtime
+    from sentdist.stages.devices import on_this_machine
 
     loaded, done = use.load(), 0
+    typer.echo(f"Encoding {on_this_machine(Runtime())[1]}.")
     started = time.perf_counter()
     with sentence_progress("encoding", texts.num_rows) as advance:
         for done in encode_file(loaded, texts, out, dtype=dtype):

@@ -8,10 +8,12 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import sysconfig
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +45,7 @@ def examine(store: str, data: Path | None) -> Iterator[Finding]:
     yield _python()
     for package in PACKAGES:
         yield _package(package)
+    yield _gpus()
     yield _compiler()
     yield _shared_memory()
     yield _store(store)
@@ -72,6 +75,36 @@ def _compiler() -> Finding:
     if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
         return Finding(subject="compiler", state="bad", text=f"{compiler}, but Python.h is missing. Debian: apt-get install python3-dev.")
     return Finding(subject="compiler", state="good", text=compiler)
+
+
+def _gpus() -> Finding:
+    """What the driver sees, and whether the torch that is installed can use it."""
+    torch, nccl = _version("torch"), next((found for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12") if (found := _version(name))), None)
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return Finding(subject="GPUs", state="note", text="none, or no driver (nvidia-smi is not there); everything runs on CPUs.")
+    asked = [program, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=10 * TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding(subject="GPUs", state="bad", text=f"nvidia-smi does not answer ({type(error).__name__}); look at the driver.")
+    rows = [[cell.strip() for cell in line.split(",")] for line in said.stdout.splitlines() if line.count(",") == 2]
+    if said.returncode or not rows:
+        why = (said.stderr.strip() or said.stdout.strip()).partition("\n")[0]
+        return Finding(subject="GPUs", state="bad", text=f"nvidia-smi finds none ({why}); look at the driver.")
+    kinds = Counter((name, memory) for name, memory, _ in rows)
+    found = ", ".join(f"{count} × {name} of {memory}" for (name, memory), count in kinds.items()) + f"; driver {rows[0][2]}"
+    if torch is not None and torch.endswith("+cpu"):
+        text = f"{found}; torch {torch} is built without CUDA: install torch from PyPI, or from download.pytorch.org/whl/cu…"
+        return Finding(subject="GPUs", state="bad", text=text)
+    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _shared_memory() -> Finding:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sentdist.execution.board.events import PRINT_EVERY, StageEvent
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
+from sentdist.plan.counting import counted
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
+from sentdist.stages.devices import on_this_machine
 from sentdist.stages.local import Listener, run_local
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.train import TrainSession
@@ -25,9 +28,13 @@ def build_locally(plan: Plan, context: Context, *, print_line: Callable[[str], N
     Raises:
         SentdistError: no room on the disk, data that cannot be read, a training that diverged, …
     """
+    runtime, devices = on_this_machine(context.runtime)
+    context = replace(context, runtime=runtime)
     missing = frozenset(stage.key for stage in plan.stages if not context.store.has(stage))
     estimate = disk_estimate(plan, context, missing)
     context.store.check_writable(needed_bytes=estimate.least)
+    if missing:
+        print_line(f"{plan.recipe.name}: {counted(len(missing), 'stage')} to build in this process, {devices}")
     if warning := estimate.warning(context.store.free_bytes()):
         print_line(warning)
     save_sweep(context.store, sweep_record(plan))

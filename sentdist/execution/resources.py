@@ -102,6 +102,40 @@ def _gpu_bytes(resources: Mapping[str, object]) -> float:
     return max(known, default=math.inf)  # the larger one is the more exact: A100 and A100-80G
 
 
+def with_devices(runtime: Runtime, nodes: tuple[Node, ...]) -> Runtime:
+    """The runtime with its GPUs decided: where nobody said, one for each worker if so many workers fit on nodes with GPUs.
+
+    Raises:
+        ResourceError: GPUs are asked for by `device`, and there are none.
+    """
+    num_gpus, asked = sum(node.gpus for node in nodes), runtime.gpus_asked
+    if asked is None:
+        fitting = sum(workers_on(node, num_cpus=runtime.cpus_per_worker, num_gpus=1.0) for node in nodes)
+        return runtime.with_gpus(1.0 if fitting >= runtime.workers else 0.0)
+    if runtime.device == "cuda" and not num_gpus:
+        raise ResourceError(
+            where="runtime.device=cuda",
+            found=f"a cluster of {len(nodes)} node(s) without GPUs",
+            expected="at least one",
+            remedy="Start the cluster on nodes with GPUs, or set runtime.device=auto.",
+        )
+    return runtime.with_gpus(asked)
+
+
+def gpus_line(asked: Runtime, runtime: Runtime, nodes: tuple[Node, ...], *, workers_at_once: int, limited_by: str) -> str:
+    """Which of the cluster's GPUs are used, which lie idle, and why. asked: the runtime before its devices were decided."""
+    num_gpus = int(sum(node.gpus for node in nodes))
+    if not num_gpus:
+        return "on CPUs"
+    if not runtime.gpus_per_worker:
+        by_hand = "runtime.device=cpu" if asked.device == "cpu" else "runtime.gpus_per_worker=0"
+        wants = f"{asked.workers} workers with a GPU and {asked.cpus_per_worker:g} CPU(s) each do not fit"
+        return f"on CPUs; idle: {num_gpus} GPU(s) ({wants if asked.gpus_asked is None else by_hand})"
+    used = min(num_gpus, math.ceil(workers_at_once * runtime.gpus_per_worker - 1e-9))
+    idle = f"; idle: {num_gpus - used} (bound by {limited_by})" if used < num_gpus else ""
+    return f"on {used} GPU(s){idle}"
+
+
 def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> float:
     """`gpus_per_worker`, or, where by estimate a worker takes more memory than that part of the smallest GPU, what it takes, in tenths.
 

@@ -19,7 +19,7 @@ from sentdist.execution.board.printer import printed_events
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.disk_estimate import disk_estimate
-from sentdist.execution.resources import Capacity, Node, capacity, nodes_of, share_of_a_gpu
+from sentdist.execution.resources import Capacity, Node, capacity, gpus_line, nodes_of, share_of_a_gpu, with_devices
 from sentdist.plan.counting import counted
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
@@ -94,11 +94,15 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, p
     started = time.perf_counter()
     is_there = {stage.key: context.store.has(stage) for stage in plan.stages}
     missing = [trial for trial in plan.trials if not is_there[trial.key]]
-    offered, notes = None, list[str]()
+    offered, notes, devices = None, list[str](), ""
     if missing:
-        nodes, (on_host, on_gpu) = nodes_of(ray.nodes()), _largest_worker(plan, context, is_there)
+        nodes = nodes_of(ray.nodes())
+        context = replace(context, runtime=with_devices(context.runtime, nodes))
+        on_host, on_gpu = _largest_worker(plan, context, is_there)
         context, notes = _with_room_on_gpus(context, nodes, on_gpu)
         offered = capacity(context.runtime, nodes, worker_bytes=on_host)
+        at_once = offered.trainings_at_once * context.runtime.workers
+        devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)
     estimate = disk_estimate(
         plan, context, frozenset(key for key, found in is_there.items() if not found), at_once=offered.trainings_at_once if offered else 1
     )
@@ -110,7 +114,7 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, p
     outcomes: dict[str, Outcome] = {}
     with _tracked(tracker, outcomes):
         if offered is not None:
-            for line in [_opening(plan, missing, offered, context.store.shown), *notes]:
+            for line in [_opening(plan, missing, offered, devices, context.store.shown), *notes]:
                 print_line(line)
             if warning := estimate.warning(context.store.free_bytes()):
                 print_line(warning)
@@ -192,11 +196,12 @@ def _largest_worker(plan: Plan, context: Context, is_there: Mapping[str, bool]) 
     return on_host, max((gpu_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
 
 
-def _opening(plan: Plan, missing: list[Trial], offered: Capacity, store: str) -> str:
+def _opening(plan: Plan, missing: list[Trial], offered: Capacity, devices: str, store: str) -> str:
     runtime = plan.recipe.runtime
     width = counted(runtime.workers, "worker")
     limit = f"{counted(offered.trainings_at_once, 'training')} at once (bound by {offered.limited_by})"
-    return f"{plan.recipe.name}: {len(missing)} of {counted(len(plan.trials), 'trial')} to run, {width} a training, {limit}; store {store}"
+    to_run = f"{len(missing)} of {counted(len(plan.trials), 'trial')} to run"
+    return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {devices}; store {store}"
 
 
 def _summary(plan: Plan, context: Context, before: Mapping[str, bool], outcomes: Mapping[str, Outcome], seconds: float) -> SweepSummary:

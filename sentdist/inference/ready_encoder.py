@@ -31,8 +31,8 @@ class EncoderUse:
     precision: str = "fp32"
     normalize: bool = False
 
-    def load(self) -> LoadedEncoder:
-        """The encoder, in float32, on a GPU where there is one.
+    def load(self, device: str | None = None) -> LoadedEncoder:
+        """The encoder, in float32. device: None takes a GPU where there is one; a worker has what it reserved.
 
         Raises:
             EncoderError: no such checkpoint, no tokenizer, or a pooling whose dense layer the checkpoint lacks.
@@ -46,9 +46,9 @@ class EncoderUse:
                 expected="a folder that has them, as training with this pooling writes it",
                 remedy="Use cls, which needs none.",
             )
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        apply_matmul_precision(device)
-        return LoadedEncoder(use=self, folder=folder, encoder=encoder.to(device).eval(), digest=folder_digest(folder, "encoder"))
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        apply_matmul_precision(place)
+        return LoadedEncoder(use=self, folder=folder, encoder=encoder.to(place).eval(), digest=folder_digest(folder, "encoder"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,11 +86,11 @@ class TileReader:
     use: EncoderUse
     embeddings: Path | None
 
-    def open(self, loaded: LoadedEncoder | None = None) -> OpenTileReader:
-        """Load what is needed, unless `loaded` is at hand."""
+    def open(self, loaded: LoadedEncoder | None = None, *, device: str | None = None) -> OpenTileReader:
+        """Load what is needed, unless `loaded` is at hand. device: see `EncoderUse.load`."""
         if self.embeddings is not None:
             return OpenTileReader(mapped=open_embeddings(self.embeddings), loaded=None)
-        return OpenTileReader(mapped=None, loaded=loaded or self.use.load())
+        return OpenTileReader(mapped=None, loaded=loaded or self.use.load(device))
 
 
 @dataclass(frozen=True, kw_only=True)

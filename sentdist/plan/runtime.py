@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sentdist.frozen import Frozen
 
@@ -15,6 +15,7 @@ class Runtime(Frozen):
     engine: Literal["deepspeed", "torch"] = "deepspeed"
     workers: Annotated[int, Field(ge=1)] = 1
     cpus_per_worker: Annotated[float, Field(gt=0)] = 1.0
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU for each worker where there are enough, unless gpus_per_worker says
     gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
     micro_batch: Annotated[int, Field(ge=1)] | None = None  # sentences a worker holds the activations of while training; None: all
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 0
@@ -25,3 +26,21 @@ class Runtime(Frozen):
     tokens_per_batch: Annotated[int, Field(ge=512)] = 4096  # when encoding
     rows_per_shard: Annotated[int, Field(ge=1)] = 65536  # of a bank
     bank_in_object_store: bool = True  # under Ray: share banks through the object store instead of memory-mapped files
+
+    @property
+    def gpus_asked(self) -> float | None:
+        """GPUs for each worker; None: as many as there are, up to one."""
+        if self.device == "cpu" or "gpus_per_worker" in self.model_fields_set:
+            return self.gpus_per_worker
+        return None if self.device == "auto" else 1.0
+
+    def with_gpus(self, gpus_per_worker: float) -> Self:
+        """The same with the device decided."""
+        return self.model_copy(update={"gpus_per_worker": gpus_per_worker})
+
+    @model_validator(mode="after")
+    def _device_and_gpus_agree(self) -> Self:
+        is_named = "gpus_per_worker" in self.model_fields_set
+        if is_named and (self.device, self.gpus_per_worker > 0) in (("cpu", True), ("cuda", False)):
+            raise ValueError(f"device: found {self.device} with gpus_per_worker {self.gpus_per_worker:g}; leave one of them out")
+        return self

@@ -13,6 +13,7 @@ from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stages import Scores, Train
 from sentdist.stages.context import Context
+from sentdist.stages.devices import device_of
 from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
 
 Embed = Callable[[list[str]], np.ndarray]  # S sentences to (S, D) float32
@@ -51,6 +52,6 @@ def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEn
             initialization=encoder.initialization,
             layers=encoder.layers,
         )
-    device = torch.device("cuda" if context.runtime.gpus_per_worker and torch.cuda.is_available() else "cpu")
+    device = device_of(context.runtime)
     apply_matmul_precision(device)
     return loaded.to(device).eval()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from sentdist.errors import ArtifactLost
@@ -19,6 +20,7 @@ from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import build_corpus
+from sentdist.stages.devices import device_of
 from sentdist.stages.evaluate import build_scores
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import folder_of
@@ -74,7 +76,9 @@ def _built(stage: Stage, context: Context, listen: Listener | None) -> Artifact:
 def train_here(stage: Train, context: Context, *, listen: Listener | None = None, checkpoint: Path | None = None) -> Artifact:
     """Train on one rank with the torch engine; `checkpoint` is where an earlier attempt stopped."""
     started = time.perf_counter()
-    session = TrainSession(stage, context, make_engine=TorchEngine, bank=file_bank(stage, context))
+    session = TrainSession(
+        stage, context, make_engine=partial(TorchEngine, device=device_of(context.runtime)), bank=file_bank(stage, context)
+    )
     if checkpoint is not None:
         session.load(checkpoint)
     for event in session.events():

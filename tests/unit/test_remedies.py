@@ -106,7 +106,7 @@ def test_messages_name_only_variables_that_are_read() -> None:
     "text",
     [
         "Run `sentdist store remove KEY`.", "Run sentdist prune.", "Say sentdist report --html.", "See infra/restart.sh.", "Say --overwite.",
-        "python -m rayjobs.gone", "Install sentdist[gpu].",
+        "python -m rayjobs.gone", "Install sentdist[tpu].",
     ],
 )  # fmt: skip
 def test_the_scan_finds_what_does_not_exist(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +11,7 @@ import ray
 from sentdist.execution.cluster.connection import check_auth_mode, connect
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.resources import capacity, nodes_of, pool_demand
+from sentdist.execution.resources import capacity, nodes_of, pool_demand, with_devices
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.embed_sentences import Embed, OnProgress, embed_here
@@ -49,7 +50,9 @@ def embed_over_workers(stage: Scores, context: Context, *, on_progress: OnProgre
     """
     check_auth_mode()
     connect()
-    capacity(context.runtime, nodes_of(ray.nodes()))
+    nodes = nodes_of(ray.nodes())
+    context = replace(context, runtime=with_devices(context.runtime, nodes))
+    capacity(context.runtime, nodes)
 
     def embed(sentences: list[str]) -> np.ndarray:
         num_parts = -(-len(sentences) // rows_per_part(len(sentences), context.runtime))

@@ -12,7 +12,7 @@ from sentdist.evaluation.nearest import NearestDocuments
 from sentdist.execution.cluster.connection import check_auth_mode, connect
 from sentdist.execution.parallel.pool import over_workers
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.resources import capacity, nodes_of, pool_demand
+from sentdist.execution.resources import capacity, nodes_of, pool_demand, with_devices
 from sentdist.inference.search import Corpus, CorpusSearch, OpenTileReader, Tile, TileReader
 from sentdist.plan.runtime import Runtime
 
@@ -27,7 +27,7 @@ class TileSearcher:
     def _reader(self) -> OpenTileReader:
         # Not in the constructor: there an error would be told as the death of an actor.
         use_reserved(pool_demand(self._runtime, gpus=self._runtime.gpus_per_worker))
-        return self._source.open()
+        return self._source.open(device="cuda" if self._runtime.gpus_per_worker else "cpu")
 
     def work(self, tile: Tile) -> np.ndarray:
         """The best of a tile's documents for each query."""
@@ -51,7 +51,9 @@ def search_over_workers(
     """
     check_auth_mode()
     connect()
-    capacity(runtime, nodes_of(ray.nodes()))
+    nodes = nodes_of(ray.nodes())
+    runtime = with_devices(runtime, nodes)
+    capacity(runtime, nodes)
     demand = pool_demand(runtime, gpus=runtime.gpus_per_worker)
     arguments = (reader, ray.put(queries_QD), depth, runtime)
     for tile, hits_Qk in over_workers(TileSearcher, arguments, corpus.tiles(), demand=demand, where="search"):

@@ -11,10 +11,12 @@ from sentdist.execution.resources import (
     Node,
     capacity,
     controller_environment,
+    gpus_line,
     nodes_of,
     share_of_a_gpu,
     stage_demand,
     uses_worker_group,
+    with_devices,
 )
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Corpus
@@ -67,6 +69,40 @@ def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
 def test_too_small_a_part_of_a_gpu_is_made_larger(asked: float, takes_gib: float, gpus: list[float], share: float) -> None:
     nodes = (Node(cpus=4), *(Node(cpus=4, gpus=1, gpu_bytes=gib * GIB) for gib in gpus))
     assert share_of_a_gpu(Runtime(gpus_per_worker=asked), nodes, worker_bytes=takes_gib * GIB) == share
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "gpus_per_worker", "line"),
+    [
+        ({}, [(2, 0)], 0, "on CPUs"),
+        ({}, [(16, 8)], 1, "on 8 GPU(s)"),
+        ({"workers": 4}, [(16, 8)], 1, "on 8 GPU(s)"),
+        ({"cpus_per_worker": 4}, [(16, 8)], 1, "on 4 GPU(s); idle: 4 (bound by CPUs)"),
+        ({"workers": 4}, [(16, 2)], 0, "on CPUs; idle: 2 GPU(s) (4 workers with a GPU and 1 CPU(s) each do not fit)"),
+        ({"gpus_per_worker": 0}, [(16, 2)], 0, "on CPUs; idle: 2 GPU(s) (runtime.gpus_per_worker=0)"),
+        ({"device": "cpu"}, [(16, 2)], 0, "on CPUs; idle: 2 GPU(s) (runtime.device=cpu)"),
+        ({"device": "cuda"}, [(16, 2), (16, 0)], 1, "on 2 GPU(s)"),
+        ({"gpus_per_worker": 0.25}, [(2, 2)], 0.25, "on 1 GPU(s); idle: 1 (bound by CPUs)"),
+    ],
+)
+def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_told(
+    asked: dict[str, object], nodes: list[tuple[float, float]], gpus_per_worker: float, line: str
+) -> None:
+    before, there = Runtime.model_validate(asked), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes)
+    runtime = with_devices(before, there)
+    assert runtime.gpus_per_worker == gpus_per_worker
+    assert with_devices(runtime, there) == runtime, "what is decided stays"
+    offered = capacity(runtime, there)
+    at_once = offered.trainings_at_once * runtime.workers
+    assert gpus_line(before, runtime, there, workers_at_once=at_once, limited_by=offered.limited_by) == line
+
+
+def test_gpus_that_are_insisted_on_must_be_there() -> None:
+    with pytest.raises(ResourceError, match=r"runtime\.device=cuda: found a cluster of 1 node\(s\) without GPUs"):
+        with_devices(Runtime(device="cuda"), (Node(cpus=2),))
+    for runs in ({"device": "cpu", "gpus_per_worker": 1}, {"device": "cuda", "gpus_per_worker": 0}):
+        with pytest.raises(ValueError, match="leave one of them out"):
+            Runtime.model_validate(runs)
 
 
 def test_the_wanted_number_of_trials_is_taken() -> None:
