@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sentdist.errors import ArtifactLost
+from sentdist.errors import ArtifactLost, SentdistError
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.stage_task import EventSink
@@ -35,6 +35,8 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(loss)))
         raise
     except Exception as error:
+        if _may_be_a_peer(error, stage, submission, sink):
+            raise
         submission.tracker.fail(stage.key, f"{type(error).__name__}: {error}")
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=f"{type(error).__name__}: {error}"))
         raise
@@ -42,6 +44,12 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
     seconds = time.perf_counter() - started
     sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=seconds))
     return artifact
+
+
+def _may_be_a_peer(error: Exception, stage: Stage, submission: Submission, sink: EventSink) -> bool:
+    """Whether an error of a group is perhaps no more than that one of its workers is gone: the board decides whether another one tries."""
+    is_shared = sink.order is not None and stage_demand(stage, submission.context.runtime).way != "task"
+    return is_shared and not isinstance(error, SentdistError)
 
 
 def _start_message(stage: Stage, submission: Submission) -> str | None:
@@ -60,6 +68,10 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     match stage:
         case Train():
             return _train(stage, submission, sink, way)
+        case Bank() | Targets() if way == "pool" and sink.order is not None:
+            from sentdist.execution.training.member import shards_in_group
+
+            return shards_in_group(stage, submission, sink)
         case Bank() | Targets() if way == "pool":
             from sentdist.execution.parallel.shards import build_over_workers
 
@@ -93,9 +105,9 @@ def _build_with_torch(stage: Stage, context: Context) -> Artifact:
 def _train(stage: Train, submission: Submission, sink: EventSink, way: Way) -> Artifact:
     run = submission.tracker.begin(stage.key)
     if way == "group":
-        from sentdist.execution.training.worker_group import train_on_workers
+        from sentdist.execution.training.member import train_in_group
 
-        return train_on_workers(stage, submission, sink, run)
+        return train_in_group(stage, submission, sink, run)
     from sentdist.execution.training.one_worker import train_in_task
 
     return train_in_task(stage, submission, sink, run)

@@ -60,7 +60,7 @@ class Demand:
 
     task: in the process that builds it, which is one worker. group: by a worker group of Ray Train, which takes all its workers at once or
     none. pool: by workers that are taken one by one, see `over_workers`. Whoever drives a group or a pool waits for its workers, so it
-    reserves nothing itself.
+    reserves nothing itself. What `stays` builds one stage after another, see `WorkerGroups`.
     """
 
     way: Way
@@ -72,6 +72,11 @@ class Demand:
     def enough(self) -> int:
         """Workers with which it comes to its end; more only make it quicker."""
         return 1 if self.way == "pool" else self.workers
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is built by workers that stay: a group, or a process with a GPU, which must never see another one."""
+        return self.way == "group" or (self.way == "task" and self.num_gpus > 0)
 
     @property
     def builder_cpus(self) -> float:

@@ -16,7 +16,8 @@ from ray import tune
 
 from sentdist.errors import ResourceError, SweepStopped
 from sentdist.execution.board.actor import stopped
-from sentdist.execution.board.client import BoardClient, cause_of
+from sentdist.execution.board.attempts import cause_of
+from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.stage_task import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.plan.stages import Train

@@ -5,35 +5,52 @@ from __future__ import annotations
 import json
 import os
 import sys
-from types import SimpleNamespace
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import ray
 
-from sentdist.execution.board.stage_task import start
-from sentdist.execution.resources import Demand
+from sentdist.execution.board.client import BoardClient
+from sentdist.execution.board.submission import Submission
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import EncoderSpec, Task
+from sentdist.plan.stages import Corpus, Scores
+from sentdist.stages.context import Context
+from sentdist.store.store import ArtifactStore
+
+SEEN = Path("seen")
 
 
 def where_it_runs(stage: Any, submission: Any, sink: Any) -> Any:
     """In place of a stage's body."""
     import time
 
-    time.sleep(0.3)  # so that two run at once
-    return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    with (Path(submission.context.store.root) / SEEN).open("a") as seen:
+        seen.write(json.dumps([stage.kind, os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")]) + "\n")
+    time.sleep(0.5)  # so that two run at once
+    with submission.context.store.staged() as folder:
+        (folder / "data").write_text("")
+        return submission.context.store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
 
 
 def main(folder: str) -> None:
     ray.init(
-        num_cpus=2, num_gpus=2, include_dashboard=False, _temp_dir=folder, object_store_memory=80 * 2**20,
+        num_cpus=3, num_gpus=2, include_dashboard=False, _temp_dir=folder, object_store_memory=80 * 2**20,
         logging_level="ERROR", log_to_driver=False,
     )  # fmt: skip
-    found: dict[str, list[Any]] = {"gpu": [], "cpu": []}
-    for kind in ("cpu", "gpu", "gpu"):
-        demand = Demand(way="task", workers=1, num_cpus=0.5, num_gpus=float(kind == "gpu"))
-        stage: Any = SimpleNamespace(kind="embed", label=kind)
-        nothing: Any = None
-        found[kind] += ray.get([start(where_it_runs, stage, nothing, demand, nothing) for _ in range(2)])
-    print(json.dumps(found))
+    store = ArtifactStore(Path(folder) / "store")
+    runtime = Runtime(engine="torch", gpus_per_worker=1, cpus_per_worker=0.5)
+    context = Context(store=store, data_root=Path(folder), runtime=runtime)
+    board = BoardClient(Submission(context=context, trainings_at_once=2), where_it_runs)
+    encoder = EncoderSpec(checkpoint="toy", revision="1")
+    stages = [Scores(encoder=encoder, tasks=(Task(name=f"toy-{number}", kind="sts", source="toy", revision="1"),)) for number in range(6)]
+    with ThreadPoolExecutor(7) as pool:
+        corpus = pool.submit(board.build, Corpus(source="toy", source_revision="1"))
+        list(pool.map(board.build, stages))
+        corpus.result()
+    board.leave()
+    print(json.dumps([json.loads(line) for line in (Path(store.root) / SEEN).read_text().splitlines()]))
     ray.shutdown()
 
 

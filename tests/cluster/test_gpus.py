@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_process_serves_one_stage_on_one_gpu() -> None:
+def test_a_process_stays_with_its_gpu_and_serves_stage_after_stage() -> None:
     """In a program of its own, for the cluster of the other tests has no GPUs."""
     with tempfile.TemporaryDirectory(prefix="sd-gpu-", dir="/tmp") as folder:  # short: paths of sockets may have 107 letters
         environment = os.environ | {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "0,1"}
@@ -24,8 +24,8 @@ def test_a_process_serves_one_stage_on_one_gpu() -> None:
         command = [sys.executable, "-W", "ignore", "-m", "tests.cluster.fake_gpus", folder]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
-        found = json.loads(done.stdout.splitlines()[-1])
-    on_gpus, on_cpus = found["gpu"], found["cpu"]
-    assert {visible for _, visible in on_gpus} == {"0", "1"}
-    assert len({process for process, _ in on_gpus}) == 4, "a process that served a GPU is not used again: CUDA stays with the first it sees"
-    assert not {process for process, _ in on_gpus} & {process for process, _ in on_cpus}
+        seen = [tuple(line) for line in json.loads(done.stdout.splitlines()[-1])]
+    on_gpus = [(process, gpu) for kind, process, gpu in seen if kind == "scores"]
+    assert len(on_gpus) == 6
+    assert sorted(gpu for _, gpu in set(on_gpus)) == ["0", "1"], "two processes, and each sees one GPU and always the same"
+    assert not {process for process, _ in on_gpus} & {process for kind, process, _ in seen if kind == "corpus"}

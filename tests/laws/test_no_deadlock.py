@@ -63,7 +63,7 @@ def test_whoever_waits_for_workers_reserves_nothing(runtime: Runtime, stages: di
 
 def test_processes_reserve_what_a_demand_says_or_nothing() -> None:
     """Wherever a process is asked for, with `num_cpus=` or in a dictionary of options."""
-    for path in EXECUTION.glob("*.py"):
+    for path in EXECUTION.rglob("*.py"):
         for value in _reservations(ast.parse(path.read_text())):
             is_nothing = isinstance(value, ast.Constant) and value.value == 0
             is_demand = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == "demand"

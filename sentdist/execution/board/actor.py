@@ -11,17 +11,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import RayError
 
-from sentdist.errors import ArtifactLost, SweepStopped
-from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step, retry_of
+from sentdist.errors import ArtifactLost, SentdistError, SweepStopped
+from sentdist.execution.board.attempts import GONE, LOSSES, Attempts, cause_of, checkpoint_step, lost_to, retry_of
 from sentdist.execution.board.diagnosis import PATIENCE_S
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
-from sentdist.execution.board.stage_task import BEATS_IN_TIME, Body, EventSink, abort, note_stopped, start
+from sentdist.execution.board.stage_task import (
+    BEATS_IN_TIME,
+    Body,
+    EventSink,
+    GroupMember,
+    abort,
+    note_failed,
+    note_stopped,
+    start,
+    start_group,
+)
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.watchdog import Watchdog
-from sentdist.execution.cluster.snapshot import read_cluster
+from sentdist.execution.board.worker_groups import NoGroupError, Order, Started, WorkerGroups
+from sentdist.execution.cluster.snapshot import has_room, read_cluster
 from sentdist.execution.resources import Demand, Way, drivers_at_once, stage_demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
@@ -74,6 +85,8 @@ class BoardActor:
         self._stopped: set[str] = set()  # submissions
         self._num_stopping = 0
         self._rooms: dict[Way, AbstractAsyncContextManager[object]] = {}
+        self._waiting: set[str] = set()  # keys of what was started without a group and has perhaps no room yet
+        self._groups = WorkerGroups(self._start_group, is_wanted=lambda: bool(self._waiting))
         self._watchdog = Watchdog(silence_s)
         self._silence_s = silence_s
         self._is_watching = False
@@ -110,6 +123,8 @@ class BoardActor:
         """Keep an event and wake those who listen."""
         if event.what == "retry":
             self._watchdog.lost(event.key, time.monotonic())
+        if event.what == "started" and (work := self._work.get(event.key)) is not None and work.demand.way == "task":
+            self._waiting.discard(event.key)
         async with self._events.news:
             self._events.kept.append(self._watchdog.completed(event))
             self._events.num_told += 1
@@ -135,6 +150,18 @@ class BoardActor:
             num_new = min(events.num_told - since, len(events.kept))
             return list(events.kept)[len(events.kept) - num_new :], events.num_told
 
+    async def next_order(self, group: str, after: int, *, is_first: bool) -> Order | None:
+        """What a worker of a group builds next, see `WorkerGroups`."""
+        return await self._groups.next_order(group, after, is_first=is_first)
+
+    async def begin(self, group: str, number: int) -> None:
+        """The first worker of a group needs the others for this order."""
+        self._groups.begin(group, number)
+
+    async def finish(self, group: str, number: int, answer: Artifact | BaseException) -> None:
+        """What a group made of an order."""
+        self._groups.finish(group, number, answer)
+
     async def num_told(self) -> int:
         """The number of the last event."""
         return self._events.num_told
@@ -143,6 +170,8 @@ class BoardActor:
         """A submission ends, and with it the work that only it needs; answered when that has ended. The last one ends the board."""
         self._submissions.pop(submission_id, None)
         await _ended(self._release({submission_id}))
+        if not self._submissions:
+            await self._groups.close()
         self._end_if_idle()
 
     async def sweeps(self) -> dict[str, int]:
@@ -188,25 +217,54 @@ class BoardActor:
         attempts = Attempts(
             max_failures=submission.context.runtime.max_failures, step=await asyncio.to_thread(checkpoint_step, store, stage)
         )
-        async with self._room(demand.way, submission):
+        async with nullcontext() if demand.stays else self._room(demand.way, submission):  # `WorkerGroups` bounds how many stay
             while True:
                 try:
                     return await self._attempt(stage, submission, demand)
                 except LOSSES as loss:
+                    cause = lost_to(loss)
                     attempts = attempts.after_loss(await asyncio.to_thread(checkpoint_step, store, stage))
-                    if attempts.are_over:
-                        raise attempts.error(f"{stage.kind} {stage.label}", loss) from None
-                    await self.post(retry_of(stage, attempts, loss))
+                    if attempts.are_over or isinstance(cause, SentdistError):
+                        error = attempts.error(f"{stage.kind} {stage.label}", cause) if isinstance(cause, GONE) else cause
+                        await self._note_failed(stage, submission, error)
+                        raise error from None
+                    await self.post(retry_of(stage, attempts, cause))
 
     async def _attempt(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
-        sink = EventSink(board=_this_board(), every_s=self._silence_s / BEATS_IN_TIME)
-        task = start(self._body, stage, submission, demand, sink)
+        if demand.stays or await self._finds_group(demand):
+            with suppress(NoGroupError):
+                return await self._groups.build(stage, submission, demand)
+        if not await asyncio.to_thread(has_room, demand):
+            await self._groups.make_room()
+        self._waiting.add(stage.key)
+        task = start(self._body, stage, submission, demand, self._sink())
         try:
             artifact: Artifact = await task
         except asyncio.CancelledError:
             await abort(task, demand)
             raise
+        finally:
+            self._waiting.discard(stage.key)
         return artifact
+
+    async def _finds_group(self, demand: Demand) -> bool:
+        """Whether workers that stay build a stage sooner than a process of its own."""
+        if not self._groups.can_build(demand):
+            return False
+        return self._groups.can_build(demand, now=True) or not await asyncio.to_thread(has_room, demand)
+
+    def _start_group(self, name: str, demand: Demand) -> Started:
+        task = start_group(GroupMember(name=name, demand=demand, body=self._body, sink=self._sink()))
+        return Started(ended=task, abort=lambda: abort(task, demand))
+
+    def _sink(self) -> EventSink:
+        return EventSink(board=_this_board(), every_s=self._silence_s / BEATS_IN_TIME)
+
+    async def _note_failed(self, stage: Stage, submission: Submission, error: BaseException) -> None:
+        """What was given up said nothing itself."""
+        message = f"{type(error).__name__}: {error}"
+        note_failed.remote(submission, stage.key, message)
+        await self.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=message))
 
     def _room(self, way: Way, submission: Submission) -> AbstractAsyncContextManager[object]:
         if way not in self._rooms:
@@ -327,13 +385,6 @@ def stopped(sweep: str) -> SweepStopped:
         expected="that it goes on",
         remedy="What is finished is kept. Submit it again: trainings go on from their last checkpoints.",
     )
-
-
-def cause_of(error: BaseException) -> BaseException:
-    """The exception that a body raised, out of Ray's wrappers (one for each process border it crossed)."""
-    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        error = error.cause
-    return error
 
 
 async def _ended(works: Iterable[_Work]) -> None:

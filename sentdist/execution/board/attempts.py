@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, WorkerCrashedError
+from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayTaskError, WorkerCrashedError
 
 from sentdist.errors import ResourceError
 from sentdist.execution.board.events import StageEvent
@@ -13,8 +13,19 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.store.store import ArtifactStore
 
+
+class GroupLostError(Exception):
+    """A worker group ended before it was told to.
+    origin: what a worker raised, which may be no more than that it lost another; or how Ray says that a worker is gone."""
+
+    def __init__(self, origin: BaseException) -> None:
+        super().__init__(origin)
+        self.origin = origin
+
+
 # What takes a process away without a word of its own; whatever a body raises is final.
-LOSSES = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError)
+LOSSES = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError, GroupLostError)
+GONE = (RayActorError, WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +65,19 @@ class Attempts:
             expected=f"at most {self.max_failures} such losses without getting on (runtime.max_failures)",
             remedy="Look at `ray status` and at the nodes' memory. Submit again: it goes on where it was.",
         )
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The exception that a body raised, out of Ray's wrappers (one for each process border it crossed)."""
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    return error
+
+
+def lost_to(loss: BaseException) -> BaseException:
+    """What took a process or group away, out of what Ray raises."""
+    found = cause_of(loss)
+    return found.origin if isinstance(found, GroupLostError) else loss
 
 
 def reason(error: BaseException) -> str:

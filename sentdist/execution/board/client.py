@@ -16,7 +16,8 @@ from ray.exceptions import ActorUnavailableError, OwnerDiedError, RayActorError,
 import sentdist
 from sentdist.errors import ArtifactLost
 from sentdist.execution.banks.owner import HEAD, NAMESPACE
-from sentdist.execution.board.actor import BoardActor, cause_of
+from sentdist.execution.board.actor import BoardActor
+from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.diagnosis import PATIENCE_S as SILENCE_S
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.stage_task import Body

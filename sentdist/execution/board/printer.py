@@ -10,7 +10,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import SweepStopped
-from sentdist.execution.board.client import BoardClient, cause_of
+from sentdist.execution.board.attempts import cause_of
+from sentdist.execution.board.client import BoardClient
 
 LOOK_UP_S = 0.5  # how long after the end it may still wait for events
 

@@ -1,4 +1,4 @@
-"""The process in which a stage is built: how the board starts it, what it is handed, and how it is ended."""
+"""The processes in which stages are built: how the board starts them, what they are handed, and how they are ended."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class EventSink:
 
     board: Any  # the actor's handle
     every_s: float = PATIENCE_S / BEATS_IN_TIME
+    order: tuple[str, int] | None = None  # name of the worker group that builds the stage, and number of the order
 
     def post(self, event: StageEvent) -> None:
         """Post an event and go on; events to a dead board are dropped."""
@@ -38,22 +39,37 @@ class EventSink:
         """Post a heartbeat, as `post` posts an event."""
         self.board.beat.remote(heartbeat)
 
+    def call_group(self) -> None:
+        """Have the other workers of the group begin this stage, too."""
+        assert self.order is not None, "a training of several workers is built by a group"
+        ray.get(self.board.begin.remote(*self.order))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupMember:
+    """What every worker of a group that stays is handed. name: of the group. body: builds a stage, on the group's first worker."""
+
+    name: str
+    demand: Demand
+    body: Body
+    sink: EventSink
+
 
 def start(body: Body, stage: Stage, submission: Submission, demand: Demand, sink: EventSink) -> ray.ObjectRef:
     """Start building a stage on the cluster, with what it demands; the reference to its artifact."""
-    task, environment = _build_on_gpu if demand.builder_gpus else _build, None
-    if demand.way == "group":
-        # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
-        # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
-        task, environment = _drive, {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
-    options = task.options(
-        name=f"{stage.kind} {stage.label}",
-        num_cpus=demand.builder_cpus,
-        num_gpus=demand.builder_gpus,
-        max_retries=0,
-        runtime_env=environment,
-    )
+    options = _build.options(name=f"{stage.kind} {stage.label}", num_cpus=demand.builder_cpus, num_gpus=demand.builder_gpus, max_retries=0)
     return options.remote(body, stage, submission, sink)
+
+
+def start_group(member: GroupMember) -> ray.ObjectRef:
+    """Start workers that stay, with what they demand; the reference to their end."""
+    demand = member.demand
+    if demand.way == "task":
+        return _stay.options(name=member.name, num_cpus=demand.num_cpus, num_gpus=demand.num_gpus, max_retries=0).remote(member)
+    # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
+    # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
+    environment = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
+    return _drive.options(name=member.name, num_cpus=0, max_retries=0, runtime_env=environment).remote(member)
 
 
 async def abort(task: ray.ObjectRef, demand: Demand) -> None:
@@ -71,19 +87,29 @@ def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) ->
     return body(stage, submission, sink)
 
 
-# Ray gives a process that is free to any stage and only changes which GPU it is told to use; CUDA reads that once. So each stage on a GPU
-# has a process of its own, with which the GPU's memory goes, too. Said here because Ray heeds it only where a function is declared.
+# Ray gives a process that is free to any stage and only changes which GPU it is told to use; CUDA reads that once. So a process that stays
+# with a GPU ends with it. Said here because Ray heeds it only where a function is declared.
 @ray.remote(max_calls=1)
-def _build_on_gpu(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
-    return body(stage, submission, sink)
+def _stay(member: GroupMember) -> None:
+    from sentdist.execution.training.member import build_orders
+
+    build_orders(member)
 
 
 @ray.remote
-def _drive(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
+def _drive(member: GroupMember) -> None:
+    from sentdist.execution.training.worker_group import run_worker_group
+
     try:
-        return body(stage, submission, sink)
+        run_worker_group(member)
     except KeyboardInterrupt:  # cancelled before Ray Train handled this signal; see `abort` on why the process ends
         raise SystemExit("cancelled") from None
+
+
+@ray.remote(num_cpus=0)
+def note_failed(submission: Submission, key: str, message: str) -> None:
+    """Write into its run that a stage was given up."""
+    submission.tracker.fail(key, message)
 
 
 @ray.remote(num_cpus=0)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ray
-from ray._private.state import state  # what an autoscaler may add is said nowhere else; Ray Train reads it here too
+from ray._private.state import (
+    available_resources_per_node,
+    state,
+)  # what an autoscaler may add is said nowhere else; Ray Train reads it here too
 
 from sentdist.execution.board.diagnosis import ClusterState, Host
-from sentdist.execution.resources import nodes_of
+from sentdist.execution.resources import Demand, Node, nodes_of, workers_on
 
 
 def read_cluster() -> ClusterState:
@@ -22,4 +25,13 @@ def read_cluster() -> ClusterState:
         free_cpus=free.get("CPU", 0.0),
         free_gpus=free.get("GPU", 0.0),
         may_have=None if may_have is None else (float(may_have.get("CPU", 0)), float(may_have.get("GPU", 0))),
+    )
+
+
+def has_room(demand: Demand) -> bool:
+    """Whether one worker of a demand would find its CPUs and GPUs at once; a few milliseconds, in which this thread waits."""
+    free = available_resources_per_node().values()
+    return any(
+        workers_on(Node(cpus=node.get("CPU", 0.0), gpus=node.get("GPU", 0.0)), num_cpus=demand.num_cpus, num_gpus=demand.num_gpus)
+        for node in free
     )

@@ -9,8 +9,10 @@ from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
+from sentdist.errors import SentdistError
 from sentdist.execution.board.heartbeats import Heartbeats, HeartbeatSink
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
+from sentdist.execution.parallel.ranks import Ranks
 from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import stage_demand
 from sentdist.stages.context import Context
@@ -77,3 +79,35 @@ def build_over_workers(stage: Sharded, context: Context, *, sink: HeartbeatSink 
             if path not in whole:  # of a worker that was lost while it wrote
                 path.unlink()
         return publish(stage, folder, context, body=body, rows_per_shard=per_shard, started=started)
+
+
+def build_over_ranks(stage: Sharded, context: Context, ranks: Ranks, *, sink: HeartbeatSink) -> Artifact | None:
+    """Make every shard of a stage on the workers of a group that is there, each its share; the first one commits the artifact.
+
+    Where the workers share no folder the first one makes all: shards of any size may have to pass through no memory but its own.
+
+    Raises:
+        SentdistError: what one of them raised, on all of them.
+    """
+    started = time.perf_counter()
+    is_shared = context.store.is_local
+    with context.store.staged() if ranks.is_first else nullcontext() as staged:
+        if staged is not None:
+            (staged / SHARDS).mkdir()
+        folder = next(said for said in ranks.exchange(staged) if said is not None)
+        assert isinstance(folder, Path)
+        error: SentdistError | None = None
+        try:
+            body = body_of(stage, context)
+            per_shard = rows_per_part(body.num_rows, context.runtime)
+            if is_shared or ranks.is_first:
+                maker = ShardMaker(stage, context, per_shard, folder, sink)
+                first, step = (ranks.rank, ranks.world_size) if is_shared else (0, 1)
+                for shard in range(first, num_shards(body.num_rows, per_shard), step):
+                    maker.work(shard)
+        except SentdistError as found:
+            error = found
+        for said in ranks.exchange(error):
+            if isinstance(said, SentdistError):
+                raise said
+        return publish(stage, folder, context, body=body, rows_per_shard=per_shard, started=started) if ranks.is_first else None

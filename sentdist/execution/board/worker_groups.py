@@ -1,0 +1,244 @@
+"""Worker groups that stay: what a process pays once (libraries, a device, a process group) serves one stage after another.
+
+A group holds its CPUs and GPUs from its start to its end. It builds one stage at a time; between two stages it is idle, and an idle group
+is sent away as soon as anything else waits for room: nothing waits for resources that are held by something that waits itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.resources import Demand
+from sentdist.plan.stage import Stage
+from sentdist.store.store import Artifact
+
+LINGER_S = 5.0  # an idle group waits so long for the next stage: that of a trial that follows another comes within a second
+GRACE_S = 0.5  # what comes next is asked for when the last answer has gone round, even where others wait for room
+CLOSES_WITHIN_S = 60.0  # how long Ray Train may take to let a group go
+
+
+class NoGroupError(Exception):
+    """The last group that could have built a stage is gone; it is built without one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a group builds. number: of the order within its group, from 1."""
+
+    number: int
+    stage: Stage
+    submission: Submission
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """A group as it was started. ended: returns when it has left, raises what ended it. abort: ends it by force."""
+
+    ended: Awaitable[None]
+    abort: Callable[[], Awaitable[None]]
+
+
+Start = Callable[[str, Demand], Started]  # with the name of the group
+
+
+@dataclass(kw_only=True, eq=False)
+class _Waiting:
+    """A stage that waits for a group, or for the group that builds it."""
+
+    stage: Stage
+    submission: Submission
+    demand: Demand
+    answer: asyncio.Future[Artifact]
+
+
+@dataclass(kw_only=True, eq=False)
+class _Group:
+    name: str
+    demand: Demand
+    started: Started
+    work: _Waiting | None = None
+    order: Order | None = None
+    has_begun: bool = False
+    is_leaving: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.work is None and not self.is_leaving
+
+    @property
+    def number(self) -> int:
+        """Of its last order."""
+        return 0 if self.order is None else self.order.number
+
+    def give(self, work: _Waiting) -> None:
+        self.work, self.has_begun = work, False
+        self.order = Order(number=self.number + 1, stage=work.stage, submission=work.submission)
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake whoever waits for news of this group."""
+        self.news.set()
+        self.news = asyncio.Event()
+
+
+class WorkerGroups:
+    """The groups of a board, and the stages that wait for one, first come first served. Lives in the board's event loop."""
+
+    def __init__(self, start: Start, *, is_wanted: Callable[[], bool], linger_s: float = LINGER_S) -> None:
+        """is_wanted: whether anything that is built without a group waits for room on the cluster."""
+        self._start, self._is_wanted, self._linger_s = start, is_wanted, linger_s
+        self._groups: dict[str, _Group] = {}
+        self._line: list[_Waiting] = []
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def can_build(self, demand: Demand, *, now: bool = False) -> bool:
+        """Whether some group that is there, and idle `now`, could build a stage of this demand."""
+        return any(_fits(group, demand) and (group.is_idle or not now) for group in self._groups.values())
+
+    async def build(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
+        """Have a stage built by an idle group, by a new one if it needs one and may have one more, else by the first that is free.
+
+        Raises:
+            NoGroupError: a stage that needs none waited for one, and none is left.
+            Exception: what the stage's body raised, or what ended the group.
+        """
+        work = _Waiting(stage=stage, submission=submission, demand=demand, answer=asyncio.get_running_loop().create_future())
+        self._line.append(work)
+        self._assign()
+        try:
+            return await work.answer
+        finally:
+            if work in self._line:
+                self._line.remove(work)
+            for group in [group for group in self._groups.values() if group.work is work]:  # the caller was cancelled
+                await self._end(group, by_force=True)
+
+    async def next_order(self, name: str, after: int, *, is_first: bool) -> Order | None:
+        """The order after number `after`; None when the group shall leave.
+
+        The first worker of a group sees an order at once. The others see it when that one has begun it: what one process builds does not
+        concern them, and what they do together begins when all are there.
+        """
+        while (group := self._groups.get(name)) is not None and not group.is_leaving:
+            if group.order is not None and group.work is not None and group.number > after and (is_first or group.has_begun):
+                return group.order
+            await group.news.wait()
+        return None
+
+    def begin(self, name: str, number: int) -> None:
+        """The first worker needs the others for this order."""
+        group = self._groups.get(name)
+        if group is not None and group.number == number:
+            group.has_begun = True
+            group.tell()
+
+    def finish(self, name: str, number: int, answer: Artifact | BaseException) -> None:
+        """What a group made of an order. After an error its processes are not used again."""
+        group = self._groups.get(name)
+        if group is None or group.work is None or group.number != number:
+            return
+        work, group.work = group.work, None
+        if isinstance(answer, BaseException):
+            _fail(work, answer)
+            group.is_leaving = True
+            self._in_background(self._end(group))
+        elif not work.answer.done():
+            work.answer.set_result(answer)
+        self._assign()
+        if not group.is_leaving:
+            self._in_background(self._rest(group, number))
+
+    async def make_room(self) -> None:
+        """Send the idle groups away; returns when they are gone."""
+        await asyncio.gather(*(self._end(group) for group in list(self._groups.values()) if group.is_idle))
+
+    async def close(self) -> None:
+        """End all groups: the idle ones in order, the others by force."""
+        await asyncio.gather(*(self._end(group, by_force=not group.is_idle) for group in list(self._groups.values())))
+
+    def _assign(self) -> None:
+        """Give the stages that wait to groups that are idle; start groups for those that need one."""
+        for work in list(self._line):
+            group = next((group for group in self._groups.values() if group.is_idle and _fits(group, work.demand)), None)
+            if group is None and work.demand.stays:
+                group = self._started(work)
+            if group is not None:
+                self._line.remove(work)
+                group.give(work)
+            elif not work.demand.stays and not self.can_build(work.demand):
+                self._line.remove(work)
+                _fail(work, NoGroupError())
+
+    def _started(self, work: _Waiting) -> _Group | None:
+        """A new group if the submission may have one more; idle groups, which are of no use to this stage, make room for it."""
+        for idle in [group for group in self._groups.values() if group.is_idle]:
+            self._in_background(self._end(idle))
+        if len(self._groups) >= work.submission.trainings_at_once:
+            return None
+        name = f"workers-{next(self._numbers)}"
+        group = _Group(name=name, demand=work.demand, started=self._start(name, work.demand))
+        self._groups[name] = group
+        self._in_background(self._watch(group))
+        return group
+
+    async def _rest(self, group: _Group, number: int) -> None:
+        """What becomes of a group that has built something and is given nothing more."""
+        await asyncio.sleep(GRACE_S)
+        if not self._is_wanted():
+            await asyncio.sleep(self._linger_s)
+        if group.number == number and group.is_idle:
+            await self._end(group)
+
+    async def _watch(self, group: _Group) -> None:
+        """Take out a group that has ended, and tell whoever waits for its work."""
+        error: BaseException = RuntimeError(f"{group.name} left before its work was done")
+        try:
+            await group.started.ended
+        except (Exception, asyncio.CancelledError) as found:
+            error = found
+        group.is_leaving = True
+        del self._groups[group.name]
+        group.tell()
+        if group.work is not None:
+            _fail(group.work, error)
+        self._assign()
+
+    async def _end(self, group: _Group, *, by_force: bool = False) -> None:
+        """Have a group leave; one that does not, or `by_force`, is ended."""
+        group.is_leaving = True
+        group.tell()
+        if by_force:
+            await group.started.abort()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSES_WITHIN_S):
+                while group.name in self._groups:
+                    await group.news.wait()
+        if group.name in self._groups and not by_force:
+            await group.started.abort()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)  # the loop itself keeps only weak references to its tasks
+        task.add_done_callback(self._tasks.discard)
+
+
+def _fits(group: _Group, demand: Demand) -> bool:
+    """A group does trainings of its own shape, and what can be done by one worker if each of its own is large enough."""
+    if group.is_leaving:
+        return False
+    if demand.way == "group":
+        return demand == group.demand
+    return demand.num_cpus <= group.demand.num_cpus and demand.num_gpus <= group.demand.num_gpus
+
+
+def _fail(work: _Waiting, error: BaseException) -> None:
+    if not work.answer.done():
+        work.answer.set_exception(error)
