@@ -26,7 +26,7 @@ def where_it_runs(stage: Any, submission: Any, sink: Any) -> Any:
     """In place of a stage's body."""
     import time
 
-    with (Path(submission.context.store.root) / SEEN).open("a") as seen:
+    with (submission.context.data_root / SEEN).open("a") as seen:
         seen.write(json.dumps([stage.kind, os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")]) + "\n")
     time.sleep(0.5)  # so that two run at once
     with submission.context.store.staged() as folder:
@@ -50,7 +50,7 @@ def main(folder: str) -> None:
         list(pool.map(board.build, stages))
         corpus.result()
     board.leave()
-    print(json.dumps([json.loads(line) for line in (Path(store.root) / SEEN).read_text().splitlines()]))
+    print(json.dumps([json.loads(line) for line in (Path(folder) / SEEN).read_text().splitlines()]))
     ray.shutdown()
 
 
