@@ -65,6 +65,7 @@ class _Group:
     work: _Waiting | None = None
     order: Order | None = None
     has_begun: bool = False
+    is_up: bool = False  # its first worker has asked for an order
     is_leaving: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -127,6 +128,8 @@ class WorkerGroups:
         The first worker of a group sees an order at once. The others see it when that one has begun it: what one process builds does not
         concern them, and what they do together begins when all are there.
         """
+        if is_first and name in self._groups:
+            self._groups[name].is_up = True
         while (group := self._groups.get(name)) is not None and not group.is_leaving:
             if group.order is not None and group.work is not None and group.number > after and (is_first or group.has_begun):
                 return group.order
@@ -212,16 +215,21 @@ class WorkerGroups:
         self._assign()
 
     async def _end(self, group: _Group, *, by_force: bool = False) -> None:
-        """Have a group leave; one that does not, or `by_force`, is ended."""
+        """Have a group leave; one that does not, or `by_force`, is ended.
+
+        One that is still starting leaves as soon as it is up. Ended before, Ray Train would keep what it has reserved: nothing gives back
+        the placement group of a controller that dies while it starts its workers.
+        """
         group.is_leaving = True
         group.tell()
-        if by_force:
+        is_over = by_force and (group.is_up or group.demand.way == "task")
+        if is_over:
             await group.started.abort()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSES_WITHIN_S):
                 while group.name in self._groups:
                     await group.news.wait()
-        if group.name in self._groups and not by_force:
+        if group.name in self._groups and not is_over:
             await group.started.abort()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:

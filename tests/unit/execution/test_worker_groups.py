@@ -39,6 +39,7 @@ class Toys:
     at_once: int = 1
     is_wanted: bool = False
     linger_s: float = 0.05
+    starts_in_s: float = 0.0
     begun: list[tuple[str, str]] = field(default_factory=list)  # name of the group, source of the stage
     left: list[str] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
@@ -61,6 +62,7 @@ class Toys:
         return Started(ended=task, abort=abort)
 
     async def _live(self, name: str) -> None:
+        await asyncio.sleep(self.starts_in_s)
         number = 0
         while (order := await self.groups.next_order(name, number, is_first=True)) is not None:
             number = order.number
@@ -189,6 +191,19 @@ def test_who_is_cancelled_ends_the_group_that_works_for_him_and_leaves_the_line_
             await first
         assert await second == "toy/1"
         assert toys.aborted == ["workers-1"] and ("workers-2", "toy/2") not in toys.begun
+
+    _play(scene())
+
+
+def test_a_group_that_is_still_starting_is_let_come_up_before_it_goes() -> None:
+    async def scene() -> None:
+        toys = Toys(_artifact, starts_in_s=0.1)
+        work = toys.build(0)
+        await asyncio.sleep(0.02)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert toys.left == ["workers-1"] and not toys.aborted and not toys.begun
 
     _play(scene())
 
