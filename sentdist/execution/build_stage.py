@@ -77,7 +77,7 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
 
             return build_over_workers(stage, context, sink=sink)
     with Heartbeats(stage, sink):
-        if not isinstance(stage, CorpusStage):
+        if not isinstance(stage, CorpusStage) or stage.is_generated:
             return _build_with_torch(stage, context)
         from sentdist.stages.corpora.build import build_corpus
 
@@ -91,6 +91,10 @@ def _build_with_torch(stage: Stage, context: Context) -> Artifact:
     use_reserved(stage_demand(stage, context.runtime))
     with full_gpu_told(stage, context):
         match stage:
+            case CorpusStage():
+                from sentdist.stages.corpora.build import build_corpus
+
+                return build_corpus(stage, context)
             case Bank() | Targets():
                 from sentdist.stages.sharded import build_in_shards
 

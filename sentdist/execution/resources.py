@@ -175,9 +175,11 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
             return pool_demand(runtime, gpus=on_gpu)
         case Targets() if runtime.workers > 1:
             return pool_demand(runtime, gpus=0.0)
-        case Train() | Bank() | Scores():
+        case CorpusStage() if not stage.is_generated:
+            return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=0.0)
+        case Train() | Bank() | Scores() | CorpusStage():
             return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
-        case Targets() | CorpusStage():
+        case Targets():
             return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=0.0)
     raise TypeError(f"nobody said what the stage {stage.kind} reserves")
 

@@ -11,7 +11,7 @@ from sentdist.errors import ResourceError
 from sentdist.plan.counting import counted
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.stages.context import Context
 from sentdist.stages.resolve import encoder_configuration
 from sentdist.stages.worker_memory import encoder_size, fitting_micro_batch, sentences_at_a_time
@@ -35,7 +35,13 @@ def full_gpu_told(stage: Stage, context: Context) -> Iterator[None]:
 def _full_gpu(stage: Stage, context: Context) -> ResourceError:
     free, total = torch.cuda.mem_get_info()
     share = context.runtime.gpus_per_worker if 0 < context.runtime.gpus_per_worker < 1 else 1.0
-    tried, remedy = _training(stage, context, total * share) if isinstance(stage, Train) else _encoding(context.runtime)
+    match stage:
+        case Train():
+            tried, remedy = _training(stage, context, total * share)
+        case Bank() | Scores():
+            tried, remedy = _encoding(context.runtime)
+        case _:
+            tried, remedy = "a model that writes sentences", "Set runtime.gpus_per_worker=1, or runtime.device=cpu."
     mine = f"{share:g} of a GPU's {total / 2**30:.1f} GiB" if share < 1 else f"a GPU of {total / 2**30:.1f} GiB, {free / 2**30:.1f} free,"
     return ResourceError(where=f"{stage.kind} {stage.label}", found=f"{mine} full with {tried}", expected="work that fits", remedy=remedy)
 

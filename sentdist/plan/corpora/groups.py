@@ -69,6 +69,10 @@ class GroupedCorpus(CorpusStage):
         return 1 + self.num_positives + self.num_negatives
 
     @property
+    def is_generated(self) -> bool:
+        return self.augmentation is not None and self.augmentation.name == "paraphrases"
+
+    @property
     def described(self) -> tuple[str, ...]:
         """What the data is, for a model card."""
         return tuple(f"{part.source} ({part.split or 'all'}, {part.source_revision})" for part in self.parts)

@@ -83,6 +83,11 @@ class CorpusStage(Stage):
         return ()
 
     @property
+    def is_generated(self) -> bool:
+        """Whether a model writes some of its sentences, which wants a GPU where trainings have one."""
+        return False
+
+    @property
     def described(self) -> tuple[str, ...]:
         """What the data is, for a model card."""
         raise NotImplementedError

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
-import torch
 
 from sentdist.data.augmentation import delete_words, replace_synonyms
 from sentdist.data.nli_groups import Augment, group_by_premise, inference_rows
@@ -18,6 +17,7 @@ from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus, GroupPart
 from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import Rows
+from sentdist.stages.devices import device_of
 
 
 def rows(stage: GroupedCorpus, context: Context) -> Rows:
@@ -66,7 +66,7 @@ def rewording(augmentation: Augmentation, *, seed: int, context: Context) -> Aug
                     checkpoint=folder or augmentation.checkpoint,
                     revision=None if folder else revision,
                     seed=seed,
-                    device="cuda" if torch.cuda.is_available() else "cpu",
+                    device=device_of(context.runtime),
                 )
 
     return reword

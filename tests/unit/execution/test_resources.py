@@ -18,6 +18,7 @@ from sentdist.execution.resources import (
     uses_worker_group,
     with_devices,
 )
+from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Corpus
 
@@ -158,6 +159,8 @@ def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
     corpus = Corpus(source="nli/triplets", source_revision="r")
     demand = stage_demand(corpus, Runtime(gpus_per_worker=1, cpus_per_worker=4))
     assert (demand.num_cpus, demand.num_gpus) == (4, 0)
+    written = GroupedCorpus.model_construct(augmentation=Augmentation.model_construct(name="paraphrases"))
+    assert stage_demand(written, Runtime(gpus_per_worker=1)).num_gpus == 1, "a model writes some of its sentences"
 
 
 @pytest.mark.parametrize(("num_nodes", "period", "watches"), [(1, "0.2", "0"), (2, "0.2", "1"), (64, "2.0", "1")])
