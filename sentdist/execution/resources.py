@@ -149,8 +149,22 @@ def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: f
     asked = runtime.gpus_per_worker
     if not 0 < asked < 1:
         return asked
-    smallest = min((node.gpu_bytes for node in nodes if node.gpus), default=math.inf)
-    return min(1.0, max(asked, math.ceil(10 * worker_bytes / smallest - 1e-9) / 10))
+    return min(1.0, max(asked, math.ceil(10 * worker_bytes / _smallest_gpu(nodes) - 1e-9) / 10))
+
+
+def gpu_memory_note(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> str | None:
+    """What to say where by estimate a worker takes more of a GPU's memory than it was to have; None where it has enough."""
+    asked, smallest = runtime.gpus_per_worker, _smallest_gpu(nodes)
+    if not asked or worker_bytes <= min(asked, 1.0) * smallest:
+        return None
+    share = share_of_a_gpu(runtime, nodes, worker_bytes=worker_bytes)
+    takes = f"A worker takes about {worker_bytes / 2**30:.1f} GiB of a GPU by estimate, of which the smallest has {smallest / 2**30:.1f}"
+    gets = f": each gets {share:g} of one, not {asked:g}" if share > asked else ""
+    return f"{takes}{gets}. A smaller runtime.micro_batch takes less."
+
+
+def _smallest_gpu(nodes: tuple[Node, ...]) -> float:
+    return min((node.gpu_bytes for node in nodes if node.gpus), default=math.inf)
 
 
 def uses_worker_group(runtime: Runtime) -> bool:

@@ -19,7 +19,7 @@ from sentdist.execution.board.printer import printed_events
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.disk_estimate import disk_estimate
-from sentdist.execution.resources import Capacity, Node, capacity, gpus_line, nodes_of, share_of_a_gpu, with_devices
+from sentdist.execution.resources import Capacity, capacity, gpu_memory_note, gpus_line, nodes_of, share_of_a_gpu, with_devices
 from sentdist.plan.counting import counted
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
@@ -99,7 +99,9 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, p
         nodes = nodes_of(ray.nodes())
         context = replace(context, runtime=with_devices(context.runtime, nodes))
         on_host, on_gpu = _largest_worker(plan, context, is_there)
-        context, notes = _with_room_on_gpus(context, nodes, on_gpu)
+        if note := gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu):
+            notes.append(note)
+        context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
         offered = capacity(context.runtime, nodes, worker_bytes=on_host)
         at_once = offered.trainings_at_once * context.runtime.workers
         devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)
@@ -173,17 +175,6 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, Outcome]) -> Iterator[None
         tracker.finish_sweep("stopped")
         raise
     tracker.finish_sweep("stopped" if any(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values()) else None)
-
-
-def _with_room_on_gpus(context: Context, nodes: tuple[Node, ...], worker_bytes: float) -> tuple[Context, list[str]]:
-    """Larger parts of a GPU where those asked for are too small for the largest training, by estimate; and what to say of it."""
-    runtime = context.runtime
-    share = share_of_a_gpu(runtime, nodes, worker_bytes=worker_bytes)
-    if share == runtime.gpus_per_worker:
-        return context, []
-    takes = f"A worker takes about {worker_bytes / 2**30:.1f} GiB of a GPU by estimate, more than {runtime.gpus_per_worker:g} of one"
-    note = f"{takes}: each gets {share:g}. A smaller runtime.micro_batch takes less."
-    return replace(context, runtime=runtime.model_copy(update={"gpus_per_worker": share})), [note]
 
 
 def _largest_worker(plan: Plan, context: Context, is_there: Mapping[str, bool]) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from sentdist.execution.resources import (
     Node,
     capacity,
     controller_environment,
+    gpu_memory_note,
     gpus_line,
     nodes_of,
     share_of_a_gpu,
@@ -56,20 +57,25 @@ def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "takes_gib", "gpus", "share"),
+    ("asked", "takes_gib", "gpus", "share", "note"),
     [
-        (0.25, 3.0, [16.0], 0.25),  # its part is enough
-        (0.25, 6.0, [16.0], 0.4),
-        (0.25, 6.0, [16.0, 80.0], 0.4),  # it may come onto the smaller one
-        (0.25, 90.0, [80.0], 1.0),
-        (0.25, 90.0, [], 0.25),  # nobody knows how large they are
-        (1.0, 90.0, [80.0], 1.0),
-        (0.0, 90.0, [80.0], 0.0),
+        (0.25, 3.0, [16.0], 0.25, None),  # its part is enough
+        (0.25, 6.0, [16.0], 0.4, "6.0 GiB of a GPU by estimate, of which the smallest has 16.0: each gets 0.4 of one, not 0.25."),
+        (0.25, 6.0, [16.0, 80.0], 0.4, "each gets 0.4 of one"),  # it may come onto the smaller one
+        (0.25, 90.0, [80.0], 1.0, "each gets 1 of one"),
+        (0.25, 90.0, [], 0.25, None),  # nobody knows how large they are
+        (1.0, 90.0, [80.0], 1.0, "of which the smallest has 80.0. A smaller runtime.micro_batch takes less."),
+        (1.0, 70.0, [80.0], 1.0, None),
+        (0.0, 90.0, [80.0], 0.0, None),
     ],
 )
-def test_too_small_a_part_of_a_gpu_is_made_larger(asked: float, takes_gib: float, gpus: list[float], share: float) -> None:
-    nodes = (Node(cpus=4), *(Node(cpus=4, gpus=1, gpu_bytes=gib * GIB) for gib in gpus))
-    assert share_of_a_gpu(Runtime(gpus_per_worker=asked), nodes, worker_bytes=takes_gib * GIB) == share
+def test_too_small_a_part_of_a_gpu_is_made_larger(
+    asked: float, takes_gib: float, gpus: list[float], share: float, note: str | None
+) -> None:
+    runtime, nodes = Runtime(gpus_per_worker=asked), (Node(cpus=4), *(Node(cpus=4, gpus=1, gpu_bytes=gib * GIB) for gib in gpus))
+    assert share_of_a_gpu(runtime, nodes, worker_bytes=takes_gib * GIB) == share
+    found = gpu_memory_note(runtime, nodes, worker_bytes=takes_gib * GIB)
+    assert found is None if note is None else note in str(found)
 
 
 @pytest.mark.parametrize(
