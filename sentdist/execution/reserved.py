@@ -25,5 +25,5 @@ def use_reserved(demand: Demand) -> None:
             expected="a torch for CUDA and a driver that is new enough for it",
             remedy="Look at `nvidia-smi` and install torch for CUDA on that node, or set runtime.gpus_per_worker=0.",
         )
-    if demand.num_gpus < 1:
-        torch.cuda.set_per_process_memory_fraction(demand.num_gpus)
+    # Also of a whole one: a process that stays may have served a stage with a part of it before.
+    torch.cuda.set_per_process_memory_fraction(min(1.0, demand.num_gpus))

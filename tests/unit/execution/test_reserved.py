@@ -15,7 +15,7 @@ def demand(num_gpus: float) -> Demand:
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(("num_gpus", "fractions"), [(0.0, []), (0.25, [0.25]), (1.0, [])])
+@pytest.mark.parametrize(("num_gpus", "fractions"), [(0.0, []), (0.25, [0.25]), (1.0, [1.0]), (2.0, [1.0])])
 def test_a_part_of_a_gpu_bounds_its_memory(num_gpus: float, fractions: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     bounds: list[float] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
