@@ -27,11 +27,11 @@ from sentdist.plan.unroll import Plan as Plan
 if TYPE_CHECKING:
     import numpy as np
 
+    from sentdist.inference.embedding_loss import EmbeddingLoss
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.stage import Json
     from sentdist.report.sweep_report import Report
     from sentdist.stages.context import Context
-    from sentdist.stages.embedding_loss import EmbeddingLoss
 
 
 class Encoder:
@@ -255,8 +255,8 @@ def evaluate(
         RecipeError: no such task. DataError: data that is missing or cannot be read. EncoderError: as `Encoder.load`.
     """
     from sentdist.plan.runtime import Runtime
-    from sentdist.stages.evaluate import build_scores
-    from sentdist.stages.planned import planned_evaluation
+    from sentdist.stages.planning.planned import planned_evaluation
+    from sentdist.stages.scores.build import build_scores
 
     loaded, opened = _loaded(encoder, store), open_store(_store(store))
     stage, context = planned_evaluation(
@@ -308,8 +308,8 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
     Raises:
         RecipeError: no such objective, values that it has not, or one that needs more than embeddings (masked words, tags).
     """
+    from sentdist.inference.embedding_loss import EmbeddingLoss
     from sentdist.plan.recipe import objective_from_values
-    from sentdist.stages.embedding_loss import EmbeddingLoss
 
     return EmbeddingLoss(objective_from_values(name, values), width=width, relations=relations)
 
@@ -337,7 +337,7 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: Callable[[str]
 
 
 def _planned(recipe: AnyRecipe, overrides: Sequence[str], store: Place, data: Place) -> tuple[Plan, Context]:
-    from sentdist.stages.planned import planned_recipe
+    from sentdist.stages.planning.planned import planned_recipe
 
     return planned_recipe(_recipe(recipe, overrides), store=store_root(_store(store)), data=_data(data))
 

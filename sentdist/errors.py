@@ -41,6 +41,11 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join([*(one_line(str(name), 60) for name in names[:40]), *more])
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """'1 query', '2,000 queries': `plural` where it is not the noun with an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def first_line(error: BaseException) -> str:
     """The first line of what an error of a library says, or its name where it says nothing."""
     said = str(error).strip()

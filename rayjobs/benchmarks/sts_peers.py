@@ -23,8 +23,8 @@ from sentdist.evaluation.bootstrap import NUM_RESAMPLES, paired_difference, resa
 from sentdist.plan.stages import Scores
 from sentdist.plan.unroll import evaluation_of
 from sentdist.stages.context import Context
-from sentdist.stages.evaluate import build_scores
-from sentdist.stages.resolve import FileResolver
+from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.scores.build import build_scores
 from sentdist.stages.tasks.scoring import StsTask, load_task
 from sentdist.store.store import ArtifactStore
 

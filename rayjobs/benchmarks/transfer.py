@@ -24,7 +24,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.chosen_tasks import pinned_task
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS
-from sentdist.stages.resolve import FileResolver
+from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.tasks.labels import LabelledTask, load_classification
 
 

@@ -12,9 +12,8 @@ import typer
 
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.errors import DataError, RecipeError, first_line
+from sentdist.errors import DataError, RecipeError, counted, first_line
 from sentdist.inference.opening import IN_A_JOB, store_root
-from sentdist.plan.counting import counted
 
 if TYPE_CHECKING:
     from sentdist.plan.unroll import Plan
@@ -134,7 +133,7 @@ def stop(
 
 
 def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan, Context]:
-    from sentdist.stages.planned import planned
+    from sentdist.stages.planning.planned import planned
 
     return planned(recipe, overrides=overrides, store=store_root(store), data=data)
 

@@ -29,7 +29,7 @@ def leaks(
 
     Builds the corpora that the store lacks, and keeps what it finds there: reports of the recipe's sweep then mark the scores concerned.
     """
-    from sentdist.stages.planned import planned
+    from sentdist.stages.planning.planned import planned
 
     plan, context = planned(recipe, overrides=overrides or [], store=store_root(store), data=data)
     context.store.check_writable()

@@ -9,8 +9,8 @@ import typer
 
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import empty_table, open_console
+from sentdist.errors import counted
 from sentdist.inference.opening import open_store, store_root
-from sentdist.plan.counting import counted
 from sentdist.plan.papers import PAPERS
 
 

@@ -55,7 +55,7 @@ def evaluate(
         return
 
     from sentdist.plan.runtime import Runtime
-    from sentdist.stages.planned import planned_evaluation
+    from sentdist.stages.planning.planned import planned_evaluation
 
     opened = open_store(store)
     given = tuple(name.strip() for names in tasks or ["sts"] for name in names.split(","))
@@ -80,8 +80,8 @@ def evaluate(
 
 def _scored(stage: Scores, context: Context, *, over_workers: bool) -> Artifact:
     from sentdist.stages.devices import on_this_machine
-    from sentdist.stages.embed_sentences import embed_here
-    from sentdist.stages.evaluate import build_scores
+    from sentdist.stages.scores.build import build_scores
+    from sentdist.stages.scores.embed_sentences import embed_here
 
     embed = embed_here
     if over_workers:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from sentdist.cli.options import StoreRoot
+from sentdist.errors import counted
 from sentdist.inference.opening import open_store
-from sentdist.plan.counting import counted
 
 store_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at and tidy the artifact store.")
 

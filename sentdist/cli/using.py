@@ -23,9 +23,8 @@ from sentdist.cli.options import (
     weights_of,
 )
 from sentdist.cli.printing import empty_table, open_console, sentence_progress
-from sentdist.errors import DataError
+from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use
-from sentdist.plan.counting import counted
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts

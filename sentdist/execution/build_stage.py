@@ -100,7 +100,7 @@ def _build_with_torch(stage: Stage, context: Context) -> Artifact:
 
                 return build_in_shards(stage, context)
             case Scores():
-                from sentdist.stages.evaluate import build_scores
+                from sentdist.stages.scores.build import build_scores
 
                 return build_scores(stage, context)
     raise TypeError(f"no body for the stage {stage.kind}")

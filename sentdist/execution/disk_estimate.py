@@ -10,7 +10,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
-from sentdist.stages.resolve import encoder_configuration
+from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.worker_memory import EncoderSize, encoder_size
 
 WEIGHT_BYTES = 4  # float32

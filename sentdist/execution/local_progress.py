@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from sentdist.errors import counted
 from sentdist.execution.board.events import PRINT_EVERY, StageEvent
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
-from sentdist.plan.counting import counted
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan

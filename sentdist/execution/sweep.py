@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from sentdist.errors import SentdistError, SweepStopped
+from sentdist.errors import SentdistError, SweepStopped, counted
 from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.printer import printed_events
@@ -20,13 +20,12 @@ from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.resources import Capacity, capacity, gpu_memory_note, gpus_line, nodes_of, share_of_a_gpu, with_devices
-from sentdist.plan.counting import counted
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.stages.context import Context
-from sentdist.stages.resolve import encoder_configuration
+from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.worker_memory import encoder_size, gpu_bytes, worker_bytes
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker

@@ -14,7 +14,7 @@ from sentdist.learning.encoder.pretrained import find_checkpoint, saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.stage import Json
-from sentdist.stages.resolve import folder_digest
+from sentdist.stages.planning.resolve import folder_digest
 
 
 @dataclass(frozen=True, kw_only=True)

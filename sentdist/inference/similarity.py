@@ -19,7 +19,7 @@ from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.inference.whole_file import whole_file
 from sentdist.learning.relation_file import has_relations, read_relations
 from sentdist.plan.relational import RelationalScoring
-from sentdist.stages.relational_scorer import RelationalScorer, saved_scorer
+from sentdist.stages.scores.relational_scorer import RelationalScorer, saved_scorer
 from sentdist.table_text import csv_cell
 
 PAIRS_AT_ONCE = 8_192

@@ -18,8 +18,8 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank
 from sentdist.stages.context import Context
-from sentdist.stages.embed_sentences import frozen_encoder
 from sentdist.stages.inputs import folder_of
+from sentdist.stages.scores.embed_sentences import frozen_encoder
 
 
 class BankBody:

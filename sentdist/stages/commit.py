@@ -1,14 +1,19 @@
-"""How a stage that was built in one process is published."""
+"""How a finished stage is published, with what its record says of the machine and the versions."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
+import subprocess
 import time
+from functools import cache
 from pathlib import Path
 
 from sentdist.plan.stage import Json, Stage
 from sentdist.stages.context import Context
-from sentdist.stages.environment import environment
 from sentdist.store.store import Artifact
+
+LIBRARIES = ("sentdist", "torch", "transformers", "ray", "deepspeed", "mlflow", "sentence-transformers", "scipy", "numpy")
 
 
 def commit(stage: Stage, folder: Path, context: Context, *, started: float, results: dict[str, Json]) -> Artifact:
@@ -16,3 +21,38 @@ def commit(stage: Stage, folder: Path, context: Context, *, started: float, resu
     runtime: dict[str, Json] = context.runtime.model_dump(mode="json")
     seconds = time.perf_counter() - started
     return context.store.commit(stage, folder, seconds=seconds, runtime=runtime, environment=environment(), results=results)
+
+
+@cache
+def environment() -> dict[str, str]:
+    """Versions, host and processor, as text."""
+    found = {
+        "python": platform.python_version(),
+        "host": platform.node(),
+        "system": platform.platform(terse=True),
+        "processor": _processor(),
+    }
+    for name in LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    commit = _commit()
+    return found | ({"commit": commit} if commit else {})
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor() or platform.machine()
+    )
+
+
+def _commit() -> str | None:
+    """The commit of the source tree this code runs from, if it is one."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    asked = subprocess.run(["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from sentdist.errors import ResourceError
-from sentdist.plan.counting import counted
+from sentdist.errors import ResourceError, counted
 from sentdist.plan.runtime import Runtime
 
 

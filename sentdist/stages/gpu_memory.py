@@ -7,13 +7,12 @@ from contextlib import contextmanager
 
 import torch
 
-from sentdist.errors import ResourceError
-from sentdist.plan.counting import counted
+from sentdist.errors import ResourceError, counted
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.stages.context import Context
-from sentdist.stages.resolve import encoder_configuration
+from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.worker_memory import encoder_size, fitting_micro_batch, sentences_at_a_time
 
 LEAST_TOKENS = 512  # that `runtime.tokens_per_batch` may be

@@ -21,9 +21,9 @@ from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import build_corpus
 from sentdist.stages.devices import device_of
-from sentdist.stages.evaluate import build_scores
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import folder_of
+from sentdist.stages.scores.build import build_scores
 from sentdist.stages.sharded import build_in_shards
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.store import Artifact

@@ -34,12 +34,12 @@ from sentdist.plan import specs
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.cards import training_card
+from sentdist.stages.commit import environment
 from sentdist.stages.context import Context
 from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
-from sentdist.stages.environment import environment
 from sentdist.stages.inputs import folder_of, load_encoder
 from sentdist.stages.objectives import make_objective, num_columns
-from sentdist.stages.relational_scorer import live_scorer
+from sentdist.stages.scores.relational_scorer import live_scorer
 from sentdist.stages.tagging import targets_of
 from sentdist.stages.tasks.scoring import LoadedTask, load_task, viewed
 from sentdist.store.store import Artifact

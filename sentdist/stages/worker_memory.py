@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
-from sentdist.stages.resolve import configured
+from sentdist.stages.planning.resolve import configured
 
 # Fitted to infra/benchmarks/memory.md and speed.md (torch 2.13 on CPU, MiniLM, NLI's real lengths, peak resident memory): 64 rows of three
 # sentences 2.59 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs.

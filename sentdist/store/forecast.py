@@ -6,8 +6,8 @@ import itertools
 import statistics
 from dataclasses import dataclass
 
+from sentdist.errors import counted
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.counting import counted
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Bank, Scores, Targets, Train
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask

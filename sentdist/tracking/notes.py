@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sentdist.plan.counting import counted
+from sentdist.errors import counted
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from sentdist.plan.counting import counted
+from sentdist.errors import counted
 from tests.cluster.hosts import why_not
 from tests.faults.kinds import FAULTS
 from tests.faults.page import page

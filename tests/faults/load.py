@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 
 from sentdist.plan.stage import Json, Stage
-from sentdist.stages.planned import planned
+from sentdist.stages.planning.planned import planned
 from sentdist.store.integrity import facts_of
 from sentdist.store.record import Record
 from tests.cluster.hosts import RAY_PORT, ROOT, hosts

@@ -18,7 +18,7 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES
 from sentdist.plan.unroll import unroll
-from sentdist.stages.resolve import FileResolver
+from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_values, write_data
 
 EXECUTION = Path(__file__).parents[2] / "sentdist" / "execution"

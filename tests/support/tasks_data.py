@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from sentdist.plan.stages import Scores
 from sentdist.plan.unroll import evaluation_of
 from sentdist.stages.context import Context
-from sentdist.stages.evaluate import build_scores
-from sentdist.stages.resolve import FileResolver
+from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.scores.build import build_scores
 from sentdist.store.store import Artifact, ArtifactStore
 
 

@@ -134,7 +134,7 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows() -> None:
         ("sentdist.api", ("torch", "ray", "mlflow", "numpy", "transformers", "matplotlib")),
         ("sentdist.cli", ("torch", "ray", "mlflow", "pyarrow", "transformers", "matplotlib")),
         ("sentdist.execution.run", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
-        ("sentdist.stages.evaluate", ("ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
+        ("sentdist.stages.scores.build", ("ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
     ],
 )
 def test_importing_loads_nothing_heavy_that_is_not_always_needed(module: str, forbidden: tuple[str, ...]) -> None:

@@ -14,8 +14,8 @@ from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import capacity, nodes_of, pool_demand, with_devices
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
-from sentdist.stages.embed_sentences import Embed, OnProgress, embed_here
 from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
 
 
 class SentenceEmbedder:

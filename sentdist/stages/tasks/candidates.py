@@ -18,7 +18,7 @@ from sentdist.evaluation.paraphrases import score_paraphrases
 from sentdist.evaluation.reranking import score_candidates
 from sentdist.evaluation.sts import jaccard_scores
 from sentdist.plan.task_kinds import ParaphraseTask, RerankingTask
-from sentdist.stages.relational_scorer import RelationalScorer
+from sentdist.stages.scores.relational_scorer import RelationalScorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 
 

@@ -17,7 +17,7 @@ from sentdist.evaluation.lexical import Lexical
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import GeometryTask
 from sentdist.plan.tasks import TASKS
-from sentdist.stages.relational_scorer import RelationalScorer
+from sentdist.stages.scores.relational_scorer import RelationalScorer
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
 
 

@@ -16,7 +16,7 @@ from sentdist.evaluation.clustering import score_clusters
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_split
 from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
-from sentdist.stages.relational_scorer import RelationalScorer
+from sentdist.stages.scores.relational_scorer import RelationalScorer
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
 
 

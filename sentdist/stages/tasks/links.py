@@ -13,7 +13,7 @@ from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.link_prediction import LinkPrediction, rank_links, score_links
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.stages.corpora.relations import relation_sources
-from sentdist.stages.relational_scorer import RelationalScorer
+from sentdist.stages.scores.relational_scorer import RelationalScorer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import RecipeError
 from sentdist.evaluation.lexical import Lexical
-from sentdist.stages.relational_scorer import RelationalScorer
+from sentdist.stages.scores.relational_scorer import RelationalScorer
 
 
 @dataclass(frozen=True, kw_only=True)

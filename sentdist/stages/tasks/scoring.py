@@ -25,7 +25,7 @@ from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task, View
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
-from sentdist.stages.relational_scorer import RelationalScorer
+from sentdist.stages.scores.relational_scorer import RelationalScorer
 from sentdist.stages.tasks.geometry import read_task_pairs
 from sentdist.stages.tasks.links import LinksTask, link_measures, load_links
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore

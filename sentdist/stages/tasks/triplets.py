@@ -15,7 +15,7 @@ from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.sts import jaccard_scores
 from sentdist.plan.task_kinds import TripletTask
-from sentdist.stages.relational_scorer import RelationalScorer
+from sentdist.stages.scores.relational_scorer import RelationalScorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 
 

@@ -20,7 +20,7 @@ from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
 from sentdist.plan.chosen_tasks import pinned_task
 from sentdist.plan.tasks import TASKS
-from sentdist.stages.resolve import FileResolver
+from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.tasks.candidates import ParaphrasePairs, RankedCandidates
 from sentdist.stages.tasks.labels import ClusteredTexts, LabelledTask
 from sentdist.stages.tasks.scoring import load_task

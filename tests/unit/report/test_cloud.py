@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sentdist.errors import DataError
 from sentdist.report.cloud import Sample, cloud_drawings, embedding_map, principal_plane, singular_spectra
 from sentdist.report.html import drawing_to_html
-from sentdist.stages.cloud import SAMPLED_PAIRS, sampled_pairs
+from sentdist.stages.scores.cloud import SAMPLED_PAIRS, sampled_pairs
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from tests.support.tasks_data import evaluated
 from tests.support.tiny_data import write_data

@@ -12,7 +12,7 @@ from sentdist.report.brief import brief_table
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.local import run_local
-from sentdist.stages.resolve import FileResolver
+from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.tasks_data import write_table

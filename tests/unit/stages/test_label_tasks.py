@@ -13,7 +13,7 @@ from sentdist.errors import DataError, RecipeError
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.report import citations
-from sentdist.stages import embed_sentences as embedding
+from sentdist.stages.scores import embed_sentences as embedding
 from sentdist.stages.tasks.labels import load_classification
 from tests.support.tasks_data import evaluated, stage_of, write_table
 

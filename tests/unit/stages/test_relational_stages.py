@@ -21,9 +21,9 @@ from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import build_corpus
-from sentdist.stages.evaluate import build_scores
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import run_local
+from sentdist.stages.scores.build import build_scores
 from sentdist.store.store import Artifact
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.planning import plan_of

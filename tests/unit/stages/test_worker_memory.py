@@ -11,7 +11,7 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Corpus, Train
-from sentdist.stages.resolve import encoder_configuration
+from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.worker_memory import BERT_BASE, encoder_size, fitting_micro_batch, gpu_bytes, worker_bytes
 
 GIB = 2.0**30

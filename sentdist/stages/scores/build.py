@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
-from sentdist.stages.cloud import Cloud, sampled_pairs
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
-from sentdist.stages.embed_sentences import Embed, MakeEmbed, embed_here
-from sentdist.stages.embedding_cache import kept_or_encoded
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.probing import probe_results
-from sentdist.stages.relational_scorer import RelationalScorer, saved_scorer
+from sentdist.stages.scores.cloud import Cloud, sampled_pairs
+from sentdist.stages.scores.embed_sentences import Embed, MakeEmbed, embed_here
+from sentdist.stages.scores.embedding_cache import kept_or_encoded
+from sentdist.stages.scores.probing import probe_results
+from sentdist.stages.scores.relational_scorer import RelationalScorer, saved_scorer
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
 from sentdist.stages.tasks.scoring import StsTask, load_task, viewed

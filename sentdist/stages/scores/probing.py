@@ -14,8 +14,8 @@ from sentdist.plan.specs import Probes
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
-from sentdist.stages.embed_sentences import Embed
 from sentdist.stages.inputs import folder_of
+from sentdist.stages.scores.embed_sentences import Embed
 from sentdist.stages.tagging import targets_of
 
 

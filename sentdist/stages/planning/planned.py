@@ -10,7 +10,7 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Scores
 from sentdist.plan.unroll import Plan, evaluation_of, unroll
 from sentdist.stages.context import Context
-from sentdist.stages.resolve import FileResolver
+from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.store import ArtifactStore
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentdist.plan.counting import counted
+from sentdist.errors import counted
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""A recipe planned against the data and checkpoints that are there."""
