@@ -268,7 +268,7 @@ READERS = dict(_readers())
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Reader], Path]:
-    """Worlds that are whole, each made and read once: what is left to time is scorer."""
+    """Worlds that are whole, each made and read once: what is left to time is reading."""
     made: dict[object, Path] = {}
     seen: set[int] = set()
 
@@ -306,11 +306,11 @@ def test_damage_is_told_in_a_sentence(
 
 
 class _Endless(BaseException):
-    """RelationalScorer did not end; not an Exception, which readers would take for damage."""
+    """Reading did not end; not an Exception, which readers would take for damage."""
 
 
 def _told(read: Callable[[], object]) -> SentdistError | None:
-    """The error that scorer ends in; fails for any other exception, and for one that does not end."""
+    """The error that reading ends in; fails for any other exception, and for one that does not end."""
 
     def expired(number: int, frame: object) -> None:
         raise _Endless

@@ -36,8 +36,8 @@ ALLOWED = {
     "plan/strict_yaml.py:parsed_yaml": "has a guard of its own; given a text",
     "report/html.py:page": "a file of this package",
     "stages/banks.py:finish": "what this process has just written",
-    "stages/resolve.py:_check_length": "called under reading",
-    "stages/environment.py:_processor": "/proc/cpuinfo",
+    "stages/planning/resolve.py:_check_length": "called under reading",
+    "stages/commit.py:_processor": "/proc/cpuinfo",
 }
 OTHERS = (
     "store/",

@@ -73,11 +73,17 @@ def test_premises_in_threes_lose_almost_nothing() -> None:
 
 def test_one_sentence_in_half_of_the_rows() -> None:
     """At most one row a batch can hold it: the others lead to fewer batches, not to an endless search."""
-    ids = np.stack([np.where(np.arange(20_000) % 2, 0, np.arange(20_000)), np.arange(20_000) + 20_000])
-    started = time.perf_counter()
-    batches = epoch_batches(ids, batch_size=64, seed=0, epoch=0, unique_sentences=True)
-    assert time.perf_counter() - started < 5  # O(R): 30 ms when idle; trying every waiting row for every batch took minutes
-    assert 10_000 // 64 <= len(batches) <= 10_000 // 63 + 1
+
+    def search(num_rows: int) -> float:
+        ids = np.stack([np.where(np.arange(num_rows) % 2, 0, np.arange(num_rows)), np.arange(num_rows) + num_rows])
+        started = time.process_time()
+        batches = epoch_batches(ids, batch_size=64, seed=0, epoch=0, unique_sentences=True)
+        seconds = time.process_time() - started
+        assert num_rows // 2 // 64 <= len(batches) <= num_rows // 2 // 63 + 1
+        return seconds
+
+    few, many = (min(search(num_rows) for _ in range(3)) for num_rows in (20_000, 160_000))
+    assert many < 24 * few, "O(R): eight times the rows; trying every waiting row for every batch would take 64 times as long"
 
 
 @pytest.mark.parametrize("seed", [0, 1])

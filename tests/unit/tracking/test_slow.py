@@ -66,7 +66,7 @@ def test_no_step_waits_for_a_slow_server(slow_server: str) -> None:
     assert max(telling) < ANSWERS_AFTER_S / 4
     started = time.perf_counter()
     run.close(timeout_s=0.5)
-    assert time.perf_counter() - started < 5.0  # half a second, on a busy machine
+    assert time.perf_counter() - started < ANSWERS_AFTER_S / 2  # half a second, and no answer is waited for
 
 
 def test_a_sweep_waits_for_a_slow_server_once(slow_server: str, tmp_path: Path) -> None:
@@ -78,5 +78,5 @@ def test_a_sweep_waits_for_a_slow_server_once(slow_server: str, tmp_path: Path) 
     started = time.monotonic()
     tracker.begin_sweep(sweep_record(plan), {stage.key: stage.canonical() for stage in plan.stages})
     drive(tracker, plan.stages, store)
-    assert time.monotonic() - started < 2 * WAIT_S + 5.0
+    assert time.monotonic() - started < 3 * WAIT_S  # a wait at the beginning and one at the end, of eighteen messages
     assert len(tracker.warnings) == 1 and "no answer within" in tracker.warnings[0]
