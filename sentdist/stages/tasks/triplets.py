@@ -23,8 +23,8 @@ from sentdist.stages.tasks.loaded_task import TaskScore
 class Triplets:
     """Anchors, their positives and their negatives; the main score is accuracy.
 
-    A triplet is right where s(anchor, positive) > s(anchor, negative), s the cosine or the score by relations, in float64. A tie is wrong:
-    an encoder that cannot tell sentences apart scores 0, random embeddings 50. As sentence-transformers' TripletEvaluator has it.
+    A triplet is right where s(anchor, positive) > s(anchor, negative), s the cosine or the score by relations, in float64. A tie is wrong,
+    as sentence-transformers' TripletEvaluator has it; random embeddings score 50. Where all are ties there is no score.
     """
 
     task: TripletTask
@@ -54,7 +54,7 @@ class Triplets:
 
     def _task_score(self, near_R: np.ndarray, far_R: np.ndarray) -> TaskScore:
         right_R = (near_R > far_R).astype(np.float64)
-        accuracy = 100 * float(right_R.mean())
+        accuracy = 100 * float(right_R.mean()) if (near_R != far_R).any() else None
         return TaskScore(task=self.task.name, main=accuracy, measures={"accuracy": accuracy}, items=pa.table({"accuracy": right_R}))
 
 
