@@ -42,11 +42,11 @@ def keep_schema_of(recipe: Path) -> None:
         named = NAMED.fullmatch(lines.readline(MOST_LETTERS).strip())
     if named is None:
         return
-    file, text = recipe.parent / named.group(1), schema_text()
+    file, content = recipe.parent / named.group(1), schema_text().encode()
     with suppress(OSError):
-        if not file.exists() or file.read_text(encoding="utf-8") != text:
+        if not file.exists() or file.read_bytes() != content:
             beside = file.with_suffix(f".{os.getpid()}")
-            beside.write_text(text, encoding="utf-8")
+            beside.write_bytes(content)
             beside.replace(file)
 
 

@@ -33,6 +33,8 @@ ALLOWED = {
     "learning/encoder/onnx.py:_padded_model": "a folder that was loaded a moment ago",
     "learning/paraphrase.py:_load": "has a guard of its own",
     "plan/recipe.py:check_unique_name": "looks only at what is readable",
+    "plan/schema.py:keep_schema_of": "a recipe that was loaded a moment ago; the schema is compared as bytes",
+    "plan/stage.py:in_words_of_today": "what it has just written",
     "plan/strict_yaml.py:parsed_yaml": "has a guard of its own; given a text",
     "report/html.py:page": "a file of this package",
     "stages/banks.py:finish": "what this process has just written",
