@@ -5,4 +5,4 @@ What is known of NAME, its tables among it, stands in sentdist/report/papers/NAM
 
 from __future__ import annotations
 
-PAPERS = ("rcl", "sts_regression", "rse", "supmpn", "auxiliary")
+PAPERS = ("rcl", "sts_regression", "rse", "supmpn", "auxiliary", "simcse")
