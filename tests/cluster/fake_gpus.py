@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +37,22 @@ def where_it_runs(stage: Any, submission: Any, sink: Any) -> Any:
 
 def main(folder: str) -> None:
     ray.init(
-        num_cpus=3, num_gpus=2, include_dashboard=False, _temp_dir=folder, object_store_memory=80 * 2**20,
+        num_cpus=4, num_gpus=2, include_dashboard=False, _temp_dir=folder, object_store_memory=80 * 2**20,
         logging_level="ERROR", log_to_driver=False,
     )  # fmt: skip
     store = ArtifactStore(Path(folder) / "store")
     runtime = Runtime(engine="torch", gpus_per_worker=1, cpus_per_worker=0.5)
     context = Context(store=store, data_root=Path(folder), runtime=runtime)
-    board = BoardClient(Submission(context=context, trainings_at_once=2), where_it_runs)
     encoder = EncoderSpec(checkpoint="toy", revision="1")
-    stages = [Scores(encoder=encoder, tasks=(Task(name=f"toy-{number}", kind="sts", source="toy", revision="1"),)) for number in range(6)]
-    with ThreadPoolExecutor(7) as pool:
-        corpus = pool.submit(board.build, Corpus(source="toy", source_revision="1"))
-        list(pool.map(board.build, stages))
-        corpus.result()
+    stages = [Scores(encoder=encoder, tasks=(Task(name=f"toy-{number}", kind="sts", source="toy", revision="1"),)) for number in range(8)]
+    board = BoardClient(Submission(context=context, trainings_at_once=2), where_it_runs)
+    whole = replace(context, runtime=Runtime(engine="torch", cpus_per_worker=4))
+    other = BoardClient(Submission(context=whole), where_it_runs)
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(board.build, stages[:6]))
+        other.build(Corpus(source="toy", source_revision="1"))  # wants all CPUs, so that the idle workers go
+        list(pool.map(board.build, stages[6:]))
+    other.leave()
     board.leave()
     print(json.dumps([json.loads(line) for line in (Path(folder) / SEEN).read_text().splitlines()]))
     ray.shutdown()

@@ -25,7 +25,9 @@ def test_a_process_stays_with_its_gpu_and_serves_stage_after_stage() -> None:
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         seen = [tuple(line) for line in json.loads(done.stdout.splitlines()[-1])]
-    on_gpus = [(process, gpu) for kind, process, gpu in seen if kind == "scores"]
-    assert len(on_gpus) == 6
+    scored = [(process, gpu) for kind, process, gpu in seen if kind == "scores"]
+    on_gpus, later = scored[:6], scored[6:]
+    assert len(later) == 2
+    assert not {process for process, _ in on_gpus} & {process for process, _ in later}, "a process that had a GPU ends with its workers"
     assert sorted(gpu for _, gpu in set(on_gpus)) == ["0", "1"], "two processes, and each sees one GPU and always the same"
     assert not {process for process, _ in on_gpus} & {process for kind, process, _ in seen if kind == "corpus"}
