@@ -31,7 +31,7 @@ pytestmark = [
 
 
 class Shown:
-    """A sweep of the tiny world that was built without Ray and stands on a real server."""
+    """A sweep of the tiny data that was built without Ray and stands on a real server."""
 
     def __init__(self, plan: Plan, store: ArtifactStore, uri: str) -> None:
         self.plan = plan

@@ -28,7 +28,7 @@ Found = tuple[dict[str, Tensor], list[float]]  # weights, dev scores
 
 
 def rse(data: Path, store: Path, encoder: Path, **runtime: Json) -> tuple[Train, Context]:
-    """The relational training of the tiny world, with its corpus built."""
+    """The relational training of the tiny data, with its corpus built."""
     plan, context = tiny_plan(relations_values(encoder, runtime=runtime), data=data, store=store)
     stage = next(trial.scores.encoder for trial in plan.trials if trial.method == "rse")
     assert isinstance(stage, Train)

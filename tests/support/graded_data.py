@@ -1,4 +1,4 @@
-"""NLI labels and similarity scores over the tiny world's scenes: a data root for regression in two stages."""
+"""NLI labels and similarity scores over the tiny data's scenes: a data root for regression in two stages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NLI = {"columns": ["premise", "hypothesis", "label"], "scale": "nli"}
 
 
 def write_graded(root: Path, *, num_rows: int = 64) -> Path:
-    """The tiny world, and `nli/small` (premise, hypothesis, label), `sts/scores` (0 to 5) and `sts/sick` (1 to 5), all split train.
+    """The tiny data, and `nli/small` (premise, hypothesis, label), `sts/scores` (0 to 5) and `sts/sick` (1 to 5), all split train.
 
     Every fourth pair of `sts/scores` is one of `sts/stsb`'s test pairs, in upper case and the other way round.
     """

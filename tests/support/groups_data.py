@@ -1,4 +1,4 @@
-"""Inference rows over the tiny world's scenes, one to three hypotheses of a kind a premise: a data root for SupMPN."""
+"""Inference rows over the tiny data's scenes, one to three hypotheses of a kind a premise: a data root for SupMPN."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STILL: Json = {"attention_dropout": 0.0, "hidden_dropout": 0.0}
 
 
 def write_inference(root: Path, *, num_premises: int = 48) -> Path:
-    """The tiny world, and `nli/inference` (premise, hypothesis, label), split train; every sixth premise has no contradiction."""
+    """The tiny data, and `nli/inference` (premise, hypothesis, label), split train; every sixth premise has no contradiction."""
     write_data(root)
     draw = random.Random(2)
     scenes = [(subject, verb, place) for subject in SUBJECTS for verb in VERBS for place in PLACES]

@@ -1,4 +1,4 @@
-"""Triples over the tiny world's scenes: a data root for relational embeddings."""
+"""Triples over the tiny data's scenes: a data root for relational embeddings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ITSELF: dict[str, Json] = {
 
 
 def write_relations_data(root: Path) -> Path:
-    """The tiny world, and `nli/small` (premise, hypothesis, label), `pairs/twins` (sentence1, sentence2), `text/captions` (image,
+    """The tiny data, and `nli/small` (premise, hypothesis, label), `pairs/twins` (sentence1, sentence2), `text/captions` (image,
     sentence)."""
     write_data(root)
     draw = random.Random(2)

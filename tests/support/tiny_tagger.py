@@ -1,4 +1,4 @@
-"""A tagger for the tiny world: articles, prepositions, verbs, and the rest."""
+"""A tagger for the tiny data: articles, prepositions, verbs, and the rest."""
 
 from __future__ import annotations
 

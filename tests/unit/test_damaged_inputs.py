@@ -50,7 +50,7 @@ PLAIN_TEXT = {"half", "some bytes", "last bytes", "deep", "a number"}  # of a te
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """make: writes a world into a folder. file: the one that is damaged. read: reads the world.
+    """make: writes what is read into a folder. file: the one that is damaged. read: reads it.
 
     takes: damages that leave something which is valid, and that only a digest could tell from what was written.
     """
@@ -267,41 +267,41 @@ READERS = dict(_readers())
 
 
 @pytest.fixture(scope="module")
-def worlds(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Reader], Path]:
-    """Worlds that are whole, each made and read once: what is left to time is reading."""
+def roots(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Reader], Path]:
+    """Folders that are whole, each made and read once: what is left to time is reading."""
     made: dict[object, Path] = {}
     seen: set[int] = set()
 
-    def world(reader: Reader) -> Path:
+    def root(reader: Reader) -> Path:
         if reader.make not in made:
-            made[reader.make] = tmp_path_factory.mktemp("world")
+            made[reader.make] = tmp_path_factory.mktemp("root")
             reader.make(made[reader.make])
         if id(reader) not in seen:
             reader.read(made[reader.make])
             seen.add(id(reader))
         return made[reader.make]
 
-    return world
+    return root
 
 
 @pytest.mark.parametrize("damage", [*CERTAIN, *POSSIBLE])
 @pytest.mark.parametrize("name", READERS)
 def test_damage_is_told_in_a_sentence(
-    name: str, damage: str, worlds: Callable[[Reader], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, damage: str, roots: Callable[[Reader], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     reader = READERS[name]
-    world = tmp_path / "world"
-    shutil.copytree(worlds(reader), world)
-    path = world / reader.file
+    root = tmp_path / "root"
+    shutil.copytree(roots(reader), root)
+    path = root / reader.file
     {**CERTAIN, **POSSIBLE}[damage](path)
-    error = _told(lambda: reader.read(world))
+    error = _told(lambda: reader.read(root))
     if error is None:
         assert damage in reader.takes, "damage was used as if nothing were wrong"
         return
     message = str(error)
     assert str(path) in message or str(path.parent) in message, message
-    assert len(message) < 500 + len(str(world)) and len(message.splitlines()) == 1, message
+    assert len(message) < 500 + len(str(root)) and len(message.splitlines()) == 1, message
     assert "Traceback" not in message
 
 
@@ -343,12 +343,12 @@ def _told(read: Callable[[], object]) -> SentdistError | None:
 def test_commands_end_with_2_and_without_a_traceback(
     file: str, command: tuple[str, ...], damage: str, whole_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = tmp_path / "world"
-    shutil.copytree(whole_folder, world)
-    monkeypatch.chdir(world)
+    root = tmp_path / "root"
+    shutil.copytree(whole_folder, root)
+    monkeypatch.chdir(root)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if damage != "none":
-        {**CERTAIN, **POSSIBLE}[damage](world / file)
+        {**CERTAIN, **POSSIBLE}[damage](root / file)
     answer = CliRunner().invoke(app, [*command, *(("--data", ".", "--store", "store") if command[0] == "plan" else ())])
     if damage == "none":
         assert answer.exit_code == 0, answer.output

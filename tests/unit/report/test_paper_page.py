@@ -92,7 +92,7 @@ def test_link_prediction_stands_under_its_relations(tmp_path: Path, tiny_encoder
     table = report_paper(context.store, "rse").markdown.split("## Table 7")[1].splitlines()
     under = [below for line, below in itertools.pairwise(table) if line.startswith("| All |")]
     assert len(under) == 1 and under[0].startswith("| ↳ rse (") and under[0].count("[") >= 4
-    assert any("↳ not run: rayjobs/recipes/rse_relations.yaml" in line for line in table), "relations that the tiny world lacks"
+    assert any("↳ not run: rayjobs/recipes/rse_relations.yaml" in line for line in table), "relations that the tiny data lacks"
 
 
 def test_an_unknown_paper_and_a_report_of_nothing_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Auxiliary tasks and masked language modelling from the recipe to the record: in one process, on the tiny world."""
+"""Auxiliary tasks and masked language modelling from the recipe to the record: in one process, on the tiny data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relational embeddings from triples to scores on the tiny world: what is built, kept and refused."""
+"""Relational embeddings from triples to scores on tiny data: what is built, kept and refused."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def world(data: Path, tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Context]:
+def finished(data: Path, tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Context]:
     """The whole recipe, built in this process."""
     plan, context = tiny_plan(relations_values(tiny_encoder_dir), data=data, store=tmp_path_factory.mktemp("store"))
     run_local(plan, context)
     return plan, context
 
 
-def scores_of(world: tuple[Plan, Context], method: str) -> tuple[Scores, Artifact]:
-    plan, context = world
+def scores_of(finished: tuple[Plan, Context], method: str) -> tuple[Scores, Artifact]:
+    plan, context = finished
     stage = next(trial.scores for trial in plan.trials if trial.method == method)
     artifact = context.store.get(stage)
     assert artifact is not None
     return stage, artifact
 
 
-def train_of(world: tuple[Plan, Context], method: str) -> Train:
-    encoder = scores_of(world, method)[0].encoder
+def train_of(finished: tuple[Plan, Context], method: str) -> Train:
+    encoder = scores_of(finished, method)[0].encoder
     assert isinstance(encoder, Train)
     return encoder
 
 
-def test_a_corpus_knows_the_relation_of_every_row(world: tuple[Plan, Context]) -> None:
-    context = world[1]
-    stage = train_of(world, "rse").corpus
+def test_a_corpus_knows_the_relation_of_every_row(finished: tuple[Plan, Context]) -> None:
+    context = finished[1]
+    stage = train_of(finished, "rse").corpus
     corpus = Corpus.open(folder_of(stage, context))
     assert corpus.ids.shape[0] == 3 and corpus.relations is not None
     counts = np.bincount(corpus.relations).tolist()
@@ -71,17 +71,17 @@ def test_a_corpus_knows_the_relation_of_every_row(world: tuple[Plan, Context]) -
     assert record is not None and record.record.results["relations"]["twin"]["num_kept"] == 40  # type: ignore[index, call-overload]
 
 
-def test_an_encoder_keeps_its_relations(world: tuple[Plan, Context]) -> None:
+def test_an_encoder_keeps_its_relations(finished: tuple[Plan, Context]) -> None:
     for method in ("rse", "regulated"):
-        found = read_relations(folder_of(train_of(world, method), world[1]))
+        found = read_relations(folder_of(train_of(finished, method), finished[1]))
         assert found.names == NAMES and found.vectors.shape == (4, 32)
         assert np.linalg.norm(found.vectors, axis=1).min() > 0.05
     for method in ("merged", "rcl_on_rse"):
-        assert not has_relations(folder_of(train_of(world, method), world[1]))
+        assert not has_relations(folder_of(train_of(finished, method), finished[1]))
 
 
 def test_the_relations_learn_at_a_rate_of_their_own(
-    world: tuple[Plan, Context], tiny_encoder_dir: Path, data: Path, tmp_path: Path
+    finished: tuple[Plan, Context], tiny_encoder_dir: Path, data: Path, tmp_path: Path
 ) -> None:
     """Ten steps at 1e-2 move a component by about 0.05; at 1e-6 it stays where it started."""
     values = relations_values(tiny_encoder_dir)
@@ -89,12 +89,14 @@ def test_the_relations_learn_at_a_rate_of_their_own(
     plan, context = tiny_plan(values | {"methods": methods, "baseline": None}, data=data, store=tmp_path)
     run_local(plan, context)
     slow = read_relations(folder_of(plan.trials[0].scores.encoder, context))  # type: ignore[arg-type]
-    fast = read_relations(folder_of(train_of(world, "rse"), world[1]))
+    fast = read_relations(folder_of(train_of(finished, "rse"), finished[1]))
     assert slow.vectors.std() == pytest.approx(0.02, rel=0.2)
     assert np.abs(fast.vectors - slow.vectors).mean() > 0.02
 
 
-def test_relations_of_the_start_are_kept_where_the_recipe_says_so(world: tuple[Plan, Context], tiny_encoder_dir: Path, data: Path) -> None:
+def test_relations_of_the_start_are_kept_where_the_recipe_says_so(
+    finished: tuple[Plan, Context], tiny_encoder_dir: Path, data: Path
+) -> None:
     """At a rate of 1e-6 a vector stays where it began: at that of the start, or at a random one."""
     still = relations_values(tiny_encoder_dir)["methods"]["rse"]  # type: ignore[index, call-overload]
     slow: Json = {"name": "rse", "relation_learning_rate": 1e-6}
@@ -106,7 +108,7 @@ def test_relations_of_the_start_are_kept_where_the_recipe_says_so(world: tuple[P
         "kept": second | {"objective": slow | {"keep_relations": True}},
     }
     values = relations_values(tiny_encoder_dir, methods=methods, baseline=None, corpora={"twins": twins}, evaluation={"tasks": ["stsb"]})
-    plan, context = tiny_plan(values, data=data, store=world[1].store.root)
+    plan, context = tiny_plan(values, data=data, store=finished[1].store.root)
     run_local(plan, context)
     tables = {
         trial.method: dict(zip(found.names, found.vectors, strict=True))
@@ -119,35 +121,35 @@ def test_relations_of_the_start_are_kept_where_the_recipe_says_so(world: tuple[P
     assert np.abs(tables["anew"]["twin"] - tables["rse"]["twin"]).mean() > 0.02
 
 
-def test_sentence_transformers_reads_the_encoder_without_its_relations(world: tuple[Plan, Context]) -> None:
+def test_sentence_transformers_reads_the_encoder_without_its_relations(finished: tuple[Plan, Context]) -> None:
     from sentence_transformers import SentenceTransformer
 
-    folder = folder_of(train_of(world, "rse"), world[1])
+    folder = folder_of(train_of(finished, "rse"), finished[1])
     sentences = ["a dog runs in the garden", "the old man sleeps"]
     ours = encode(SentenceEncoder.load(folder).eval(), sentences, max_length=None, tokens_per_batch=1024, precision="fp32")
     np.testing.assert_allclose(SentenceTransformer(str(folder), device="cpu").encode(sentences), ours, atol=1e-5)
 
 
-def test_a_reading_of_relations_scores_another_way(world: tuple[Plan, Context]) -> None:
-    by_method = {method: scores_of(world, method)[1].record.results for method in ("rse", "rse_plain", "rse_one_way")}
+def test_a_view_by_relations_scores_another_way(finished: tuple[Plan, Context]) -> None:
+    by_method = {method: scores_of(finished, method)[1].record.results for method in ("rse", "rse_plain", "rse_one_way")}
     assert len({results["stsb"] for results in by_method.values()}) == 3
     assert len({results["links"] for results in by_method.values()}) == 1  # link prediction reads the table, not the view
-    assert train_of(world, "rse") == train_of(world, "rse_plain") == train_of(world, "rse_one_way")
+    assert train_of(finished, "rse") == train_of(finished, "rse_plain") == train_of(finished, "rse_one_way")
 
 
-def test_the_checkpoint_is_chosen_by_the_method_s_own_reading(world: tuple[Plan, Context]) -> None:
-    chosen = train_of(world, "rse").selection
+def test_the_checkpoint_is_chosen_by_the_method_s_own_view(finished: tuple[Plan, Context]) -> None:
+    chosen = train_of(finished, "rse").selection
     assert chosen is not None and chosen.view.relations is not None
     assert chosen.view.relations.by_name == {"entailment": 1.0, "twin": 0.5} and chosen.view.relations.curve is None
-    merged = train_of(world, "merged").selection
+    merged = train_of(finished, "merged").selection
     assert merged is not None and merged.view.relations is None
 
 
-def test_scores_equal_those_of_the_saved_files(world: tuple[Plan, Context], data: Path) -> None:
+def test_scores_equal_those_of_the_saved_files(finished: tuple[Plan, Context], data: Path) -> None:
     """By hand, from the folder: max over both directions of 2/3 cos(h + r_entailment, h') + 1/3 cos(h + r_twin, h')."""
-    stage, artifact = scores_of(world, "rse")
-    folder = folder_of(stage.encoder, world[1])  # type: ignore[arg-type]
-    items = pq.read_table(world[1].store.folder(artifact) / "items" / "stsb.parquet")["similarity"].to_numpy()
+    stage, artifact = scores_of(finished, "rse")
+    folder = folder_of(stage.encoder, finished[1])  # type: ignore[arg-type]
+    items = pq.read_table(finished[1].store.folder(artifact) / "items" / "stsb.parquet")["similarity"].to_numpy()
     rows = [row for row in pq.read_table(data / "sts/stsb.parquet").to_pylist() if row["split"] == "test"]
     relations = dict(zip(NAMES, read_relations(folder).vectors.astype(np.float64), strict=True))
     encoder = SentenceEncoder.load(folder).eval()
@@ -166,8 +168,8 @@ def test_scores_equal_those_of_the_saved_files(world: tuple[Plan, Context], data
     np.testing.assert_allclose(items, np.maximum(one_way(first, second), one_way(second, first)), atol=1e-5)  # float32 embeddings
 
 
-def test_the_record_holds_what_the_figures_show(world: tuple[Plan, Context]) -> None:
-    results = scores_of(world, "rse")[1].record.results
+def test_the_record_holds_what_the_figures_show(finished: tuple[Plan, Context]) -> None:
+    results = scores_of(finished, "rse")[1].record.results
     relations, curve = results["relations"], results["weight_curve"]
     assert isinstance(relations, dict) and relations["names"] == list(NAMES)
     cosines = np.array(relations["cosines"])
@@ -175,22 +177,22 @@ def test_the_record_holds_what_the_figures_show(world: tuple[Plan, Context]) -> 
     assert isinstance(curve, dict) and curve["weights"] == [0.0, 0.5, 1.0]
     scores = curve["scores"]
     assert isinstance(scores, list) and scores[1] == pytest.approx(results["stsb"])  # the weight that the view itself has
-    assert "weight_curve" not in scores_of(world, "rse_one_way")[1].record.results
-    assert "relations" not in scores_of(world, "merged")[1].record.results
+    assert "weight_curve" not in scores_of(finished, "rse_one_way")[1].record.results
+    assert "relations" not in scores_of(finished, "merged")[1].record.results
 
 
-def test_tails_are_ranked_for_every_encoder(world: tuple[Plan, Context]) -> None:
+def test_tails_are_ranked_for_every_encoder(finished: tuple[Plan, Context]) -> None:
     for method in ("base", "merged", "rse"):
-        results = scores_of(world, method)[1].record.results
+        results = scores_of(finished, method)[1].record.results
         assert results["links"] == results["links.all.mrr"]
         for name in (*NAMES, "all"):
             mrr, first, tenth = (float(results[f"links.{name}.{measure}"]) for measure in ("mrr", "hits@1", "hits@10"))  # type: ignore[arg-type]
             assert 0 <= first <= mrr <= 100 and first <= tenth == 100  # four tails a relation
-    assert scores_of(world, "rse")[1].record.results["links.same-sentence.mrr"] == pytest.approx(100.0)  # a sentence finds itself
+    assert scores_of(finished, "rse")[1].record.results["links.same-sentence.mrr"] == pytest.approx(100.0)  # a sentence finds itself
 
 
-def test_the_report_shows_relations_and_links(world: tuple[Plan, Context]) -> None:
-    plan, context = world
+def test_the_report_shows_relations_and_links(finished: tuple[Plan, Context]) -> None:
+    plan, context = finished
     save_sweep(context.store, sweep_record(plan))
     report = report_sweep(context.store, "tiny-relations")
     assert {"relations-rse.svg", "relations-regulated.png", "weights-twin.csv", "relations-rse.csv"} <= report.files.keys()
