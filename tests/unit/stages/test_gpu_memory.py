@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from sentdist.errors import ResourceError
-from sentdist.execution.training import worker_group
+from sentdist.errors import DataError, ResourceError
+from sentdist.execution.training import member
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Bank
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.tracking.tracker import NullRun
 from tests.unit.stages.test_worker_memory import _stage
 
 GIB = 2**30
@@ -62,14 +63,19 @@ def test_of_an_embedding_the_tokens_of_a_batch_are_named() -> None:
 
 @pytest.mark.usefixtures("gpu_of_8_gib")
 def test_a_rank_whose_gpu_is_full_raises_and_so_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Handed back, as an error of all ranks is, it would leave the others waiting in a collective; of its kind, it is not tried again."""
+    """Passed over, as an error that all ranks raise is, it would leave the others waiting in a collective."""
+    error: list[Exception] = []
 
     def train(*_: object) -> None:
-        raise torch.OutOfMemoryError
+        raise error[0]
 
-    monkeypatch.setattr(worker_group, "_train_to_the_end", train)
-    monkeypatch.setattr(worker_group.dist, "get_rank", lambda: 1)
-    sink = SimpleNamespace(every_s=60.0, beat=lambda heartbeat: None)
-    order = SimpleNamespace(stage=_stage(), context=context(gpus_per_worker=1), sink=sink)
+    monkeypatch.setattr(member, "_train_rank", train)
+    order: Any = SimpleNamespace(stage=_stage(), submission=SimpleNamespace(context=context(gpus_per_worker=1)))
+    sink: Any = SimpleNamespace(call_group=lambda: None)
+    error[:] = [torch.OutOfMemoryError()]
     with pytest.raises(ResourceError, match=r"runtime\.micro_batch"):
-        worker_group._train_rank(order)  # type: ignore[arg-type]
+        member._follow(order, sink)
+    with pytest.raises(ResourceError, match=r"runtime\.micro_batch"):
+        member.train_in_group(order.stage, order.submission, sink, NullRun())
+    error[:] = [DataError(where="corpus", found="a row too few", expected="all", remedy="Build it again.")]
+    member._follow(order, sink)
