@@ -58,7 +58,7 @@ def cluster() -> Iterator[Cluster]:
     os.environ.update(RAY_AUTH_MODE="disabled", PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1")
     # Ray ends workers that idle for a second where more than so many live, actors among them; with its own number, that of the CPUs,
     # nearly every stage would import its libraries anew.
-    os.environ["RAY_num_workers_soft_limit"] = "8"
+    os.environ.update(RAY_num_workers_soft_limit="8")
     import ray
 
     os.environ[MARK] = folder = tempfile.mkdtemp(prefix="sd-ray-", dir="/tmp")  # short: paths of sockets may have 107 letters
