@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from ray.exceptions import RayError
 from sentdist.errors import ArtifactLost, SentdistError, SweepStopped
 from sentdist.execution.board.attempts import GONE, LOSSES, Attempts, cause_of, checkpoint_step, lost_to, retry_of
 from sentdist.execution.board.diagnosis import PATIENCE_S
+from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.board.stage_task import (
@@ -37,28 +37,20 @@ from sentdist.execution.resources import Demand, Way, drivers_at_once, stage_dem
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 
-KEPT_EVENTS = 2000
 ANSWER_S = 1.0  # within which an answer has been delivered
 LOOK_S = 5.0  # between two looks at the cluster
 
 
 @dataclass(kw_only=True)
 class _Work:
-    """asked_by: the submissions that need it, for itself or as an input of something else."""
+    """asked_by: the submissions that need it, for itself or as an input of something else.
+    distance: stages on the longest way from it to what was asked for itself."""
 
     ref: ray.ObjectRef
     stage: Stage
     demand: Demand
     asked_by: set[str] = field(default_factory=set)
-
-
-@dataclass(kw_only=True)
-class _Events:
-    """The last events, numbered; whoever has read up to a number is woken by the next one."""
-
-    kept: deque[StageEvent] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
-    num_told: int = 0
-    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    distance: int = 0
 
 
 class BoardActor:
@@ -91,7 +83,7 @@ class BoardActor:
         self._silence_s = silence_s
         self._is_watching = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._events = _Events()
+        self._events = EventLog()
 
     async def register(self, submission: Submission, client: str) -> None:
         """A process of a submission starts to use the board; answered when it unregisters.
@@ -125,10 +117,7 @@ class BoardActor:
             self._watchdog.lost(event.key, time.monotonic())
         if event.what == "started" and (work := self._work.get(event.key)) is not None and work.demand.way == "task":
             self._waiting.discard(event.key)
-        async with self._events.news:
-            self._events.kept.append(self._watchdog.completed(event))
-            self._events.num_told += 1
-            self._events.news.notify_all()
+        await self._events.add(self._watchdog.completed(event))
 
     async def beat(self, heartbeat: Heartbeat) -> None:
         """A worker lives."""
@@ -142,13 +131,9 @@ class BoardActor:
         Raises:
             SweepStopped: the submission was stopped; told at once.
         """
-        events = self._events
-        since = events.num_told if since is None else since
-        async with events.news:
-            await events.news.wait_for(lambda: events.num_told > since or submission_id in self._stopped)
-            self._refuse_stopped(submission_id)
-            num_new = min(events.num_told - since, len(events.kept))
-            return list(events.kept)[len(events.kept) - num_new :], events.num_told
+        news = await self._events.after(since, is_over=lambda: submission_id in self._stopped)
+        self._refuse_stopped(submission_id)
+        return news
 
     async def next_order(self, group: str, after: int, *, is_first: bool) -> Order | None:
         """What a worker of a group builds next, see `WorkerGroups`."""
@@ -189,8 +174,7 @@ class BoardActor:
         """
         stopped = {submission.id for submission in self._submissions.values() if submission.sweep == sweep} - self._stopped
         self._stopped |= stopped
-        async with self._events.news:
-            self._events.news.notify_all()
+        await self._events.wake()
         unneeded = self._release(stopped)
         self._num_stopping += 1
         await _ended(unneeded)
@@ -233,7 +217,8 @@ class BoardActor:
     async def _attempt(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
         if demand.stays or await self._finds_group(demand):
             with suppress(NoGroupError):
-                return await self._groups.build(stage, submission, demand)
+                work = self._work.get(stage.key)
+                return await self._groups.build(stage, submission, demand, distance=work.distance if work else 0)
         if not await asyncio.to_thread(has_room, demand):
             await self._groups.make_room()
         self._waiting.add(stage.key)
@@ -288,7 +273,7 @@ class BoardActor:
             if not self._is_watching:
                 self._is_watching = True
                 self._in_background(self._watch_cluster())
-        self._note_need(stage, submission.id)
+        self._note_need(stage, submission.id, 0)
         return work.ref
 
     def _start(self, stage: Stage, submission: Submission) -> _Work:
@@ -296,13 +281,14 @@ class BoardActor:
         ref = _this_board().drive.remote(stage, submission, *inputs)  # Ray calls it once the inputs exist, and never if one failed
         return _Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
 
-    def _note_need(self, stage: Stage, submission_id: str) -> None:
+    def _note_need(self, stage: Stage, submission_id: str, distance: int) -> None:
         """A submission needs a stage that is in flight, hence those of its inputs that are in flight."""
         work = self._work.get(stage.key)
-        if work is not None and submission_id not in work.asked_by:
+        if work is not None and (submission_id not in work.asked_by or distance > work.distance):
             work.asked_by.add(submission_id)
+            work.distance = max(work.distance, distance)
             for needed in stage.inputs:
-                self._note_need(needed, submission_id)
+                self._note_need(needed, submission_id, distance + 1)
 
     def _release(self, submission_ids: set[str]) -> list[_Work]:
         """End what only these submissions need; whoever asks for it from now on starts it anew."""

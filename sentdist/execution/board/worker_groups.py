@@ -49,11 +49,12 @@ Start = Callable[[str, Demand], Started]  # with the name of the group
 
 @dataclass(kw_only=True, eq=False)
 class _Waiting:
-    """A stage that waits for a group, or for the group that builds it."""
+    """A stage that waits for a group, or for the group that builds it. distance: stages between it and what was asked for."""
 
     stage: Stage
     submission: Submission
     demand: Demand
+    distance: int
     answer: asyncio.Future[Artifact]
 
 
@@ -90,7 +91,10 @@ class _Group:
 
 
 class WorkerGroups:
-    """The groups of a board, and the stages that wait for one, first come first served. Lives in the board's event loop."""
+    """The groups of a board, and the stages that wait for one: first what has the longest way to go, then what came first.
+
+    Lives in the board's event loop.
+    """
 
     def __init__(self, start: Start, *, is_wanted: Callable[[], bool], linger_s: float = LINGER_S) -> None:
         """is_wanted: whether anything that is built without a group waits for room on the cluster."""
@@ -104,14 +108,15 @@ class WorkerGroups:
         """Whether some group that is there, and idle `now`, could build a stage of this demand."""
         return any(_fits(group, demand) and (group.is_idle or not now) for group in self._groups.values())
 
-    async def build(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
+    async def build(self, stage: Stage, submission: Submission, demand: Demand, *, distance: int = 0) -> Artifact:
         """Have a stage built by an idle group, by a new one if it needs one and may have one more, else by the first that is free.
 
         Raises:
             NoGroupError: a stage that needs none waited for one, and none is left.
             Exception: what the stage's body raised, or what ended the group.
         """
-        work = _Waiting(stage=stage, submission=submission, demand=demand, answer=asyncio.get_running_loop().create_future())
+        answer: asyncio.Future[Artifact] = asyncio.get_running_loop().create_future()
+        work = _Waiting(stage=stage, submission=submission, demand=demand, distance=distance, answer=answer)
         self._line.append(work)
         self._assign()
         try:
@@ -169,7 +174,7 @@ class WorkerGroups:
 
     def _assign(self) -> None:
         """Give the stages that wait to groups that are idle; start groups for those that need one."""
-        for work in list(self._line):
+        for work in sorted(self._line, key=lambda work: -work.distance):
             group = next((group for group in self._groups.values() if group.is_idle and _fits(group, work.demand)), None)
             if group is None and work.demand.stays:
                 group = self._started(work)

@@ -49,8 +49,8 @@ class Toys:
         context = Context(store=ArtifactStore(Path("/nowhere")), data_root=Path("/nowhere"), runtime=Runtime())
         self.submission = Submission(context=context, trainings_at_once=self.at_once)
 
-    def build(self, number: int, demand: Demand = GROUP) -> asyncio.Task[Any]:
-        return asyncio.ensure_future(self.groups.build(_stage(number), self.submission, demand))
+    def build(self, number: int, demand: Demand = GROUP, *, distance: int = 0) -> asyncio.Task[Any]:
+        return asyncio.ensure_future(self.groups.build(_stage(number), self.submission, demand, distance=distance))
 
     def _start(self, name: str, demand: Demand) -> Started:
         task = asyncio.ensure_future(self._live(name))
@@ -106,6 +106,15 @@ def test_as_many_groups_work_at_once_as_the_submission_may_have() -> None:
         toys = Toys(lambda source: asyncio.sleep(0.05, source), at_once=2)
         await asyncio.gather(*(toys.build(number) for number in range(6)))
         assert {name for name, _ in toys.begun} == {"workers-1", "workers-2"}
+
+    _play(scene())
+
+
+def test_what_has_the_longest_way_to_a_score_comes_first() -> None:
+    async def scene() -> None:
+        toys = Toys(lambda source: asyncio.sleep(0.02, source))
+        await asyncio.gather(*(toys.build(number, distance=distance) for number, distance in enumerate([0, 1, 0, 3, 1])))
+        assert [source for _, source in toys.begun] == [f"toy/{number}" for number in (0, 3, 1, 4, 2)]  # the first found nobody before it
 
     _play(scene())
 

@@ -1,0 +1,148 @@
+"""What the start of workers costs small trainings: `python -m rayjobs.benchmarks.start_up --out infra/benchmarks/start_up.md`.
+
+The same trainings twice, in turns: by workers that stay from one to the next, and each by workers of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ray
+
+from rayjobs.benchmarks.interleaved import machine
+from sentdist.execution.board.client import BoardClient
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.build_stage import build_stage
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
+from sentdist.stages.planning.planned import planned_recipe
+
+PER_TURN = 5  # trainings by workers that stay, then as many by workers of their own, and so on
+ROWS, BATCH_SIZE = 256, 32
+STEPS = ROWS // BATCH_SIZE
+STAYING, OWN = "workers that stay", "workers of its own each"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Some trainings, one after another. wall_s: from the first request to the last answer; training_s: what their records say."""
+
+    way: str
+    wall_s: float
+    training_s: float
+    num_trainings: int
+
+
+def main() -> None:
+    """Measure on a local cluster of as many CPUs as a training has workers, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m rayjobs.benchmarks.start_up", description=(__doc__ or "").partition("\n\n")[2])
+    parser.add_argument("--trainings", type=int, default=20, help="of each way")
+    parser.add_argument("--engine", choices=["deepspeed", "torch"], default="deepspeed")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="sd-start-", dir="/tmp"))
+    ray.init(num_cpus=asked.workers, include_dashboard=False, _temp_dir=str(folder / "ray"), logging_level=logging.ERROR, log_to_driver=False)
+    try:
+        turns = _turns(folder, asked.trainings, Runtime(engine=asked.engine, workers=asked.workers))
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+    page = _page(turns, asked.engine, asked.workers)
+    print(page)
+    if asked.out:
+        asked.out.write_text(page)
+
+
+def _turns(folder: Path, num_trainings: int, runtime: Runtime) -> list[Turn]:
+    stages, context = _trainings(folder, 2 * num_trainings, runtime)
+    _build([stages[0].corpus], context)
+    turns: list[Turn] = []
+    for first in range(0, 2 * num_trainings, 2 * PER_TURN):
+        mine = stages[first : first + 2 * PER_TURN]
+        turns.append(_turn(STAYING, [mine[::2]], context))
+        turns.append(_turn(OWN, [[stage] for stage in mine[1::2]], context))
+        print(*turns[-2:], sep="\n", flush=True)
+    return turns
+
+
+def _trainings(folder: Path, num: int, runtime: Runtime) -> tuple[list[Train], Context]:
+    """So many trainings of a few steps that differ in their seed."""
+    recipe = recipe_from_values(
+        {
+            "name": "start-up",
+            "encoder": {"checkpoint": "minilm-l6", "layers": 2},
+            "corpus": {"source": "generated/nli", "limit": ROWS},
+            "training": {"batch_size": BATCH_SIZE, "epochs": 1, "max_length": 32},
+            "evaluation": {"tasks": ["scenes-sts"]},
+            "seeds": list(range(num)),
+            "methods": {"fine_tuned": {"objective": {"name": "info_nce", "temperature": 0.05}, "select": False}},
+            "runtime": runtime.model_dump(),
+        },
+        where="start_up.py",
+    )
+    plan, context = planned_recipe(recipe, store=str(folder / "store"))
+    return [stage for stage in plan.stages if isinstance(stage, Train)], context
+
+
+def _turn(way: str, groups: Sequence[Sequence[Train]], context: Context) -> Turn:
+    """One list of trainings after another, each by workers that end with it."""
+    started = time.perf_counter()
+    for stages in groups:
+        _build(stages, context)
+    wall_s = time.perf_counter() - started
+    found = [context.store.get(stage) for stages in groups for stage in stages]
+    training_s = sum(artifact.record.seconds for artifact in found if artifact is not None)
+    return Turn(way=way, wall_s=wall_s, training_s=training_s, num_trainings=len(found))
+
+
+def _build(stages: Sequence[Stage], context: Context) -> None:
+    """One after another; the board and its workers end with the last."""
+    board = BoardClient(Submission(context=context, sweep="start-up"), build_stage)
+    try:
+        for stage in stages:
+            board.build(stage)
+    finally:
+        board.leave()
+
+
+def _page(turns: Sequence[Turn], engine: str, workers: int) -> str:
+    rows = []
+    for way in (STAYING, OWN):
+        mine = [turn for turn in turns if turn.way == way]
+        seconds = [turn.wall_s / turn.num_trainings for turn in mine]
+        useful = sum(turn.training_s for turn in mine) / sum(turn.wall_s for turn in mine)
+        num = sum(turn.num_trainings for turn in mine)
+        spread = f"{min(seconds):.1f} to {max(seconds):.1f}"
+        rows.append(f"| {way} | {num} | {statistics.median(seconds):.1f} | {spread} | {100 * useful:.0f} % |")
+    facts = ", ".join(f"{name} {value}" for name, value in machine(workers).items())
+    return "\n".join(
+        [
+            "# Start of workers",
+            "",
+            f"`python -m rayjobs.benchmarks.start_up --trainings {sum(t.num_trainings for t in turns) // 2} --engine {engine} --workers {workers}`: "
+            f"trainings of {STEPS} steps in turns of {PER_TURN}, on a local cluster of {workers} CPUs. {facts}.",
+            "",
+            "Seconds a training: medians of turns and their range; the useful share is that of the trainings' own seconds, by their records.",
+            "",
+            "| | trainings | s a training | range | useful |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
