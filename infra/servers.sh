@@ -92,13 +92,23 @@ start_ray() {
     local folder
     folder="$(ray_folder "$(printf '%s' "$root" | cksum | cut -d' ' -f1)")" || exit 1 # not in the checkout, whose path may be long
     printf '%s' "$folder" >"$state/ray_folder"
-    rm -rf "$folder"
     close_metrics
+    local attempt
+    for attempt in 1 2 3; do # Ray gives its own node 30 s, which a machine that is busy with other work may exceed
+        rm -rf "$folder"
+        launch_ray "$folder"
+        while is_ours ray && ! grep -qs "Ray runtime started" "$state/logs/ray.log"; do sleep 1; done
+        { ! is_ours ray && grep -qs "timed out during startup" "$state/logs/ray.log"; } || break
+        say "Ray did not come up within its 30 s; once more ..."
+    done
+    wait_for ray "$dashboard/api/version" 300 "Ray runtime started"
+}
+
+launch_ray() {
     in_background ray ray start --head --block --node-ip-address 127.0.0.1 --port "$ray_port" \
         --dashboard-host 127.0.0.1 --dashboard-port "$dashboard_port" --dashboard-agent-listen-port 0 \
         --ray-client-server-port "$(free_port)" --min-worker-port 20000 --max-worker-port 29999 \
-        --object-store-memory "${SENTDIST_OBJECT_STORE_BYTES:-1000000000}" --temp-dir "$folder" --disable-usage-stats
-    wait_for ray "$dashboard/api/version" 300 "Ray runtime started"
+        --object-store-memory "${SENTDIST_OBJECT_STORE_BYTES:-1000000000}" --temp-dir "$1" --disable-usage-stats
 }
 
 # What another shell needs to talk to these servers.

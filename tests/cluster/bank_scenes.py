@@ -67,7 +67,7 @@ def _lose(node: Any, cluster: Any, store: ArtifactStore) -> None:
     _check_rows(store, 0)
     _check_rows(store, 1)
     again, _ = ray.get(bank_owner(store.root).shards.remote(orders, ()))
-    assert [bank.making for bank in again] == [bank.making for bank in held], (
+    assert [bank.generation for bank in again] == [bank.generation for bank in held], (
         "they came back by lineage, not because they were asked for anew"
     )
 

@@ -99,7 +99,7 @@ class EmbeddingBanks:
         threading.Thread(target=_look_now_and_then, args=(self._own_handle, idle_s / 4), daemon=True).start()
 
     def shards(self, orders: list[BankOrder], lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement | None]:
-        """The shards of banks, begun now where there are none; `lost` names makings that turned out to be unreadable.
+        """The shards of banks, begun now where there are none; `lost` names generations that turned out to be unreadable.
 
         The placement is that of the banks begun now, None if all were there.
         """
@@ -134,7 +134,7 @@ class EmbeddingBanks:
             time.sleep(PAUSE_S * CALLS)  # whoever asks now is not answered by half
 
     def forget(self, lost: tuple[str, ...]) -> None:
-        """Let go of makings that cannot be read."""
+        """Let go of generations that cannot be read."""
         self._held = {key: held for key, held in self._held.items() if held.bank.generation not in lost}
 
     def placement(self, wanted_bytes: int) -> BankPlacement:

@@ -66,7 +66,8 @@ class Heartbeats:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._is_over.set()
         self._thread.join()
-        self._send(is_last=True)
+        if error is None:  # a rank that only loses its peers goes with what took them: it is known to have been here
+            self._send(is_last=True)
 
     def report_step(self, step: int, num_steps: int) -> None:
         """Note how far the work is; sent with the next heartbeat."""
