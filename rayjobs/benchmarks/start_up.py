@@ -53,7 +53,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="sd-start-", dir="/tmp"))
-    ray.init(num_cpus=asked.workers, include_dashboard=False, _temp_dir=str(folder / "ray"), logging_level=logging.ERROR, log_to_driver=False)
+    ray.init(
+        num_cpus=asked.workers, include_dashboard=False, _temp_dir=str(folder / "ray"), logging_level=logging.ERROR, log_to_driver=False
+    )
     try:
         turns = _turns(folder, asked.trainings, Runtime(engine=asked.engine, workers=asked.workers))
     finally:
