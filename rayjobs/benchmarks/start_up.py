@@ -6,7 +6,6 @@ The same trainings twice, in turns: by workers that stay from one to the next, a
 from __future__ import annotations
 
 import argparse
-import logging
 import shutil
 import statistics
 import tempfile
@@ -15,12 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import ray
-
 from rayjobs.benchmarks.interleaved import machine
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
+from sentdist.execution.cluster.connection import connect
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
@@ -45,7 +43,7 @@ class Turn:
 
 
 def main() -> None:
-    """Measure on a local cluster of as many CPUs as a training has workers, and write the page."""
+    """Measure on the cluster that the shell was given, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m rayjobs.benchmarks.start_up", description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("--trainings", type=int, default=20, help="of each way")
     parser.add_argument("--engine", choices=["deepspeed", "torch"], default="deepspeed")
@@ -53,13 +51,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="sd-start-", dir="/tmp"))
-    ray.init(
-        num_cpus=asked.workers, include_dashboard=False, _temp_dir=str(folder / "ray"), logging_level=logging.ERROR, log_to_driver=False
-    )
+    connect()
     try:
         turns = _turns(folder, asked.trainings, Runtime(engine=asked.engine, workers=asked.workers))
     finally:
-        ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
     page = _page(turns, asked.engine, asked.workers)
     print(page)
@@ -134,7 +129,7 @@ def _page(turns: Sequence[Turn], engine: str, workers: int) -> str:
             "# Start of workers",
             "",
             f"`python -m rayjobs.benchmarks.start_up --trainings {sum(t.num_trainings for t in turns) // 2} --engine {engine} --workers {workers}`: "
-            f"trainings of {STEPS} steps in turns of {PER_TURN}, on a local cluster of {workers} CPUs. {facts}.",
+            f"trainings of {STEPS} steps in turns of {PER_TURN}, on the cluster that the shell was given. {facts}.",
             "",
             "Seconds a training: medians of turns and their range; the useful share is that of the trainings' own seconds, by their records.",
             "",
