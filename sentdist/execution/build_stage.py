@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 
-from sentdist.errors import ArtifactLost, SentdistError
+from sentdist.errors import ArtifactLost
+from sentdist.execution.board.attempts import may_be_a_lost_peer
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.resources import Way, stage_demand
+from sentdist.execution.resources import stage_demand
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Scores, Targets, Train
-from sentdist.stages.context import Context
+from sentdist.plan.stages import Bank, Targets, Train
+from sentdist.stages.bodies import build_in_process
 from sentdist.store.store import Artifact
 
 
@@ -35,7 +36,7 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(loss)))
         raise
     except Exception as error:
-        if _may_be_a_peer(error, stage, submission, sink):
+        if sink.order is not None and may_be_a_lost_peer(error, stage_demand(stage, submission.context.runtime)):
             raise
         submission.tracker.fail(stage.key, f"{type(error).__name__}: {error}")
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=f"{type(error).__name__}: {error}"))
@@ -44,12 +45,6 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
     seconds = time.perf_counter() - started
     sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=seconds))
     return artifact
-
-
-def _may_be_a_peer(error: Exception, stage: Stage, submission: Submission, sink: EventSink) -> bool:
-    """Whether an error of a group is perhaps no more than that one of its workers is gone: the board decides whether another one tries."""
-    is_shared = sink.order is not None and stage_demand(stage, submission.context.runtime).way != "task"
-    return is_shared and not isinstance(error, SentdistError)
 
 
 def _start_message(stage: Stage, submission: Submission) -> str | None:
@@ -62,56 +57,28 @@ def _start_message(stage: Stage, submission: Submission) -> str | None:
 
 
 def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
-    # torch and transformers take seconds to import, so each kind of stage imports its own body.
+    # torch, transformers and Ray Train take seconds to import: each only where it is used.
     context = submission.context
-    way = stage_demand(stage, context.runtime).way
+    demand = stage_demand(stage, context.runtime)
     match stage:
         case Train():
-            return _train(stage, submission, sink, way)
-        case Bank() | Targets() if way == "pool" and sink.order is not None:
+            from sentdist.execution.training.rank import train_as_first
+
+            return train_as_first(stage, submission, sink, submission.tracker.begin(stage.key))
+        case Bank() | Targets() if demand.way == "pool" and sink.order is not None:
             from sentdist.execution.training.member import shards_in_group
 
             return shards_in_group(stage, submission, sink)
-        case Bank() | Targets() if way == "pool":
+        case Bank() | Targets() if demand.way == "pool":
             from sentdist.execution.parallel.shards import build_over_workers
 
             return build_over_workers(stage, context, sink=sink)
     with Heartbeats(stage, sink):
-        if not isinstance(stage, CorpusStage) or stage.is_generated:
-            return _build_with_torch(stage, context)
-        from sentdist.stages.corpora.build import build_corpus
+        if isinstance(stage, CorpusStage) and not stage.is_generated:
+            return build_in_process(stage, context)
+        from sentdist.execution.reserved import use_reserved
+        from sentdist.stages.gpu_memory import full_gpu_told
 
-        return build_corpus(stage, context)
-
-
-def _build_with_torch(stage: Stage, context: Context) -> Artifact:
-    from sentdist.execution.reserved import use_reserved
-    from sentdist.stages.gpu_memory import full_gpu_told
-
-    use_reserved(stage_demand(stage, context.runtime))
-    with full_gpu_told(stage, context):
-        match stage:
-            case CorpusStage():
-                from sentdist.stages.corpora.build import build_corpus
-
-                return build_corpus(stage, context)
-            case Bank() | Targets():
-                from sentdist.stages.sharded import build_in_shards
-
-                return build_in_shards(stage, context)
-            case Scores():
-                from sentdist.stages.scores.build import build_scores
-
-                return build_scores(stage, context)
-    raise TypeError(f"no body for the stage {stage.kind}")
-
-
-def _train(stage: Train, submission: Submission, sink: EventSink, way: Way) -> Artifact:
-    run = submission.tracker.begin(stage.key)
-    if way == "group":
-        from sentdist.execution.training.member import train_in_group
-
-        return train_in_group(stage, submission, sink, run)
-    from sentdist.execution.training.one_worker import train_in_task
-
-    return train_in_task(stage, submission, sink, run)
+        use_reserved(demand)
+        with full_gpu_told(stage, context):
+            return build_in_process(stage, context)

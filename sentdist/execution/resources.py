@@ -203,13 +203,13 @@ def pool_demand(runtime: Runtime, *, gpus: float) -> Demand:
     return Demand(way="pool", workers=runtime.workers, num_cpus=runtime.cpus_per_worker, num_gpus=gpus)
 
 
-def drivers_at_once(way: Way, *, trainings_at_once: int, workers: int) -> int | None:
-    """How many stages of a way a board drives at once; None: Ray itself makes them wait, because their own process reserves.
+def pools_at_once(*, trainings_at_once: int, workers: int) -> int:
+    """How many pools a board drives at once: as many as the cluster holds workers, for a pool comes to its end with one.
 
-    A driver reserves nothing, so without a bound every stage of a sweep would start a process that waits. A pool comes to its end with one
-    worker, hence as many pools as the cluster holds workers.
+    A driver reserves nothing, so without a bound every pool of a sweep would start a process that waits. `WorkerGroups` bounds the groups,
+    and Ray itself makes those wait whose own process reserves.
     """
-    return {"task": None, "group": trainings_at_once, "pool": trainings_at_once * workers}[way]
+    return trainings_at_once * workers
 
 
 def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float = 0.0) -> Capacity:

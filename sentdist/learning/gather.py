@@ -16,13 +16,37 @@ from sentdist.errors import ResourceError
 BUCKET_BYTES = 64 * 1024 * 1024
 
 _seconds_waited = 0.0
+_held: tuple[int, int] | None = None
+
+
+class GroupGoneError(RuntimeError):
+    """The process group that this process was a rank of was ended by somebody else, as happens when a peer is gone."""
+
+
+@contextmanager
+def held_group() -> Iterator[None]:
+    """Inside, a process group that goes away is an error; otherwise this rank would go on as if it were alone, with a share of each batch.
+
+    Ray Train ends the group of all workers that are left, from another thread, as soon as it notices that one of them is gone.
+    """
+    global _held
+    _held = rank_and_world_size()
+    try:
+        yield
+    finally:
+        _held = None
 
 
 def rank_and_world_size() -> tuple[int, int]:
-    """This process's rank and the number of ranks: (0, 1) where no process group was started."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1
+    """This process's rank and the number of ranks: (0, 1) where no process group was started.
+
+    Raises:
+        GroupGoneError: inside `held_group`, when the group is no longer the one that was held.
+    """
+    here = (dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else (0, 1)
+    if _held is not None and here != _held:
+        raise GroupGoneError(f"rank {_held[0]} of {_held[1]} lost its process group: another worker of the group is gone")
+    return here
 
 
 def local_rows(num_rows: int, *, rank: int, world_size: int) -> range:

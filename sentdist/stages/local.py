@@ -14,17 +14,14 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.freed_memory import give_back_gpu_memory
 from sentdist.learning.loop import StepReport
-from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Scores, Targets, Train
+from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
+from sentdist.stages.bodies import build_in_process
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import build_corpus
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.scores.build import build_scores
-from sentdist.stages.sharded import build_in_shards
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.store import Artifact
 
@@ -53,24 +50,11 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
     if found is not None:
         return found
     with full_gpu_told(stage, context):
-        artifact = _built(stage, context, listen)
+        artifact = train_here(stage, context, listen=listen) if isinstance(stage, Train) else build_in_process(stage, context)
     give_back_gpu_memory()  # the next stage may run in another process
     if listen is not None:
         listen(stage, None, artifact)
     return artifact
-
-
-def _built(stage: Stage, context: Context, listen: Listener | None) -> Artifact:
-    match stage:
-        case CorpusStage():
-            return build_corpus(stage, context)
-        case Bank() | Targets():
-            return build_in_shards(stage, context)
-        case Scores():
-            return build_scores(stage, context)
-        case Train():
-            return train_here(stage, context, listen=listen)
-    raise TypeError(f"no body for the stage {stage.kind}")
 
 
 def train_here(stage: Train, context: Context, *, listen: Listener | None = None, checkpoint: Path | None = None) -> Artifact:

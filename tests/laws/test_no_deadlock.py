@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.execution.resources import Demand, drivers_at_once, stage_demand
+from sentdist.execution.resources import Demand, pools_at_once, stage_demand
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.runtime import Runtime
@@ -57,7 +57,7 @@ def test_whoever_waits_for_workers_reserves_nothing(runtime: Runtime, stages: di
             assert (demand.workers, demand.builder_cpus, demand.builder_gpus) == (1, demand.num_cpus, demand.num_gpus), kind
         else:
             assert (demand.builder_cpus, demand.builder_gpus) == (0, 0), kind
-            assert drivers_at_once(demand.way, trainings_at_once=1, workers=runtime.workers), f"no room is made for {kind}"
+            assert demand.stays or pools_at_once(trainings_at_once=1, workers=runtime.workers) >= 1, f"no room is made for {kind}"
         assert 1 <= demand.enough <= demand.workers
 
 

@@ -33,7 +33,7 @@ from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.board.worker_groups import NoGroupError, Order, Started, WorkerGroups
 from sentdist.execution.cluster.snapshot import has_room, read_cluster
-from sentdist.execution.resources import Demand, Way, drivers_at_once, stage_demand
+from sentdist.execution.resources import Demand, pools_at_once, stage_demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 
@@ -76,7 +76,7 @@ class BoardActor:
         self._clients: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it unregisters
         self._stopped: set[str] = set()  # submissions
         self._num_stopping = 0
-        self._rooms: dict[Way, AbstractAsyncContextManager[object]] = {}
+        self._pools: asyncio.Semaphore | None = None
         self._waiting: set[str] = set()  # keys of what was started without a group and has perhaps no room yet
         self._groups = WorkerGroups(self._start_group, is_wanted=lambda: bool(self._waiting))
         self._watchdog = Watchdog(silence_s)
@@ -201,7 +201,7 @@ class BoardActor:
         attempts = Attempts(
             max_failures=submission.context.runtime.max_failures, step=await asyncio.to_thread(checkpoint_step, store, stage)
         )
-        async with nullcontext() if demand.stays else self._room(demand.way, submission):  # `WorkerGroups` bounds how many stay
+        async with self._room(demand, submission):
             while True:
                 try:
                     return await self._attempt(stage, submission, demand)
@@ -251,11 +251,13 @@ class BoardActor:
         note_failed.remote(submission, stage.key, message)
         await self.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=message))
 
-    def _room(self, way: Way, submission: Submission) -> AbstractAsyncContextManager[object]:
-        if way not in self._rooms:
-            size = drivers_at_once(way, trainings_at_once=submission.trainings_at_once, workers=submission.context.runtime.workers)
-            self._rooms[way] = nullcontext() if size is None else asyncio.Semaphore(size)
-        return self._rooms[way]
+    def _room(self, demand: Demand, submission: Submission) -> AbstractAsyncContextManager[object]:
+        if demand.way != "pool":
+            return nullcontext()
+        if self._pools is None:
+            workers = submission.context.runtime.workers
+            self._pools = asyncio.Semaphore(pools_at_once(trainings_at_once=submission.trainings_at_once, workers=workers))
+        return self._pools
 
     def _ref(self, stage: Stage, submission: Submission) -> ray.ObjectRef:
         work = self._work.get(stage.key)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayTaskError, WorkerCrashedError
 
-from sentdist.errors import ResourceError
+from sentdist.errors import ResourceError, SentdistError
 from sentdist.execution.board.events import StageEvent
+from sentdist.execution.resources import Demand
 from sentdist.execution.training.checkpoints import newest_step
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
@@ -78,6 +79,11 @@ def lost_to(loss: BaseException) -> BaseException:
     """What took a process or group away, out of what Ray raises."""
     found = cause_of(loss)
     return found.origin if isinstance(found, GroupLostError) else loss
+
+
+def may_be_a_lost_peer(error: Exception, demand: Demand) -> bool:
+    """Whether an error in a group may mean no more than that one of its workers is gone; the board decides whether another one tries."""
+    return demand.way != "task" and not isinstance(error, SentdistError)
 
 
 def reason(error: BaseException) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch.distributed as dist
 
+from sentdist.learning.gather import rank_and_world_size
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -29,4 +31,4 @@ class Ranks:
 
 def ranks_here() -> Ranks:
     """Those of this process."""
-    return Ranks(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else Ranks(0, 1)
+    return Ranks(*rank_and_world_size())

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from sentdist.errors import StoreError
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder, forget_running, newest_step
-from sentdist.execution.training.one_worker import train_in_task
+from sentdist.execution.training.rank import train_as_first
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
@@ -239,12 +239,12 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path
 
     stage, whole = place(tmp_path_factory.mktemp("whole"))
     build_here(stage.corpus, whole)
-    train_in_task(stage, Submission(context=whole), RecordingSink(), NullRun())
+    train_as_first(stage, Submission(context=whole), RecordingSink(), NullRun())
     begun = tmp_path_factory.mktemp("begun")
     stage, context = place(begun)
     build_here(stage.corpus, context)
     with pytest.raises(HostLost):
-        train_in_task(stage, Submission(context=context), RecordingSink(lost_at=4), NullRun())
+        train_as_first(stage, Submission(context=context), RecordingSink(lost_at=4), NullRun())
 
     def copy(target: Path) -> tuple[Train, Context, Path]:
         shutil.copytree(begun, target)
@@ -279,7 +279,7 @@ def test_every_damage_of_a_real_checkpoint_ends_in_the_parameters_of_an_undistur
         assert set(FILES) <= {path.name for path in folder.iterdir()}
         damage(folder / name)
     sink = RecordingSink()
-    train_in_task(stage, Submission(context=context), sink, NullRun())
+    train_as_first(stage, Submission(context=context), sink, NullRun())
     told = [event.line for event in sink.told if event.what == "resumed"]
     assert ("begins anew" in told[-1]) == both and len(told) == (3 if both else 2)
     for weight, value in expected.items():
@@ -303,7 +303,7 @@ def test_a_checkpoint_of_another_engine_is_told_and_the_training_begins_anew(int
 
         RunningFolder(context.store, stage).save(write, step=int(folder.name))
     sink = RecordingSink()
-    train_in_task(stage, Submission(context=context), sink, NullRun())
+    train_as_first(stage, Submission(context=context), sink, NullRun())
     told = [event.line for event in sink.told if event.what == "resumed"]
     assert "the deepspeed engine" in told[0] and "moved to" in told[0] and "begins anew" in told[-1]
     for weight, value in expected.items():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sentdist.errors import DataError, ResourceError
-from sentdist.execution.training import member
+from sentdist.execution.training import member, rank
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Bank
 from sentdist.stages.context import Context
@@ -69,13 +69,14 @@ def test_a_rank_whose_gpu_is_full_raises_and_so_ends_the_others(monkeypatch: pyt
     def train(*_: object) -> None:
         raise error[0]
 
-    monkeypatch.setattr(member, "_train_rank", train)
+    monkeypatch.setattr(member, "train_rank", train)
+    monkeypatch.setattr(rank, "train_rank", train)
     order: Any = SimpleNamespace(stage=_stage(), submission=SimpleNamespace(context=context(gpus_per_worker=1)))
-    sink: Any = SimpleNamespace(call_group=lambda: None)
+    sink: Any = SimpleNamespace(order=None)
     error[:] = [torch.OutOfMemoryError()]
     with pytest.raises(ResourceError, match=r"runtime\.micro_batch"):
         member._follow(order, sink)
     with pytest.raises(ResourceError, match=r"runtime\.micro_batch"):
-        member.train_in_group(order.stage, order.submission, sink, NullRun())
+        rank.train_as_first(order.stage, order.submission, sink, NullRun())
     error[:] = [DataError(where="corpus", found="a row too few", expected="all", remedy="Build it again.")]
     member._follow(order, sink)

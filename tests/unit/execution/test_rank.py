@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.training.one_worker import train_in_task
+from sentdist.execution.training.rank import train_as_first
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
@@ -44,13 +44,13 @@ def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
 
 def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any) -> None:
     stage, context = prepared("whole")
-    train_in_task(stage, Submission(context=context), RecordingSink(), NullRun())
+    train_as_first(stage, Submission(context=context), RecordingSink(), NullRun())
     again, interrupted = prepared("interrupted")
     submission = Submission(context=interrupted)
     with pytest.raises(HostLost):
-        train_in_task(again, submission, RecordingSink(lost_at=4), NullRun())
+        train_as_first(again, submission, RecordingSink(lost_at=4), NullRun())
     sink = RecordingSink()
-    train_in_task(again, submission, sink, NullRun())
+    train_as_first(again, submission, sink, NullRun())
     assert sink.told[0].line.endswith("goes on from step 3 of 6")
     assert min(event.step or 0 for event in sink.told[1:]) >= 4  # it did not begin again
     expected, found = _weights(stage, context), _weights(again, interrupted)
@@ -61,5 +61,5 @@ def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any
 
 def test_a_finished_training_leaves_no_checkpoint_behind(prepared: Any) -> None:
     stage, context = prepared("finished")
-    train_in_task(stage, Submission(context=context), RecordingSink(), NullRun())
+    train_as_first(stage, Submission(context=context), RecordingSink(), NullRun())
     assert not (Path(context.store.root) / "running" / stage.key).exists()

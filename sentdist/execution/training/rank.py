@@ -1,0 +1,109 @@
+"""A training as each of its workers does it: alone in its process, or as a rank of a group."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+import torch.distributed as dist
+
+from sentdist.errors import SentdistError
+from sentdist.execution.banks.lookup import bank_of
+from sentdist.execution.board.heartbeats import Heartbeats
+from sentdist.execution.board.stage_task import EventSink
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.parallel.ranks import Ranks, ranks_here
+from sentdist.execution.reserved import use_reserved
+from sentdist.execution.resources import stage_demand
+from sentdist.execution.training.checkpoint_clock import CheckpointClock
+from sentdist.execution.training.checkpoints import RunningFolder, forget_running
+from sentdist.execution.training.engines import engine_of
+from sentdist.execution.training.reporter import ProgressReporter
+from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
+from sentdist.stages.devices import device_of
+from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.train import TrainSession, commit_training
+from sentdist.store.scratch import scratch_folder
+from sentdist.store.store import Artifact
+from sentdist.tracking.tracker import RunHandle
+
+
+def train_as_first(stage: Train, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
+    """Train as the first worker, together with the others where there are some.
+    It goes on from the last checkpoint if an earlier attempt left one; the board asks again when this process or the group is lost.
+
+    Raises:
+        SentdistError: what a person must fix; of a group, raised on all workers at the same step.
+        Exception: what ends the process or the group.
+    """
+    if sink.order is not None:
+        sink.call_group()
+    with full_gpu_told(stage, submission.context):
+        artifact = train_rank(stage, submission.context, sink, run)
+    assert artifact is not None, "the first worker commits"
+    forget_running(submission.context.store, stage)
+    return artifact
+
+
+def train_rank(stage: Train, context: Context, sink: EventSink, run: RunHandle) -> Artifact | None:
+    """One worker from start or checkpoint to the end; the first one tells of it and commits, the others give None."""
+    started = time.perf_counter()
+    use_reserved(stage_demand(stage, context.runtime))
+    ranks = ranks_here()
+    with Heartbeats(stage, sink, worker=f"rank {ranks.rank}" if ranks.world_size > 1 else "") as heartbeats:
+        running = RunningFolder(context.store, stage, rank=ranks.rank, world_size=ranks.world_size, exchange=ranks.exchange)
+        told = sink if ranks.is_first else None
+        session = begin_or_resume(partial(_start_session, stage, context, ranks), running, stage, told)
+        clock = CheckpointClock(context.runtime, rank=ranks.rank, is_leaving=heartbeats.is_leaving)
+        with ExitStack() as stack:
+            reporter = stack.enter_context(closing(ProgressReporter(stage, session, sink, run, heartbeats))) if ranks.is_first else None
+            for event in session.events(tell=clock.tell):
+                if reporter is not None:
+                    reporter.on_event(event)
+                if clock.is_due(event, told=session.told):
+                    save_checkpoint(session, running, stage, told)
+                    clock.restart()
+        with context.store.staged() if ranks.is_first else _scratch() as folder:
+            results = session.finish(folder)
+            seconds = time.perf_counter() - started
+            return commit_training(stage, folder, context, results=results, seconds=seconds) if ranks.is_first else None
+
+
+def _start_session(stage: Train, context: Context, ranks: Ranks) -> TrainSession:
+    """A session on every worker, or the error of one of them on every worker:
+    one that failed must not leave the others waiting in a collective."""
+    session, error = _try_session(stage, context)
+    for found in ranks.exchange(error):
+        if isinstance(found, SentdistError):
+            raise found
+    assert session is not None, "no rank has an error"
+    return session
+
+
+def _try_session(stage: Train, context: Context) -> tuple[TrainSession | None, SentdistError | None]:
+    try:
+        make_engine = engine_of(context.runtime, _device(context.runtime))
+        return TrainSession(stage, context, make_engine=make_engine, bank=bank_of(stage, context)), None
+    except SentdistError as error:
+        return None, error
+
+
+def _device(runtime: Runtime) -> str:
+    if not dist.is_initialized():
+        return str(device_of(runtime))
+    from ray.train.torch import get_device  # seconds, which a worker without Ray Train never pays
+
+    return str(get_device())
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with scratch_folder(Path(tempfile.gettempdir()), "rank") as folder:
+        yield folder
