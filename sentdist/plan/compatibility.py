@@ -9,7 +9,7 @@ from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_field, names_where, terms_of, with_phi
 from sentdist.plan.recipe import EncoderSection
-from sentdist.plan.specs import Probes, View
+from sentdist.plan.specs import EncoderSpec, Probes, View
 from sentdist.plan.stage import topological
 from sentdist.plan.stages import Train
 from sentdist.plan.wording import not_one_of
@@ -49,6 +49,25 @@ def check_start(objective: Objective, corpus: AnyCorpus, start: Train | None, *,
         misfit = term.misfit_of_start(None if start is None else _start(start, term, objective), corpus)
         if misfit is not None:
             raise _error(misfit, f"{where}: {misfit.where}")
+
+
+def check_encoder_of_start(own: EncoderSpec, start: Train | None, *, where: str) -> None:
+    """Refuse what a start has settled already: its architecture and weights are taken as they are, only the pooling may be another.
+
+    Raises:
+        RecipeError: naming the field that would have no effect.
+    """
+    if start is None:
+        return
+    for field in ("checkpoint", "revision", "initialization", "layers"):
+        found, settled = getattr(own, field), getattr(start.encoder, field)
+        if found != settled:
+            raise RecipeError(
+                where=f"{where}.encoder.{field}",
+                found=f"{found} beside a start that has {settled}: it has no effect",
+                expected="what training starts from",
+                remedy=f"Give it to the method that start names, or leave {field} out.",
+            )
 
 
 def check_layers(section: EncoderSection, num_layers: int | None) -> None:

@@ -13,6 +13,7 @@ from sentdist.plan.chosen_tasks import check_lexical, check_names, pinned_task, 
 from sentdist.plan.compatibility import (
     check_channels,
     check_encoder,
+    check_encoder_of_start,
     check_fit,
     check_layers,
     check_links,
@@ -234,8 +235,10 @@ class _Builder:
         self._check_batch(name, training, corpus)
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
         check_start(objective, corpus, start, where=f"methods.{name}.objective")
+        encoder = self.encoder(method)
+        check_encoder_of_start(encoder, start, where=f"methods.{name}")
         return Train(
-            encoder=self.encoder(method),
+            encoder=encoder,
             start=start,
             corpus=corpus,
             objective=objective,

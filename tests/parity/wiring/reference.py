@@ -1,0 +1,339 @@
+"""What a recipe's values ask for, computed without this project: transformers, plain formulas in float64, AdamW written out.
+
+It reads a recipe as a person does, with the defaults that the README and the docstrings promise, and imports nothing of sentdist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass, field
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+Values = Mapping[str, Any]
+Heads = dict[str, Tensor]
+
+TRAINING: Values = {
+    "batch_size": 64, "epochs": 1, "learning_rate": 2e-5, "schedule": "linear", "warmup_fraction": 0.1, "schedule_stretch": 1.0,
+    "weight_decay": 0.01, "clip_norm": 1.0, "layer_decay": 1.0, "max_length": 75, "precision": "fp32",
+}  # fmt: skip
+OBJECTIVES: dict[str, Values] = {
+    "info_nce": {"temperature": 1.0, "hard_negatives": True},
+    "entropy": {"temperature": 1.0, "hard_negatives": True},
+    "rcl": {"temperature": 1.0, "hard_negatives": True, "regulator_weight": 1.0, "regulator_temperature": None},
+    "regulators": {"temperature": 1.0},
+    "symmetric_info_nce": {
+        "temperature": 0.05, "hard_negatives": True, "learn_temperature": False, "temperature_learning_rate": None,
+    },
+    "triplet": {"margin": 1.0, "distance": "euclidean"},
+    "cosent": {"temperature": 0.05},
+    "rse": {"temperature": 0.05, "hard_negatives": True, "phi": 0.0, "relation_learning_rate": 1e-2},
+    "supmpn": {"temperature": 0.05, "masked": "excluded", "phi": 0.0},
+    "regression": {"loss": "smooth_k2", "boundary": "one_sided", "features": "uv_diff", "head_learning_rate": None},
+    "auxiliary": {
+        "channels": None, "pos_weight": 10.0, "bow_weight": 3.0, "classifier_learning_rate": None, "adversary": "entropy",
+        "pos_adversary": 1.0, "bow_adversary": 0.03, "adversary_learning_rate": 1e-3, "warmup_steps": 0,
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What the loss sees of a batch: C columns of B sentences, and what some losses need beside them.
+
+    banks: each entropy encoder's embedding of a sentence. targets: (tags, words) shares of a sentence.
+    """
+
+    columns: tuple[tuple[str, ...], ...]
+    num_positives: int = 1
+    labels: Tensor | None = None
+    top: float = 0.0
+    spacing: float = 1.0
+    relations: Tensor | None = None
+    banks: tuple[Mapping[str, Tensor], ...] = ()
+    targets: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+
+@cache
+def _tokenizer(folder: Path) -> Any:
+    return AutoTokenizer.from_pretrained(folder)
+
+
+class Student:
+    """A Hugging Face model in float64 with a pooling on top."""
+
+    def __init__(self, folder: Path, *, pooling: str = "mean", layers: int | None = None, max_length: int = 75) -> None:
+        config = AutoConfig.from_pretrained(folder)
+        if layers is not None:
+            config.num_hidden_layers = layers
+        with redirect_stderr(StringIO()):
+            self.model = AutoModel.from_pretrained(folder, config=config, attn_implementation="eager").double().eval()
+        self.tokenizer = _tokenizer(folder)
+        self.pooling, self.max_length = pooling, max_length
+        self.head: Heads = {}
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Take weights by the names of the checkpoint."""
+        own = self.model.state_dict()
+        self.model.load_state_dict(own | {name: weights[name].double() for name in own if name in weights})
+
+    def encode(self, sentences: Sequence[str], *, training: bool = False) -> Tensor:
+        """(S, D) embeddings."""
+        tokens = self.tokenizer(list(sentences), padding=True, truncation=True, max_length=min(self.max_length, 40), return_tensors="pt")
+        output = self.model(**tokens, output_hidden_states=True)
+        mask = tokens["attention_mask"].unsqueeze(-1).double()
+        states = output.hidden_states[-1]
+        if self.pooling == "first_last":
+            states = (output.hidden_states[1] + states) / 2
+        if self.pooling in ("mean", "first_last"):
+            return (states * mask).sum(1) / mask.sum(1)
+        first = states[:, 0]
+        if self.pooling == "cls_mlp" or (self.pooling == "cls_mlp_train_only" and training):
+            first = torch.tanh(first @ self.head["dense.weight"].T + self.head["dense.bias"])
+        return first
+
+
+def cosines(one: Tensor, other: Tensor) -> Tensor:
+    """(A, B) by the definition."""
+    return (one @ other.T) / (one.norm(dim=1)[:, None] * other.norm(dim=1)[None, :])
+
+
+def _cross_entropy(logits: Tensor) -> Tensor:
+    """Mean over rows of −ln of the share of column i in row i."""
+    own = logits[range(len(logits)), range(len(logits))]
+    return (torch.log(torch.exp(logits).sum(1)) - own).mean()
+
+
+def _others_entropy(logits: Tensor) -> Tensor:
+    shares = torch.exp(logits) / torch.exp(logits).sum(1, keepdim=True)
+    is_other = torch.ones_like(shares).fill_diagonal_(0.0)
+    return -(is_other * shares * torch.log(shares)).sum(1).mean()
+
+
+def _candidates(columns: Sequence[Tensor], values: Values) -> Tensor:
+    return torch.cat(list(columns[1:] if values["hard_negatives"] else columns[1:2]))
+
+
+def _regulators(columns: Sequence[Tensor], rows: Rows, temperature: float) -> Tensor:
+    """Anchors' and (mean over) positives' regulators, summed over encoders."""
+    total = columns[0].new_zeros(())
+    for bank in rows.banks:
+        for place, column in enumerate(columns[: rows.num_positives + 1]):
+            frozen = torch.stack([bank[sentence] for sentence in rows.columns[place]])
+            weight = 1.0 if place == 0 else 1.0 / rows.num_positives
+            total = total + weight * _cross_entropy(cosines(column, frozen) / temperature)
+    return total
+
+
+def info_nce(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    return _cross_entropy(cosines(columns[0], _candidates(columns, values)) / values["temperature"])
+
+
+def entropy(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    logits = cosines(columns[0], _candidates(columns, values)) / values["temperature"]
+    return _cross_entropy(logits) + values["phi"] * _others_entropy(logits)
+
+
+def rcl(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    temperature = values["regulator_temperature"] or values["temperature"]
+    return info_nce(columns, values, rows, heads) + values["regulator_weight"] * _regulators(columns, rows, temperature)
+
+
+def regulators(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    return _regulators(columns, rows, values["temperature"])
+
+
+def symmetric(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    temperature = heads["log_temperature"].exp().clamp(min=0.01) if values["learn_temperature"] else values["temperature"]
+    forth = _cross_entropy(cosines(columns[0], _candidates(columns, values)) / temperature)
+    return (forth + _cross_entropy(cosines(columns[1], columns[0]) / temperature)) / 2
+
+
+def triplet(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    def distance(one: Tensor, other: Tensor) -> Tensor:
+        if values["distance"] == "cosine":
+            return 1 - cosines(one[None], other[None])[0, 0]
+        difference = (one - other).abs()
+        return difference.sum() if values["distance"] == "manhattan" else (difference**2).sum().sqrt()
+
+    losses = [distance(a, p) - distance(a, n) + values["margin"] for a, p, n in zip(*columns, strict=True)]
+    return torch.stack([loss.clamp(min=0) for loss in losses]).mean()
+
+
+def cosent(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    assert rows.labels is not None
+    alike = cosines(*columns).diagonal()
+    total = alike.new_ones(())
+    for i, one in enumerate(rows.labels):
+        for j, other in enumerate(rows.labels):
+            if one < other:
+                total = total + torch.exp((alike[i] - alike[j]) / values["temperature"])
+    return torch.log(total)
+
+
+def rse(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    moved = columns[0] + heads["table.vectors.weight"][rows.relations]
+    logits = cosines(moved, _candidates(columns, values)) / values["temperature"]
+    return _cross_entropy(logits) + values["phi"] * _others_entropy(logits)
+
+
+def supmpn(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    num_positives, num_rows = rows.num_positives, len(columns[0])
+    positives, negatives = columns[1 : num_positives + 1], columns[num_positives + 1 :]
+    total = columns[0].new_zeros(())
+    to_positives = [torch.exp(cosines(columns[0], column) / values["temperature"]) for column in positives]
+    to_negatives = [torch.exp(cosines(columns[0], column) / values["temperature"]) for column in negatives]
+    extra = num_positives - 1 if values["masked"] == "zero" else 0
+    for i in range(num_rows):
+        is_other = torch.arange(num_rows) != i
+        others = torch.cat([*(table[i][is_other] for table in to_positives), *(table[i] for table in to_negatives)])
+        for table in to_positives:
+            whole = table[i, i] + others.sum() + extra
+            losses = -torch.log(table[i, i] / whole) - values["phi"] * ((others / whole) * torch.log(others / whole)).sum()
+            total = total + losses / (num_rows * num_positives)
+    return total
+
+
+def regression(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    assert rows.labels is not None
+    u, v = columns
+    features = {"uv": [u, v], "diff": [(u - v).abs()], "uv_diff": [u, v, (u - v).abs()]}[values["features"]]
+    outputs = torch.cat(features, dim=1) @ heads["head.linear.weight"].T + heads["head.linear.bias"]
+    total = u.new_zeros(())
+    for output, label in zip(outputs, rows.labels, strict=True):
+        y = float(label)
+        if values["loss"] == "cross_entropy":
+            total = total - torch.log_softmax(output, 0)[round(y / rows.spacing)]
+            continue
+        p = output[0]
+        if values["boundary"] in ("left_mask", "clamp") and p < 0:
+            p = p * 0
+        if values["boundary"] == "clamp" and p > rows.top:
+            p = p * 0 + rows.top
+        beyond = (p < 0 and y == 0) or (p > rows.top and y == rows.top)
+        error = (p - y).abs() * (0.0 if values["boundary"] == "one_sided" and beyond else 1.0)
+        if values["loss"] in ("l1", "mse"):
+            total = total + (error if values["loss"] == "l1" else error**2)
+        elif error >= values["threshold"]:
+            past = error - values["threshold"]
+            total = total + values["slope"] * (past if values["loss"] == "translated_relu" else past**2)
+    return total / len(rows.labels)
+
+
+def auxiliary(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    everything = torch.cat(list(columns))
+    sentences = [sentence for column in rows.columns for sentence in column]
+    tags, words = (torch.stack([rows.targets[sentence][kind] for sentence in sentences]) for kind in (0, 1))
+    width = everything.shape[1]
+    pos = values["channels"][0] if values["channels"] else max(1, round(width * 128 / 768))
+    of_tags, of_words = everything[:, :pos], everything[:, pos:]
+
+    def guess(name: str, part: Tensor) -> Tensor:
+        return part @ heads[f"{name}.linear.weight"].T + heads[f"{name}.linear.bias"]
+
+    loss = values["pos_weight"] * soft_cross_entropy(guess("pos", of_tags), tags)
+    loss = loss + values["bow_weight"] * soft_cross_entropy(guess("bow", of_words), words)
+    if values["adversary"] == "none":
+        return loss
+    step = int(heads["adversary_steps"])
+    grown = 1.0 if values["warmup_steps"] == 0 else min(1.0, step / values["warmup_steps"])
+    fooled = []
+    for name, part, shares in (("of_tags", of_words, tags), ("of_words", of_tags, words)):
+        logits = adversary(part, {key: tensor.detach() for key, tensor in heads.items()}, name)
+        if values["adversary"] == "reversal":
+            fooled.append(soft_cross_entropy(logits, shares))
+        else:
+            guessed = torch.softmax(logits, 1)
+            fooled.append((-(guessed * guessed.log()).sum(1) * (shares.sum(1) > 0)).mean())
+    return loss - grown * (values["pos_adversary"] * fooled[0] + values["bow_adversary"] * fooled[1])
+
+
+def adversary(part: Tensor, heads: Heads, name: str) -> Tensor:
+    """Linear, LeakyReLU 0.2, linear."""
+    hidden = part @ heads[f"{name}.layers.0.weight"].T + heads[f"{name}.layers.0.bias"]
+    hidden = torch.where(hidden > 0, hidden, 0.2 * hidden)
+    return hidden @ heads[f"{name}.layers.3.weight"].T + heads[f"{name}.layers.3.bias"]
+
+
+def soft_cross_entropy(logits: Tensor, shares: Tensor) -> Tensor:
+    return -(shares * torch.log_softmax(logits, 1)).sum(1).mean()
+
+
+LOSSES: dict[str, Callable[[Sequence[Tensor], Values, Rows, Heads], Tensor]] = {
+    "info_nce": info_nce, "entropy": entropy, "rcl": rcl, "regulators": regulators, "symmetric_info_nce": symmetric, "triplet": triplet,
+    "cosent": cosent, "rse": rse, "supmpn": supmpn, "regression": regression, "auxiliary": auxiliary,
+}  # fmt: skip
+
+
+def loss_of(columns: Sequence[Tensor], objective: Values, rows: Rows, heads: Heads) -> Tensor:
+    """The loss of a recipe's objective, a sum included."""
+    if objective["name"] != "sum":
+        return LOSSES[objective["name"]](columns, {**OBJECTIVES[objective["name"]], **objective}, rows, heads)
+    total = columns[0].new_zeros(())
+    for number, term in enumerate(objective["terms"]):
+        prefix = f"terms.{number}."
+        own = {name.removeprefix(prefix): tensor for name, tensor in heads.items() if name.startswith(prefix)}
+        seen: Sequence[Tensor] = columns
+        if term.get("projected", False):
+            seen = [torch.tanh(column @ own["head.dense.weight"].T + own["head.dense.bias"]) for column in columns]
+        own = {name.removeprefix("objective."): tensor for name, tensor in own.items()}
+        total = total + term.get("weight", 1.0) * loss_of(seen, term["objective"], rows, own)
+    return total
+
+
+def rates_of(training: Values, steps: int) -> list[float]:
+    """The learning rate of each step: a warm-up from 0, then a line down to 0 at the end of the schedule, or level."""
+    whole = math.ceil(steps * training["schedule_stretch"])
+    warm = math.ceil(whole * training["warmup_fraction"])
+    rates = []
+    for step in range(steps):
+        share = step / warm if step < warm else 1.0 if training["schedule"] == "constant" else (whole - step) / max(1, whole - warm)
+        rates.append(training["learning_rate"] * share)
+    return rates
+
+
+@dataclass
+class Moved:
+    """One parameter under AdamW with its own rate (None: the encoder's, times `factor`) and decay."""
+
+    tensor: Tensor
+    rate: float | None
+    decay: float
+    factor: float = 1.0
+    first: Tensor | float = 0.0
+    second: Tensor | float = 0.0
+
+    def step(self, gradient: Tensor, scale: float, rate: float, number: int) -> None:
+        """rate: the encoder's; scale: that of the schedule."""
+        own = (rate if self.rate is None else self.rate * scale) * self.factor
+        self.first = 0.9 * self.first + 0.1 * gradient
+        self.second = 0.999 * self.second + 0.001 * gradient**2
+        with torch.no_grad():
+            self.tensor.mul_(1 - own * self.decay)
+            past = self.first / (1 - 0.9**number)
+            self.tensor.sub_(own * past / ((self.second / (1 - 0.999**number)) ** 0.5 + 1e-8))
+
+
+def own_rates(objective: Values) -> Iterator[tuple[str, float | None, bool]]:
+    """(beginning of the names of heads, their rate or None, whether they decay)."""
+    terms = [(f"terms.{n}.", t["objective"], t) for n, t in enumerate(objective["terms"])] if objective["name"] == "sum" else []
+    for prefix, one, term in terms or [("", objective, {})]:
+        values = {**OBJECTIVES.get(one["name"], {}), **one}
+        inner = prefix + ("objective." if term.get("projected") else "")
+        if one["name"] == "regression":
+            yield f"{inner}head", values["head_learning_rate"], True
+        if one["name"] == "rse":
+            yield f"{inner}table", values["relation_learning_rate"], False
+        if one["name"] == "symmetric_info_nce":
+            yield f"{inner}log_temperature", values["temperature_learning_rate"], False
+        if one["name"] == "auxiliary":
+            yield f"{inner}pos", values["classifier_learning_rate"], True
+            yield f"{inner}bow", values["classifier_learning_rate"], True

@@ -1,0 +1,125 @@
+"""A whole training without this project: steps of the reference losses, one batch of all rows a step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.parity.wiring.reference import (
+    TRAINING,
+    Heads,
+    Moved,
+    Rows,
+    Student,
+    Values,
+    adversary,
+    loss_of,
+    own_rates,
+    rates_of,
+    soft_cross_entropy,
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Losses, gradient norms before clipping and learning rates of each step; weights at the end by the checkpoint's names."""
+
+    losses: tuple[float, ...]
+    norms: tuple[float, ...]
+    rates: tuple[float, ...]
+    weights: Mapping[str, Tensor]
+
+    def numbers(self) -> list[float]:
+        """What two runs are compared by."""
+        return [*self.losses, *self.norms, *(1e3 * rate for rate in self.rates)]
+
+
+def train(student: Student, method: Values, training: Values, rows: Rows, heads: Mapping[str, Tensor], *, steps: int) -> Run:
+    """Train on all rows at each step, from heads as they start."""
+    values = {**TRAINING, **training, **method.get("training", {})}
+    student.max_length = values["max_length"]
+    objective: Any = method["objective"]
+    own: Heads = {name: tensor.double().clone().requires_grad_() for name, tensor in heads.items() if not name.startswith("adversary.")}
+    frozen: Heads = {
+        name.removeprefix("adversary."): tensor.double().clone() for name, tensor in heads.items() if name.startswith("adversary.")
+    }
+    moved = _moved(student, objective, own, values)
+    adversaries = _Adversaries(objective, frozen)
+    rates = rates_of(values, steps)
+    losses, norms = [], []
+    for number, rate in enumerate(rates, start=1):
+        columns = [student.encode(column, training=True) for column in rows.columns]
+        loss = loss_of(columns, objective, rows, {**own, **adversaries.seen()})
+        for one in moved:
+            one.tensor.grad = None
+        loss.backward()
+        losses.append(float(loss.detach()))
+        gradients = [one.tensor.grad for one in moved]
+        norm = sum(float((g**2).sum()) for g in gradients if g is not None) ** 0.5
+        norms.append(norm)
+        clip = min(1.0, values["clip_norm"] / (norm + 1e-6))
+        for one, gradient in zip(moved, gradients, strict=True):
+            if gradient is not None:
+                one.step(gradient * clip, rate / values["learning_rate"], rate, number)
+        adversaries.step([column.detach() for column in columns], rows, number)
+    weights = {name: tensor.detach().clone() for name, tensor in student.model.state_dict().items()}
+    return Run(tuple(losses), tuple(norms), tuple(rates), weights | {f"heads.{n}": t.detach() for n, t in own.items()})
+
+
+def _moved(student: Student, objective: Values, heads: Heads, values: Values) -> list[Moved]:
+    names = [name for name, _ in student.model.named_parameters()]
+    depth = max(int(found.group(1)) for name in names if (found := re.search(r"layer\.(\d+)\.", name)))
+    moved = []
+    for name, tensor in student.model.named_parameters():
+        layer = re.search(r"layer\.(\d+)\.", name)
+        factor = values["layer_decay"] ** (depth - int(layer.group(1))) if layer else 1.0
+        moved.append(Moved(tensor=tensor, rate=None, decay=values["weight_decay"] if tensor.ndim > 1 else 0.0, factor=factor))
+    if student.pooling.startswith("cls_mlp"):
+        student.head = {name.removeprefix("pooling."): tensor for name, tensor in heads.items() if name.startswith("pooling.")}
+    special = list(own_rates(objective))
+    for name, tensor in heads.items():
+        rate, decays = next(((rate, decays) for start, rate, decays in special if name.startswith(start)), (None, True))
+        decay = values["weight_decay"] if tensor.ndim > 1 and decays else 0.0
+        moved.append(Moved(tensor=tensor, rate=rate, decay=decay))
+    return moved
+
+
+class _Adversaries:
+    """Adam on their own guesses, after each step of the encoder."""
+
+    def __init__(self, objective: Values, heads: Heads) -> None:
+        terms = objective["terms"] if objective["name"] == "sum" else [{"objective": objective}]
+        place = next((n for n, t in enumerate(terms) if t["objective"]["name"] == "auxiliary"), None)
+        self.prefix = "" if objective["name"] != "sum" else f"terms.{place}."
+        self.values = {} if place is None else terms[place]["objective"]
+        self.heads, self.steps = {name: tensor.requires_grad_() for name, tensor in heads.items()}, 0
+        rate = self.values.get("adversary_learning_rate", 1e-3)
+        self.moved = {name: Moved(tensor=tensor, rate=rate, decay=0.0) for name, tensor in self.heads.items()}
+
+    def seen(self) -> Heads:
+        if not self.heads:
+            return {}
+        return {f"{self.prefix}{n}": t for n, t in self.heads.items()} | {f"{self.prefix}adversary_steps": torch.tensor(self.steps)}
+
+    def step(self, columns: list[Tensor], rows: Rows, number: int) -> None:
+        if not self.heads:
+            return
+        everything = torch.cat(columns)
+        sentences = [sentence for column in rows.columns for sentence in column]
+        tags, words = (torch.stack([rows.targets[sentence][kind] for sentence in sentences]) for kind in (0, 1))
+        channels = self.values.get("channels")
+        pos = channels[0] if channels else max(1, round(everything.shape[1] * 128 / 768))
+        loss = soft_cross_entropy(adversary(everything[:, pos:], self.heads, "of_tags"), tags)
+        loss = loss + soft_cross_entropy(adversary(everything[:, :pos], self.heads, "of_words"), words)
+        for one in self.moved.values():
+            one.tensor.grad = None
+        loss.backward()
+        for one in self.moved.values():
+            assert one.tensor.grad is not None
+            one.step(one.tensor.grad, 1.0, 1e-3, number)
+        self.steps += 1

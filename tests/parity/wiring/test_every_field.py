@@ -1,0 +1,50 @@
+"""Every field of every value has a test of its effect, or stands here with the reason why it has none."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from tests.parity.wiring import test_recipe_to_rows, test_recipe_to_score, test_recipe_to_steps, test_recipe_to_task, training_cases
+from tests.parity.wiring.fields import COVERED, all_fields
+
+TESTS = (test_recipe_to_rows, test_recipe_to_score, test_recipe_to_steps, test_recipe_to_task)  # read here, so that their fields are known
+NAMES = "names and pins: they tell values apart and change keys, not results"
+SETTLED = "what the corpus has, written out; another value is refused (tests/unit/plan/test_regression.py)"
+PAPERWORK = "titles, and what a report shows"
+PLACEMENT = "how the work is spread; parity tests hold results the same"
+WITHOUT_EFFECT: dict[str, str] = {
+    **dict.fromkeys(("Regression.label_range", "Regression.spacing"), SETTLED),
+    **dict.fromkeys(
+        ("Recipe.name", "Recipe.about", "Recipe.baseline", "Recipe.headline", "Recipe.paper", "Method.title", "Method.reported"), PAPERWORK
+    ),
+    **dict.fromkeys(("Recipe.methods", "Recipe.sweep"), "tests/unit/plan/test_unroll.py"),
+    **dict.fromkeys(("Recipe.runtime",), PLACEMENT),
+    **dict.fromkeys(("Augmentation.checkpoint",), "a model of its own writes the sentences: tests/unit/learning/test_paraphrase.py"),
+    **dict.fromkeys(("Overlap.of", "Overlap.tasks", "Overlap.near"), "no score: tests/unit/stages/test_overlaps.py"),
+    **dict.fromkeys(("Encoded.encoder", "Encoded.max_length", "Encoded.precision", "Encoded.sentences"), "kept embeddings, of no plan"),
+}
+CLASSES_WITHOUT_EFFECT = {"Runtime": PLACEMENT}
+FIELDS_WITHOUT_EFFECT = {"name": NAMES, "kind": NAMES, "revision": NAMES, "source_revision": NAMES, "tagger_revision": NAMES}
+
+
+def covered() -> set[str]:
+    return COVERED | {name for case in (*training_cases.OBJECTIVE_CASES, *training_cases.STEP_CASES) for name in case.fields}
+
+
+def test_every_field_has_a_case_or_a_reason() -> None:
+    fields = set(all_fields())
+    excused = {one for one in fields if one.partition(".")[0] in CLASSES_WITHOUT_EFFECT or one.partition(".")[2] in FIELDS_WITHOUT_EFFECT}
+    missing = sorted(fields - covered() - excused - set(WITHOUT_EFFECT))
+    assert not missing, f"no case shows what these change: {', '.join(missing)}"
+    stale = sorted((covered() | set(WITHOUT_EFFECT)) - fields)
+    assert not stale, f"no longer a field: {', '.join(stale)}"
+    assert not set(WITHOUT_EFFECT) & covered()
+
+
+def test_the_reference_imports_nothing_of_the_project() -> None:
+    for name in ("reference.py", "reference_training.py"):
+        tree = ast.parse((Path(__file__).parent / name).read_text())
+        modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        assert not [module for module in modules if module.startswith("sentdist")]
