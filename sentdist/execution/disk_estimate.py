@@ -16,7 +16,7 @@ from sentdist.stages.worker_memory import EncoderSize, encoder_size
 WEIGHT_BYTES = 4  # float32
 CHECKPOINT_BYTES = 16  # of each parameter: weight, AdamW's two moments, and the best weight so far
 CHECKPOINTS = 3  # of each training at work: two are kept while a third is written
-SENTENCE_BYTES = 150  # of a corpus, with its index
+SENTENCE_BYTES = 190  # of a corpus, with its index and its tokens
 SMALL_STAGE_BYTES = 2_000_000  # scores with their items, a card, a tokenizer
 NUMBER_BYTES = {"float16": 2, "float32": 4}
 

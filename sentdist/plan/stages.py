@@ -154,7 +154,25 @@ class Encoded(Stage):
         return self.encoder.label if isinstance(self.encoder, Train) else slug(self.encoder.checkpoint)
 
 
-_KINDS: tuple[type[Stage], ...] = (*CORPORA, Targets, Train, Bank, Scores, Encoded, Overlap)
+class Tokens(Stage):
+    """The sentences of a corpus as a tokenizer reads them. The first training that needs them makes them, so no plan has them:
+    a plan knows checkpoints, and many of these share one tokenizer."""
+
+    kind: ClassVar[str] = "tokens"
+    revision: ClassVar[int] = 1
+    purpose: ClassVar[Purpose] = "aside"
+    speed_of: ClassVar[str | None] = None
+
+    corpus: AnyCorpus
+    tokenizer: str  # digest
+    max_length: Annotated[int, Field(ge=3)]
+
+    @property
+    def label(self) -> str:
+        return slug(f"{self.corpus.label}-{self.max_length}")
+
+
+_KINDS: tuple[type[Stage], ...] = (*CORPORA, Targets, Train, Bank, Scores, Encoded, Overlap, Tokens)
 STAGES: dict[str, type[Stage]] = {stage.kind: stage for stage in _KINDS}
 
-__all__ = ["STAGES", "AnyCorpus", "Bank", "Corpus", "Encoded", "Overlap", "Scores", "Targets", "Train"]
+__all__ = ["STAGES", "AnyCorpus", "Bank", "Corpus", "Encoded", "Overlap", "Scores", "Targets", "Tokens", "Train"]

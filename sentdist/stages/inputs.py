@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sentdist.errors import ArtifactLost
+from sentdist.learning.encoder.pretrained import find_checkpoint, load_tokenizer
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokenizing import Tokenizer
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
@@ -41,6 +43,13 @@ def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
         initialization=stage.encoder.initialization if start is None else "pretrained",
         layers=stage.encoder.layers if start is None else None,
     )
+
+
+def load_start_tokenizer(stage: Train, context: Context) -> Tokenizer:
+    """The tokenizer of `load_encoder` alone."""
+    if stage.start is not None:
+        return load_tokenizer(folder_of(stage.start, context))
+    return load_tokenizer(find_checkpoint(checkpoint_of(stage.encoder, context), revision=hub_revision(stage.encoder, context)))
 
 
 def checkpoint_of(encoder: EncoderSpec, context: Context) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Bank, Targets
+from sentdist.plan.stages import Bank, Targets, Tokens
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact
@@ -53,10 +53,12 @@ def body_of(stage: Sharded, context: Context) -> ShardedBody:
     return BankBody(stage, context)
 
 
-def build_in_shards(stage: Sharded, context: Context) -> Artifact:
-    """Build a sharded stage in this process."""
+def build_in_shards(stage: Sharded | Tokens, context: Context, *, body: ShardedBody | None = None) -> Artifact:
+    """Build a sharded stage in this process. body: None: that of the stage."""
     started = time.perf_counter()
-    body = body_of(stage, context)
+    if body is None:
+        assert not isinstance(stage, Tokens), "a training has the tokenizer"
+        body = body_of(stage, context)
     per_shard = context.runtime.rows_per_shard
     with context.store.staged() as folder:
         (folder / SHARDS).mkdir()
@@ -66,7 +68,7 @@ def build_in_shards(stage: Sharded, context: Context) -> Artifact:
         return publish(stage, folder, context, body=body, rows_per_shard=per_shard, started=started)
 
 
-def publish(stage: Sharded, folder: Path, context: Context, *, body: ShardedBody, rows_per_shard: int, started: float) -> Artifact:
+def publish(stage: Sharded | Tokens, folder: Path, context: Context, *, body: ShardedBody, rows_per_shard: int, started: float) -> Artifact:
     """Make the artifact of the shards in `folder` and commit it. started: what `time.perf_counter` said then."""
     names = [folder / shard_name(number, body) for number in range(num_shards(body.num_rows, rows_per_shard))]
     results = body.finish(folder, names, rows_per_shard=rows_per_shard)

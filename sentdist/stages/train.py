@@ -42,6 +42,7 @@ from sentdist.stages.objectives import make_objective, num_columns
 from sentdist.stages.scores.relational_scorer import live_scorer
 from sentdist.stages.tagging import targets_of
 from sentdist.stages.tasks.scoring import LoadedTask, load_task, viewed
+from sentdist.stages.tokens import tokens_of
 from sentdist.store.store import Artifact
 
 MakeEngine = Callable[[Learner, Optimization], Engine]
@@ -63,6 +64,8 @@ class TrainSession:
         self._ids_CR = self._corpus.ids[: num_columns(stage)]
         torch.manual_seed(stage.seed)  # heads that start random start alike on all ranks
         self._encoder = load_encoder(stage, context)
+        self._encoder.checked_length(stage.training.max_length)
+        self._tokens = tokens_of(stage, context, self._encoder.tokenizer)
         self._objective = make_objective(
             stage.objective,
             Given(
@@ -168,12 +171,11 @@ class TrainSession:
 
     def _batch(self, rows_M: np.ndarray, ids_CM: np.ndarray, rows: range) -> Batch:
         """This rank's share of the global batch."""
-        sentences = self._corpus.sentences(ids_CM[:, rows.start : rows.stop].ravel())
         labels, relations = self._corpus.labels, self._corpus.relations
         own_B = rows_M[rows.start : rows.stop]
         device = self._encoder.device
         return Batch(
-            tokens=self._encoder.tokenize(sentences, max_length=self.stage.training.max_length),
+            tokens=self._tokens.batch(ids_CM[:, rows.start : rows.stop]),
             num_columns=len(ids_CM),
             first_row=rows.start,
             sentence_ids=ids_CM,

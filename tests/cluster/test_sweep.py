@@ -149,7 +149,8 @@ def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_
     summary = run_sweep(plan, context, print_line=lambda line: None)
     assert not summary.failures, summary.lines
     records = {artifact.key: artifact.record.created_at for artifact in context.store.artifacts()}
-    assert set(records) == {stage.key for stage in (*plan.stages, *overlaps_of(plan))}
+    tokens = {artifact.key for artifact in context.store.artifacts("tokens")}  # which trainings make for one another
+    assert set(records) - tokens == {stage.key for stage in (*plan.stages, *overlaps_of(plan))}
     assert all(records[key] == created_at for key, created_at in finished.items())
 
 

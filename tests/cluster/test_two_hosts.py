@@ -64,7 +64,7 @@ def test_the_whole_recipe_runs_with_a_worker_on_each_host(two_hosts: Hosts, tiny
     assert done.returncode == 0, done.stdout + done.stderr + two_hosts.logs()
     artifacts = list(ArtifactStore(store).artifacts())
     kinds = sorted(artifact.record.kind for artifact in artifacts)
-    assert kinds == ["bank", "corpus", "overlap", "overlap", "scores", "train", "train"], json.dumps(kinds) + done.stdout
+    assert kinds == ["bank", "corpus", "overlap", "overlap", "scores", "tokens", "train", "train"], json.dumps(kinds) + done.stdout
 
 
 def test_a_host_with_another_token_stays_outside(two_hosts: Hosts) -> None:

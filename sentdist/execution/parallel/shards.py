@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cached_property
 from io import BytesIO
@@ -15,6 +16,7 @@ from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.parallel.ranks import Ranks
 from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import stage_demand
+from sentdist.plan.stages import Tokens
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.sharded import SHARDS, Sharded, ShardedBody, body_of, num_shards, publish, shard_name, shard_rows
@@ -39,21 +41,21 @@ class ShardMaker:
         """Make a shard; its content, or nothing if it was written."""
         beats = nullcontext() if self._sink is None else Heartbeats(self._stage, self._sink, worker=f"shard {shard}")
         with beats, full_gpu_told(self._stage, self._context):
-            return self._make(shard)
-
-    def _make(self, shard: int) -> bytes:
-        rows = shard_rows(shard, self._body.num_rows, self._rows_per_shard)
-        if self._folder is None:
+            if self._folder is not None:
+                _write(self._body, shard, self._rows_per_shard, self._folder)
+                return b""
             buffer = BytesIO()
-            self._body.write(rows, buffer)
+            self._body.write(shard_rows(shard, self._body.num_rows, self._rows_per_shard), buffer)
             return buffer.getvalue()
-        # Renamed when it is whole: a worker that was taken for lost may still be writing the same shard.
-        place = self._folder / shard_name(shard, self._body)
-        unfinished = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}")
-        with unfinished.open("wb") as file:
-            self._body.write(rows, file)
-        unfinished.replace(place)
-        return b""
+
+
+def _write(body: ShardedBody, shard: int, rows_per_shard: int, folder: Path) -> None:
+    """Make a shard in `folder`; renamed when it is whole: a worker that was taken for lost may still be writing the same one."""
+    place = folder / shard_name(shard, body)
+    unfinished = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}")
+    with unfinished.open("wb") as file:
+        body.write(shard_rows(shard, body.num_rows, rows_per_shard), file)
+    unfinished.replace(place)
 
 
 def build_over_workers(stage: Sharded, context: Context, *, sink: HeartbeatSink | None = None) -> Artifact:
@@ -81,10 +83,18 @@ def build_over_workers(stage: Sharded, context: Context, *, sink: HeartbeatSink 
         return publish(stage, folder, context, body=body, rows_per_shard=per_shard, started=started)
 
 
-def build_over_ranks(stage: Sharded, context: Context, ranks: Ranks, *, sink: HeartbeatSink) -> Artifact | None:
+def build_over_ranks(
+    stage: Sharded | Tokens,
+    context: Context,
+    ranks: Ranks,
+    *,
+    make_body: Callable[[], ShardedBody] | None = None,
+    sink: HeartbeatSink | None = None,
+) -> Artifact | None:
     """Make every shard of a stage on the workers of a group that is there, each its share; the first one commits the artifact.
 
     Where the workers share no folder the first one makes all: shards of any size may have to pass through no memory but its own.
+    make_body: None: the stage's own. sink: takes heartbeats, where nobody else sends them.
 
     Raises:
         SentdistError: what one of them raised, on all of them.
@@ -98,13 +108,19 @@ def build_over_ranks(stage: Sharded, context: Context, ranks: Ranks, *, sink: He
         assert isinstance(folder, Path)
         error: SentdistError | None = None
         try:
-            body = body_of(stage, context)
+            if make_body is None:
+                assert not isinstance(stage, Tokens), "a training has the tokenizer"
+                use_reserved(stage_demand(stage, context.runtime))
+                body = body_of(stage, context)
+            else:
+                body = make_body()
             per_shard = rows_per_part(body.num_rows, context.runtime)
             if is_shared or ranks.is_first:
-                maker = ShardMaker(stage, context, per_shard, folder, sink)
                 first, step = (ranks.rank, ranks.world_size) if is_shared else (0, 1)
                 for shard in range(first, num_shards(body.num_rows, per_shard), step):
-                    maker.work(shard)
+                    beats = nullcontext() if sink is None else Heartbeats(stage, sink, worker=f"shard {shard}")
+                    with beats, full_gpu_told(stage, context):
+                        _write(body, shard, per_shard, folder)
         except SentdistError as found:
             error = found
         for said in ranks.exchange(error):

@@ -17,6 +17,7 @@ from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.parallel.ranks import Ranks, ranks_here
+from sentdist.execution.parallel.shards import build_over_ranks
 from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import stage_demand
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
@@ -25,10 +26,12 @@ from sentdist.execution.training.engines import engine_of
 from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import Tokens, Train
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.inputs import load_start_tokenizer
+from sentdist.stages.tokens import TokensBody, tokens_stage
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
@@ -58,6 +61,7 @@ def train_rank(stage: Train, context: Context, sink: EventSink, run: RunHandle) 
     use_reserved(stage_demand(stage, context.runtime))
     ranks = ranks_here()
     with Heartbeats(stage, sink, worker=f"rank {ranks.rank}" if ranks.world_size > 1 else "") as heartbeats:
+        _make_tokens(stage, context, ranks)
         running = RunningFolder(context.store, stage, rank=ranks.rank, world_size=ranks.world_size, exchange=ranks.exchange)
         told = sink if ranks.is_first else None
         session = begin_or_resume(partial(_start_session, stage, context, ranks), running, stage, told)
@@ -74,6 +78,32 @@ def train_rank(stage: Train, context: Context, sink: EventSink, run: RunHandle) 
             results = session.finish(folder)
             seconds = time.perf_counter() - started
             return commit_training(stage, folder, context, results=results, seconds=seconds) if ranks.is_first else None
+
+
+def _make_tokens(stage: Train, context: Context, ranks: Ranks) -> None:
+    """Have all ranks make the tokens of the corpus together where there are none: a session of one rank would make all by itself.
+
+    Raises:
+        SentdistError: what one of them raised, on all of them.
+    """
+    if ranks.world_size == 1:
+        return
+    said: Tokens | SentdistError | None = None
+    if ranks.is_first:
+        try:
+            wanted = tokens_stage(stage, load_start_tokenizer(stage, context))
+            said = None if context.store.has(wanted) else wanted
+        except SentdistError as error:
+            said = error
+    missing = ranks.exchange(said)[0]
+    if isinstance(missing, SentdistError):
+        raise missing
+    if isinstance(missing, Tokens):
+        build_over_ranks(missing, context, ranks, make_body=partial(_tokens_body, missing, stage, context))
+
+
+def _tokens_body(wanted: Tokens, stage: Train, context: Context) -> TokensBody:
+    return TokensBody(wanted, context, load_start_tokenizer(stage, context))
 
 
 def _start_session(stage: Train, context: Context, ranks: Ranks) -> TrainSession:

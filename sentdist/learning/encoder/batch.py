@@ -50,15 +50,16 @@ class TokenBatch:
 
     def take(self, rows: Sequence[int]) -> TokenBatch:
         """Return the sentences of `rows`, in that order (a micro-batch); truncation is counted by the whole batch only."""
-        lengths_S = np.asarray(self.lengths, dtype=np.int64)
-        first_S = np.cumsum(lengths_S) - lengths_S
-        places = np.concatenate([np.arange(first_S[row], first_S[row] + lengths_S[row]) for row in rows])
-        lengths = tuple(self.lengths[row] for row in rows)
+        chosen = np.asarray(rows, dtype=np.int64)
+        all_lengths = np.asarray(self.lengths, dtype=np.int64)
+        lengths_S = all_lengths[chosen]
+        ends_S = np.cumsum(lengths_S)
+        places = np.arange(ends_S[-1]) + np.repeat((np.cumsum(all_lengths) - all_lengths)[chosen] - (ends_S - lengths_S), lengths_S)
         device = self.token_ids.device
         return TokenBatch(
             token_ids=self.token_ids.index_select(0, torch.from_numpy(places).to(device)),
-            boundaries=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device),
-            lengths=lengths,
+            boundaries=torch.from_numpy(np.concatenate([[0], ends_S]).astype(np.int32)).to(device),
+            lengths=tuple(lengths_S.tolist()),
         )
 
     def filled(self, multiple: int) -> TokenBatch:

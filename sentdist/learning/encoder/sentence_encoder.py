@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sentdist.errors import DataError, EncoderError, brief
+from sentdist.errors import EncoderError, brief
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.export import EncoderCard, export
 from sentdist.learning.encoder.flat_attention import segments_of
@@ -28,6 +28,7 @@ from sentdist.learning.encoder.pretrained import (
 )
 from sentdist.learning.encoder.quiet import without_bars
 from sentdist.learning.encoder.regularizers import replace_dropout
+from sentdist.learning.encoder.tokenizing import token_ids
 
 __all__ = ["PACKAGED_ENCODERS", "SentenceEncoder"]
 
@@ -122,22 +123,13 @@ class SentenceEncoder(nn.Module):
 
         Raises DataError on an empty sentence, EncoderError on a length that the model has no positions for.
         """
+        ids, num_truncated = token_ids(self.tokenizer, sentences, max_length=self.checked_length(max_length))
+        return collate(ids, num_truncated=num_truncated)
+
+    def checked_length(self, max_length: int | None) -> int:
+        """The length that sentences are truncated to (default: the encoder's own); EncoderError where the model has no positions for it."""
         limit = self.max_length if max_length is None else max_length
-        if limit > self.max_length:
-            limit = _checked_length(limit, self.max_length, Path(str(self.model.config.name_or_path)))
-        for index, sentence in enumerate(sentences):
-            if not sentence.strip():
-                raise DataError(
-                    where=f"sentence {index} of {len(sentences)}",
-                    found=repr(sentence),
-                    expected="a sentence with at least one visible character",
-                    remedy="Drop empty rows from the corpus.",
-                )
-        encoded = self.tokenizer(
-            list(sentences), truncation=True, max_length=limit, return_attention_mask=False, return_token_type_ids=False
-        )
-        num_truncated = sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
-        return collate(encoded["input_ids"], num_truncated=num_truncated)
+        return _checked_length(limit, self.max_length, Path(str(self.model.config.name_or_path))) if limit > self.max_length else limit
 
     def forward(self, tokens: TokenBatch) -> Tensor:
         """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized."""

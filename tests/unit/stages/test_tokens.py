@@ -1,0 +1,141 @@
+"""Token ids of a corpus: what the tokenizer gives for each sentence, made once and shared by all trainings that read it alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from sentdist.data.corpus import Corpus
+from sentdist.errors import DataError, EncoderError
+from sentdist.learning.encoder import token_table
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.token_table import TokenTable, merge_shards, write_shard
+from sentdist.learning.encoder.tokenizing import token_ids, tokenizer_digest
+from sentdist.plan.stages import Tokens, Train
+from sentdist.stages import tokens as tokens_module
+from sentdist.stages.context import Context
+from sentdist.stages.inputs import folder_of, load_encoder
+from sentdist.stages.local import build_here, train_here
+from sentdist.stages.tokens import tokens_of, tokens_stage
+from sentdist.store.tidying import dependents
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
+    """A training that needs no other, its corpus built, and its context."""
+    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "rows_per_shard": 7})
+    plan, context = tiny_plan(values, data=write_data(tmp_path_factory.mktemp("data")), store=tmp_path_factory.mktemp("store"))
+    train = next(stage for stage in plan.stages if isinstance(stage, Train) and not stage.banks)
+    build_here(train.corpus, context)
+    return train, context
+
+
+def _kept(context: Context) -> list[str]:
+    return [artifact.record.place for artifact in context.store.artifacts(Tokens.kind)]
+
+
+def test_the_table_has_what_the_tokenizer_gives(prepared: Any) -> None:
+    """Special tokens, truncation, any order, the same sentence twice; from shards of seven sentences."""
+    train, context = prepared
+    short = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 5})})
+    encoder = load_encoder(train, context)
+    corpus = Corpus.open(folder_of(train.corpus, context))
+    ids = np.random.default_rng(0).integers(0, corpus.num_sentences, size=(3, 50))
+    for stage in (train, short):
+        table = tokens_of(stage, context, encoder.tokenizer)
+        assert table.num_sentences == corpus.num_sentences > 7
+        found, expected = table.batch(ids), encoder.tokenize(corpus.sentences(ids), max_length=stage.training.max_length)
+        assert torch.equal(found.token_ids, expected.token_ids) and found.token_ids.dtype == torch.int64
+        assert torch.equal(found.boundaries, expected.boundaries) and found.boundaries.dtype == torch.int32
+        assert found.lengths == expected.lengths
+    facts = next(artifact.record.results for artifact in context.store.artifacts(Tokens.kind) if "-5-" in artifact.record.place)
+    every = encoder.tokenize(corpus.sentences(np.arange(corpus.num_sentences)), max_length=5)
+    assert facts["num_tokens"] == every.num_tokens and facts["num_truncated"] == every.num_truncated > 0 and facts["longest"] == 5
+
+
+def test_seeds_and_trained_encoders_share_the_tokens_of_a_corpus(prepared: Any) -> None:
+    """Two seeds, and a training that goes on from the first: one table, which goes with its corpus."""
+    train, context = prepared
+    build_here(train, context)
+    other = train.model_copy(update={"seed": train.seed + 1})
+    continued = train.model_copy(update={"start": train})
+    kept = _kept(context)
+    with patch.object(tokens_module, "token_ids", side_effect=AssertionError("made again")):
+        train_here(other, context)
+        train_here(continued, context)
+    assert _kept(context) == kept
+    corpus = context.store.get(train.corpus)
+    assert corpus is not None
+    assert set(kept) <= {artifact.record.place for artifact in dependents(context.store, corpus)}
+
+
+def test_a_damaged_table_is_made_again(prepared: Any) -> None:
+    train, context = prepared
+    encoder = load_encoder(train, context)
+    folder = tokens_of(train, context, encoder.tokenizer).folder
+    content = (folder / token_table.IDS).read_bytes()
+    (folder / token_table.IDS).write_bytes(content[:-1] + b"\x7f")
+    fresh = Context(store=type(context.store)(context.store.root), runtime=context.runtime)
+    with patch("sentdist.store.store._whole", set()):  # as a new process: this one has found the file whole
+        table = tokens_of(train, fresh, encoder.tokenizer)
+    assert (table.folder / token_table.IDS).read_bytes() == content
+
+
+def test_tokens_are_told_apart_by_what_the_ids_depend_on(prepared: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    train, context = prepared
+    encoder = load_encoder(train, context)
+    digest = tokenizer_digest(encoder.tokenizer)
+    encoder.tokenize(["a man"], max_length=4)
+    assert tokenizer_digest(encoder.tokenizer) == digest, "a call leaves its length in the tokenizer"
+    encoder.tokenizer.save_pretrained(tmp_path / "saved")
+    assert tokenizer_digest(PreTrainedTokenizerFast.from_pretrained(tmp_path / "saved")) == digest
+    tokenizer = SentenceEncoder.load(tiny_encoder_dir).tokenizer
+    tokenizer.truncation_side = "left"
+    assert tokenizer_digest(tokenizer) != digest
+    tokenizer.truncation_side = "right"
+    tokenizer.add_tokens(["theremin"])
+    assert tokenizer_digest(tokenizer) != digest
+    longer = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 6})})
+    assert tokens_stage(longer, encoder.tokenizer).key != tokens_stage(train, encoder.tokenizer).key
+
+
+@pytest.mark.parametrize(("num_words", "dtype"), [(2**16 - 1, np.uint16), (2**16 + 9, np.uint32)])
+def test_large_vocabularies_lose_no_digit(tmp_path: Path, num_words: int, dtype: type) -> None:
+    words = {f"w{number}": number for number in range(num_words)}
+    backend = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="w0")
+    sentences = [f"w1 w{num_words - 1}", "w7", f"w{num_words - 2} w0 w3"]
+    for number, part in enumerate((sentences[:2], sentences[2:])):
+        ids, num_truncated = token_ids(tokenizer, part, max_length=9)
+        with (tmp_path / f"{number}.npz").open("wb") as file:
+            write_shard(file, ids, num_truncated=num_truncated)
+    merge_shards(tmp_path, [tmp_path / "0.npz", tmp_path / "1.npz"])
+    table = TokenTable.open(tmp_path)
+    assert table.ids.dtype == dtype and not table.ids.flags.owndata and not table.ids.flags.writeable
+    assert table.batch(np.array([2, 0])).token_ids.tolist() == [num_words - 2, 0, 3, 1, num_words - 1]
+
+
+def test_what_cannot_be_read_is_said(prepared: Any, tmp_path: Path) -> None:
+    train, context = prepared
+    encoder = load_encoder(train, context)
+    table = tokens_of(train, context, encoder.tokenizer)
+    with pytest.raises(DataError, match=rf"sentence ids from 0 to {table.num_sentences}.*0 to {table.num_sentences - 1}"):
+        table.batch(np.array([0, table.num_sentences]))
+    with pytest.raises(DataError, match=r"sentence 12 of 13.*visible"):
+        token_ids(encoder.tokenizer, ["a man", " "], max_length=9, first=11)
+    np.save(tmp_path / token_table.IDS, np.arange(9, dtype=np.uint16))
+    np.save(tmp_path / token_table.BOUNDS, np.array([0, 4, 8]))
+    with pytest.raises(DataError, match="do not fit together"):
+        TokenTable.open(tmp_path)
+    too_long = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 4000})})
+    with pytest.raises(EncoderError, match="max_length: found 4000"):
+        train_here(too_long, context)
