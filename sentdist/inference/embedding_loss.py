@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.gather import gather_rows, rank_and_world_size
+from sentdist.learning.gather import rank_and_world_size
 from sentdist.objectives.objective import Given, Labels
 from sentdist.plan.compatibility import check_fit, settled
 from sentdist.plan.objectives import Objective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
@@ -89,6 +89,7 @@ class EmbeddingLoss(nn.Module):
             num_positives=num_positives,
             labels=labels,
             relations=relations,
+            augmented=self._bank.rows_NCBD,
         )
         loss: Tensor = self.loss(torch.cat(columns), batch)
         return loss
@@ -106,10 +107,10 @@ class GivenRows:
 
 
 class _GivenBank:
-    """The augmented embeddings of one call, in the place of a bank: those of all ranks, column by column."""
+    """The augmented embeddings of one call, in the place of a bank: those of this rank, column by column."""
 
     def __init__(self) -> None:
-        self._rows_NKD: Tensor | None = None
+        self.rows_NCBD: Tensor | None = None
 
     def fill(self, augmented: Sequence[Tensor] | None, columns: Sequence[Tensor], *, wanted: bool, where: str) -> None:
         if not wanted and augmented is None:
@@ -125,13 +126,10 @@ class _GivenBank:
                 remedy="Give what N frozen encoders make of the anchors and of each positive." if wanted else "Leave it out.",
             )  # fmt: skip
         assert augmented is not None, "checked above"
-        sides = [gather_rows(side.detach().transpose(0, 1)).transpose(0, 1) for side in augmented]
-        self._rows_NKD = torch.cat(sides, dim=1)
+        self.rows_NCBD = torch.stack([side.detach() for side in augmented], dim=1)
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        """(N, K, D) for K ids, which number the rows of all columns."""
-        assert self._rows_NKD is not None, "filled before the loss is called"
-        return self._rows_NKD[:, torch.from_numpy(np.asarray(sentence_ids).ravel()).to(self._rows_NKD.device)]
+        raise AssertionError("they come with the batch")
 
 
 class _Width:

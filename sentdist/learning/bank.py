@@ -19,7 +19,8 @@ class BankReader(Protocol):
     """The (N, S, D) frozen embeddings of S sentences by N encoders."""
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        """(N, K, D) float32 constants for K sentence ids (any shape, read in order); DataError for an id outside the bank."""
+        """(N, K, D) constants, in the type that they are stored in, for K sentence ids (any shape, read in order); DataError for an id
+        outside the bank."""
         ...
 
 
@@ -31,12 +32,11 @@ def read_bank_shape(folder: Path) -> BankShape:
 
 
 def look_up(shards: Sequence[np.ndarray], sentence_ids: np.ndarray, *, rows_per_shard: int) -> np.ndarray:
-    """(K, D) float32 rows for K ids from one encoder's shards: row = id, shard = id // rows_per_shard."""
+    """(K, D) rows for K ids from one encoder's shards: row = id, shard = id // rows_per_shard."""
     ids = np.asarray(sentence_ids).ravel()
-    rows_KD = np.empty((ids.size, shards[0].shape[1]), dtype=np.float32)
     if len(shards) == 1:
-        rows_KD[:] = shards[0][ids]
-        return rows_KD
+        return shards[0].view(np.ndarray)[ids]
+    rows_KD = np.empty((ids.size, shards[0].shape[1]), dtype=shards[0].dtype)
     shard_of_row, place = np.divmod(ids, rows_per_shard)
     for shard in np.unique(shard_of_row):
         chosen = shard_of_row == shard
@@ -57,17 +57,16 @@ def check_ids(sentence_ids: np.ndarray, *, num_sentences: int, where: str) -> No
         )
 
 
-def check_rows(rows_NKD: np.ndarray, sentence_ids: np.ndarray, *, where: str) -> None:
-    """DataError unless all rows are finite and none is zero, which has no cosine."""
-    squares_NK = np.einsum("nkd,nkd->nk", rows_NKD, rows_NKD)
-    bad = np.argwhere(~(np.isfinite(squares_NK) & (squares_NK > 0)))
+def check_rows(rows_KD: np.ndarray, *, first_id: int, where: str) -> None:
+    """DataError unless all rows are finite and none is zero, which has no cosine. Once, when a bank is made: its digests keep it so."""
+    largest_K = np.abs(rows_KD).max(axis=1)
+    bad = np.flatnonzero(~(np.isfinite(largest_K) & (largest_K > 0)))
     if bad.size:
-        encoder, row = bad[0]
         raise DataError(
             where=where,
-            found=f"{len(bad)} embeddings that are not finite or zero, first that of sentence {int(np.ravel(sentence_ids)[row])} by encoder {encoder}",
+            found=f"{len(bad)} embeddings that are not finite or zero, first that of sentence {first_id + int(bad[0])}",
             expected="finite embeddings with a direction",
-            remedy="Embed the corpus again; if it was stored as float16, store it as float32.",
+            remedy="Look at the encoder; if its numbers are larger than float16 holds, store the bank as float32.",
         )
 
 
@@ -90,14 +89,17 @@ class FileBank:
                 raise _damaged(folder, found, f"{first.num_sentences} of width {first.width}, as {self.folders[0]} has")
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        """(N, K, D) float32; DataError for an id outside the bank or an embedding that is not finite."""
+        """As `BankReader.rows`."""
         ids = np.asarray(sentence_ids).ravel()
-        where = ", ".join(map(str, self.folders))
-        check_ids(ids, num_sentences=self.shapes[0].num_sentences, where=where)
+        check_ids(ids, num_sentences=self.shapes[0].num_sentences, where=", ".join(map(str, self.folders)))
         pairs = zip(self._shards, self.shapes, strict=True)
-        rows_NKD = np.stack([look_up(shards, ids, rows_per_shard=shape.rows_per_shard) for shards, shape in pairs])
-        check_rows(rows_NKD, ids, where=where)
-        return torch.from_numpy(rows_NKD)
+        return torch.from_numpy(np.stack([look_up(shards, ids, rows_per_shard=shape.rows_per_shard) for shards, shape in pairs]))
+
+
+def own_rows(bank: BankReader, sentence_ids_CM: np.ndarray, rows: slice) -> Tensor:
+    """(N, C, B, D) of the C columns of ids, for the rows of one rank."""
+    ids_CB = sentence_ids_CM[:, rows]
+    return bank.rows(ids_CB).unflatten(1, ids_CB.shape)
 
 
 def _map_shards(folder: Path, shape: BankShape) -> tuple[np.ndarray, ...]:

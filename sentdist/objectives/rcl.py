@@ -48,7 +48,7 @@ class RCL(ObjectiveSpec):
 
         anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
         positives_BD = split_columns(embeddings, batch)[1]
-        anchors_NMD, positives_NMD = augmented_by(bank, batch.sentence_ids[:2], embeddings.device)
+        anchors_NMD, positives_NMD = augmented_by(bank, batch, embeddings.device)
 
         def of_block(first: int, last: int) -> Tensor:
             return rcl(

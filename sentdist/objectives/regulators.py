@@ -10,7 +10,6 @@ from sentdist.objectives.info_nce import PAPER
 from sentdist.objectives.objective import Given, Needs, ObjectiveSpec, Temperature
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
     from torch import Tensor
 
@@ -48,7 +47,7 @@ class Regulators(ObjectiveSpec):
 
         sides = batch.num_positives + 1
         columns_CBD = split_columns(embeddings, batch)[:sides]
-        augmented = augmented_by(bank, batch.sentence_ids[:sides], embeddings.device)
+        augmented = augmented_by(bank, batch, embeddings.device)
         weights = (1.0, *(1.0 / batch.num_positives for _ in range(batch.num_positives)))
 
         def of_block(first: int, last: int) -> Tensor:
@@ -77,7 +76,19 @@ def regulators(embeddings_BD: Tensor, augmented_NMD: Tensor, *, first_row: int, 
     return F.cross_entropy(logits_NBM.flatten(0, 1), targets_NB.flatten(), reduction="sum") / embeddings_BD.shape[0]
 
 
-def augmented_by(bank: BankReader, sentence_ids_CM: np.ndarray, device: torch.device) -> tuple[Tensor, ...]:
-    """(N, M, D) embeddings by the bank's N encoders, one for each of the C columns of ids; one look-up for all."""
-    num_rows = sentence_ids_CM.shape[1]
-    return bank.rows(sentence_ids_CM.ravel()).to(device, non_blocking=True).split(num_rows, dim=1)
+def augmented_by(bank: BankReader, batch: Batch, device: torch.device) -> tuple[Tensor, ...]:
+    """(N, M, D) embeddings by the bank's N encoders, in the bank's type: of the anchors, then of each positive.
+
+    Each rank looks up its own rows, unless they came with the batch, and gathers those of the others.
+    """
+    from sentdist.learning.bank import own_rows
+    from sentdist.learning.gather import gather_rows, rank_and_world_size
+
+    own_NCBD = batch.augmented
+    if own_NCBD is None:
+        own = slice(batch.first_row, batch.first_row + batch.num_rows)
+        own_NCBD = own_rows(bank, batch.sentence_ids[: 1 + batch.num_positives], own)
+    own_NCBD = own_NCBD.to(device, non_blocking=True)
+    if rank_and_world_size()[1] == 1:
+        return own_NCBD.unbind(1)
+    return gather_rows(own_NCBD.permute(2, 1, 0, 3)).permute(2, 1, 0, 3).contiguous().unbind(1)

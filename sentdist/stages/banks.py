@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 
 from sentdist.data.corpus import Corpus
+from sentdist.learning.bank import check_rows
 from sentdist.learning.bank_shape import BankShape
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -44,7 +45,10 @@ class BankBody:
             tokens_per_batch=self._context.runtime.tokens_per_batch,
             precision=stage.precision,
         )
-        np.save(file, embeddings_SD.astype(stage.dtype))
+        with np.errstate(over="ignore"):  # told below, with the sentence
+            stored_SD = embeddings_SD.astype(stage.dtype)
+        check_rows(stored_SD, first_id=rows.start, where=f"bank {stage.label}")
+        np.save(file, stored_SD)
 
     def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
         """Say in bank.json what the shards are."""

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from sentdist.data.corpus import Corpus
 from sentdist.data.sampler import epoch_batches
-from sentdist.learning.bank import BankReader
+from sentdist.learning.bank import BankReader, own_rows
 from sentdist.learning.checkpoint import DevScore, Progress
 from sentdist.learning.early_stopping import EarlyStopping
 from sentdist.learning.encode_over_ranks import encode_over_ranks
@@ -29,6 +30,7 @@ from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
+from sentdist.learning.prefetch import Sender, Sent, made_ahead
 from sentdist.objectives.objective import Given
 from sentdist.plan import specs
 from sentdist.plan.stage import Json
@@ -60,6 +62,7 @@ class TrainSession:
     def __init__(self, stage: Train, context: Context, *, make_engine: MakeEngine, bank: BankReader | None) -> None:
         self.stage = stage
         self.context = context
+        self._bank = bank
         self._corpus = Corpus.open(folder_of(stage.corpus, context))
         self._ids_CR = self._corpus.ids[: num_columns(stage)]
         torch.manual_seed(stage.seed)  # heads that start random start alike on all ranks
@@ -82,6 +85,7 @@ class TrainSession:
         self.schedule = _Schedule.of(stage, self._corpus.num_rows)
         self.engine = make_engine(Learner(self._encoder, self._objective), _optimization(stage.training, self.schedule.num_steps))
         apply_matmul_precision(self._encoder.device)
+        self._sender = Sender(self._encoder.device)
         self._objective.place_on(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank
         self._dev = () if stage.selection is None else tuple(load_task(task, context.data_root) for task in stage.selection.tasks)
@@ -110,14 +114,15 @@ class TrainSession:
         if self._is_stopped():
             return
         start, micro_batch = self.progress.step, self.context.runtime.micro_batch
-        for report in train_steps(self.engine, self._objective, self._batches(), start=start, micro_batch=micro_batch, tell=tell):
-            self._advance(report)
-            self.told = report.told
-            yield report
-            if self._is_dev_due():
-                yield self._score_dev(tell)
-            if self._is_stopped():
-                return
+        with made_ahead(partial(self._sent, self.progress)) as sent:  # the thread is gone however this ends
+            for report in train_steps(self.engine, self._objective, self._received(sent), start=start, micro_batch=micro_batch, tell=tell):
+                self._advance(report)
+                self.told = report.told
+                yield report
+                if self._is_dev_due():
+                    yield self._score_dev(tell)
+                if self._is_stopped():
+                    return
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint from which `load` goes on as if nothing had happened."""
@@ -157,31 +162,38 @@ class TrainSession:
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 
-    def _batches(self) -> Iterator[Batch]:
+    def _received(self, sent: Iterator[tuple[int, Sent]]) -> Iterator[Batch]:
+        for steps_in_epoch, one in sent:
+            self.schedule = replace(self.schedule, steps_in_epoch=steps_in_epoch)
+            yield self._sender.receive(one)
+
+    def _sent(self, progress: Progress) -> Iterator[tuple[int, Sent]]:
+        """Batches from where the session stands, on their way, each with the number of steps in its epoch; runs in a thread of its own."""
         training, engine = self.stage.training, self.engine
         rows = local_rows(training.batch_size, rank=engine.rank, world_size=engine.world_size)
-        for epoch in range(self.progress.epoch, training.epochs):
+        first_epoch, first_step = progress.epoch, progress.step_in_epoch
+        for epoch in range(first_epoch, training.epochs):
             batches = epoch_batches(
                 self._ids_CR, batch_size=training.batch_size, seed=self.stage.seed, epoch=epoch, unique_sentences=training.unique_sentences
             )
-            self.schedule = replace(self.schedule, steps_in_epoch=len(batches))
-            for rows_M in batches[self.progress.step_in_epoch :]:
+            for rows_M in batches[first_step if epoch == first_epoch else 0 :]:
                 ids_CM = np.asarray(self._ids_CR[:, rows_M])
-                yield self._batch(rows_M, ids_CM, rows)
+                yield len(batches), self._sender.send(self._batch(rows_M, ids_CM, rows))
 
     def _batch(self, rows_M: np.ndarray, ids_CM: np.ndarray, rows: range) -> Batch:
         """This rank's share of the global batch."""
         labels, relations = self._corpus.labels, self._corpus.relations
-        own_B = rows_M[rows.start : rows.stop]
-        device = self._encoder.device
+        own = slice(rows.start, rows.stop)
+        num_positives = self.stage.corpus.num_positives
         return Batch(
-            tokens=self._tokens.batch(ids_CM[:, rows.start : rows.stop]),
+            tokens=self._tokens.batch(ids_CM[:, own]),
             num_columns=len(ids_CM),
             first_row=rows.start,
             sentence_ids=ids_CM,
-            num_positives=self.stage.corpus.num_positives,
-            labels=None if labels is None else torch.tensor(labels[own_B], device=device),
-            relations=None if relations is None else torch.tensor(relations[own_B], dtype=torch.int64, device=device),
+            num_positives=num_positives,
+            labels=None if labels is None else torch.tensor(labels[rows_M[own]]),
+            relations=None if relations is None else torch.tensor(relations[rows_M[own]], dtype=torch.int64),
+            augmented=None if self._bank is None else own_rows(self._bank, ids_CM[: 1 + num_positives], own),
         )
 
     def _advance(self, report: StepReport) -> None:

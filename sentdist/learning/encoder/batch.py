@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -48,6 +48,10 @@ class TokenBatch:
             boundaries=self.boundaries.to(device, non_blocking=True),
         )
 
+    def pinned(self) -> TokenBatch:
+        """Return the batch in pinned memory, from which a GPU copies by itself."""
+        return replace(self, token_ids=self.token_ids.pin_memory(), boundaries=self.boundaries.pin_memory())
+
     def take(self, rows: Sequence[int]) -> TokenBatch:
         """Return the sentences of `rows`, in that order (a micro-batch); truncation is counted by the whole batch only."""
         chosen = np.asarray(rows, dtype=np.int64)
@@ -88,6 +92,8 @@ class Batch:
     num_positives: P. Columns 1 … P are positives, the Q = C − 1 − P others hard negatives.
     labels: (B,) float32, what a pair of this rank is worth; None where rows have no label.
     relations: (B,) int64, which relation holds between anchor and positive; None where rows have none.
+    augmented: (N, 1 + P, B, D) embeddings of this rank's anchors and positives by the N encoders of a bank, in the bank's type;
+    None where they were not looked up ahead.
     """
 
     tokens: TokenBatch
@@ -97,6 +103,7 @@ class Batch:
     num_positives: int = 1
     labels: Tensor | None = None
     relations: Tensor | None = None
+    augmented: Tensor | None = None
 
     @property
     def num_rows(self) -> int:
@@ -109,8 +116,17 @@ class Batch:
         return self.num_columns - 1 - self.num_positives
 
     def to(self, device: torch.device | str) -> Batch:
-        labels, relations = (value if value is None else value.to(device, non_blocking=True) for value in (self.labels, self.relations))
-        return replace(self, tokens=self.tokens.to(device), labels=labels, relations=relations)
+        return self._with(self.tokens.to(device), lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pinned(self) -> Batch:
+        """Return the batch in pinned memory, from which a GPU copies by itself."""
+        return self._with(self.tokens.pinned(), Tensor.pin_memory)
+
+    def _with(self, tokens: TokenBatch, change: Callable[[Tensor], Tensor]) -> Batch:
+        labels, relations, augmented = (
+            None if tensor is None else change(tensor) for tensor in (self.labels, self.relations, self.augmented)
+        )
+        return replace(self, tokens=tokens, labels=labels, relations=relations, augmented=augmented)
 
 
 def collate(token_ids: Sequence[Sequence[int] | np.ndarray], *, num_truncated: int = 0) -> TokenBatch:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 
 from sentdist.errors import DataError
-from sentdist.learning.bank import FileBank
+from sentdist.learning.bank import FileBank, own_rows
+from sentdist.learning.encoder.batch import Batch, collate
+from sentdist.stages import banks
+from sentdist.stages.banks import BankBody
+from sentdist.stages.context import Context
+from sentdist.store.store import ArtifactStore
+from tests.support import make
 
 ROWS, WIDTH, ROWS_PER_SHARD = 25, 6, 10
 
@@ -33,8 +43,8 @@ def test_rows_come_in_the_order_asked_across_shards(dtype: str, tmp_path: Path) 
     ids = np.array([[24, 0, 9, 10], [10, 19, 20, 0]])
     rows = bank.rows(ids)
     assert rows.shape == (3, 8, WIDTH)
-    assert rows.dtype == torch.float32
-    np.testing.assert_array_equal(rows.numpy(), np.stack([table[ids.ravel()].astype(np.float32) for table in tables]))
+    assert rows.dtype == getattr(torch, dtype), "a GPU is sent what is stored"
+    np.testing.assert_array_equal(rows.numpy(), np.stack([table[ids.ravel()] for table in tables]))
 
 
 def test_shards_are_mapped_and_read_only(tmp_path: Path) -> None:
@@ -111,13 +121,31 @@ def test_missing_ids_are_named(bad_id: int, tmp_path: Path) -> None:
         FileBank([tmp_path / "0"]).rows(np.array([3, bad_id]))
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
-def test_rows_without_a_direction_are_named(value: float, tmp_path: Path) -> None:
-    write_bank(tmp_path / "0")
-    table = write_bank(tmp_path / "1", seed=1)
-    table[12] = value
-    np.save(tmp_path / "1" / "shards" / "00001.npy", table[10:20])
+@pytest.mark.parametrize(("value", "dtype"), [(np.nan, "float32"), (np.inf, "float32"), (0.0, "float32"), (1e5, "float16")])
+def test_an_embedding_without_a_direction_becomes_no_bank(value: float, dtype: str, tmp_path: Path) -> None:
+    """Looked at once, in the type that is stored: 1e5 is more than float16 holds."""
+    embeddings = np.random.default_rng(0).standard_normal((10, WIDTH)).astype(np.float32)
+    embeddings[4] = value
+    stage: Any = SimpleNamespace(label="e", max_length=8, precision="fp32", dtype=dtype)
+    body = BankBody(stage, Context(store=ArtifactStore(tmp_path)))
+    body.__dict__ |= {"_corpus": SimpleNamespace(sentences=lambda ids: ["a"] * len(ids)), "_encoder": None}
+    told = pytest.raises(DataError, match="bank e: found 1 embeddings that are not finite or zero, first that of sentence 24")
+    with patch.object(banks, "encode", lambda *_, **__: embeddings), told, (tmp_path / "shard").open("wb") as file:
+        body.write(range(20, 30), file)
+
+
+def test_rows_that_come_with_a_batch_are_those_that_are_looked_up(tmp_path: Path) -> None:
+    """In float16, and looked up by the loss itself: value and gradient to the last bit."""
+    for number in range(2):
+        write_bank(tmp_path / str(number), seed=number, dtype="float16")
     bank = FileBank([tmp_path / "0", tmp_path / "1"])
-    bank.rows(np.array([11, 13]))
-    with pytest.raises(DataError, match="sentence 12 by encoder 1"):
-        bank.rows(np.array([11, 12, 13]))
+    ids_CM = np.random.default_rng(1).permutation(ROWS)[:12].reshape(3, 4)
+    batch = Batch(tokens=collate([[0]] * 12), num_columns=3, first_row=0, sentence_ids=ids_CM)
+    ahead = replace(batch, augmented=own_rows(bank, ids_CM[:2], slice(0, 4)))
+    found = []
+    for one in (batch, ahead):
+        embeddings = torch.randn(12, WIDTH, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        loss = make.rcl(bank=bank, temperature=0.1)(embeddings, one)
+        loss.backward()
+        found.append((loss.detach(), embeddings.grad))
+    assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
