@@ -14,7 +14,9 @@ store_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look 
 
 
 @store_app.command("list")
-def store_list(kind: Annotated[str | None, typer.Argument(help="corpus, tokens, train, bank or scores.")] = None, store: StoreRoot = None) -> None:
+def store_list(
+    kind: Annotated[str | None, typer.Argument(help="corpus, tokens, train, bank or scores.")] = None, store: StoreRoot = None
+) -> None:
     """List the artifacts with their size and the time they took."""
     for artifact in open_store(store).artifacts(kind):  # no table: a narrow terminal would break the keys
         record = artifact.record
@@ -32,7 +34,8 @@ def store_show(key: Annotated[str, typer.Argument(help="The beginning of a key, 
 
 @store_app.command("check")
 def store_check(
-    kind: Annotated[str | None, typer.Argument(help="corpus, tokens, train, bank or scores; all if left out.")] = None, store: StoreRoot = None
+    kind: Annotated[str | None, typer.Argument(help="corpus, tokens, train, bank or scores; all if left out.")] = None,
+    store: StoreRoot = None,
 ) -> None:
     """Read every file of every artifact and compare it with its digest.
 
