@@ -13,7 +13,13 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from sentdist.errors import TrainingDiverged
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.batch import TokenBatch
-from sentdist.learning.gather import average_gradients, mean_over_ranks, rank_and_world_size, wait_for_all_ranks
+from sentdist.learning.gather import (
+    average_gradients,
+    mean_over_ranks,
+    rank_and_world_size,
+    unread_mean_over_ranks,
+    wait_for_all_ranks,
+)
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import autocast
 
@@ -55,6 +61,14 @@ class Engine(Protocol):
         """
         ...
 
+    def step_unread(self, loss: Tensor, *, told: float = 0.0) -> Tensor | None:
+        """`global_mean` and `step` in one, without that the host waits: (3,) float64 on the device, the mean loss, the sum told, the norm.
+
+        When loss or norm is not finite, parameters and optimizer stay as they are, in this step and in all that follow: it is for the
+        caller to look. None, and nothing was done, for an engine that cannot, or that does not run ahead of its device.
+        """
+        ...
+
     def global_mean(self, value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
         """Mean over ranks of a scalar, not finite everywhere as soon as it is not finite on one rank; the sum over ranks of `told`."""
         ...
@@ -90,6 +104,8 @@ class TorchEngine:
         self.rank, self.world_size = rank_and_world_size()
         self._optimizer = adamw(self.encoder, optimization)
         self._schedule = schedule(self._optimizer, optimization)
+        self.runs_ahead = self.device.type == "cuda"  # a CPU has nothing to run ahead of
+        self._is_stuck = torch.zeros((), device=self.device)  # 1 from the first step on that was not finite
         self._parameters = [parameter for parameter in self.encoder.parameters() if parameter.requires_grad]
 
     @property
@@ -109,17 +125,35 @@ class TorchEngine:
         loss.backward()
 
     def step(self) -> float:
-        average_gradients(self._parameters)
-        norm = get_total_norm([parameter.grad for parameter in self._parameters if parameter.grad is not None])
+        norm = self._averaged_norm()
         grad_norm = float(norm)
         if not math.isfinite(grad_norm):
             raise diverged_gradient(grad_norm)
+        self._move(norm)
+        return grad_norm
+
+    def step_unread(self, loss: Tensor, *, told: float = 0.0) -> Tensor | None:
+        if not self.runs_ahead:
+            return None
+        mean_and_told, norm = unread_mean_over_ranks(loss, told=told), self._averaged_norm()
+        facts = torch.cat([mean_and_told, norm.double()[None]])
+        is_finite = torch.isfinite(facts[::2]).all()
+        self._is_stuck = torch.where(is_finite, self._is_stuck, 1.0)
+        self._optimizer.found_inf = self._is_stuck  # type: ignore[attr-defined]  # torch's fused optimizers ask for it: 1 moves nothing
+        self._move(norm)
+        return facts
+
+    def _averaged_norm(self) -> Tensor:
+        """Average the gradients over ranks; their L2 norm."""
+        average_gradients(self._parameters)
+        return get_total_norm([parameter.grad for parameter in self._parameters if parameter.grad is not None], foreach=True)
+
+    def _move(self, norm: Tensor) -> None:
         if self.optimization.clip_norm is not None:
-            clip_grads_with_norm_(self._parameters, self.optimization.clip_norm, norm)
+            clip_grads_with_norm_(self._parameters, self.optimization.clip_norm, norm, foreach=True)
         self._optimizer.step()
         self._schedule.step()
         self._optimizer.zero_grad(set_to_none=True)
-        return grad_norm
 
     def global_mean(self, value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
         return mean_over_ranks(value, told=told)

@@ -123,15 +123,22 @@ def mean_over_ranks(value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
 
     Both in one collective, on the device of `value`: a group of NCCL alone serves no others.
     """
+    if rank_and_world_size()[1] == 1:
+        return float(value.detach().double()), told
+    mean, told_by_all = unread_mean_over_ranks(value, told=told).tolist()
+    return mean, told_by_all
+
+
+def unread_mean_over_ranks(value: Tensor, *, told: float = 0.0) -> Tensor:
+    """What `mean_over_ranks` gives, as (2,) float64 on the device of `value`: nobody waits for it."""
     value = value.detach().double()
-    world_size = rank_and_world_size()[1]
-    if world_size == 1:
-        return float(value), told
     both = torch.stack([value, torch.full_like(value, told)])
-    with waiting():
-        dist.all_reduce(both)
-    total, told_by_all = both.tolist()
-    return total / world_size, told_by_all
+    world_size = rank_and_world_size()[1]
+    if world_size > 1:
+        with waiting():
+            dist.all_reduce(both)
+        both[0] /= world_size
+    return both
 
 
 def wait_for_all_ranks() -> None:

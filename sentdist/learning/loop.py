@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from sentdist.errors import TrainingDiverged
 from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.engine import Engine
+from sentdist.learning.engine import Engine, diverged_gradient
 from sentdist.learning.gather import seconds_waited
 from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.objective import Objective
@@ -62,6 +62,7 @@ def train_steps(
     start: int = 0,
     micro_batch: int | None = None,
     tell: Callable[[], float] = lambda: 0.0,
+    is_read: Callable[[int], bool] = lambda step: True,
 ) -> Iterator[StepReport]:
     """Train one step per batch and say what happened.
 
@@ -69,10 +70,13 @@ def train_steps(
     Stopping early is ceasing to draw.
     micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
     tell: asked at each step for a number; its sum over ranks comes with the report, in the collective of the loss.
+    is_read: whether the caller looks at what a step left behind, by the number of the step. An engine that runs ahead of a GPU is
+    waited for only after such steps: the reports of those before come with theirs, and until then nothing may be saved, scored or stopped.
     Every rank draws equally often. TrainingDiverged, on all ranks, when a loss or gradient is not finite on any:
     before the optimizer is touched.
     """
     clock = _Clock()
+    unread: list[_Unread] = []
     for step, batch in enumerate(batches, start=start):
         data = clock.lap()
         # Engines count on a pass through them at each step, so one sentence goes through where nothing is read of it.
@@ -83,28 +87,55 @@ def train_steps(
         loss_seconds = clock.lap()
         engine.backward(local_loss)
         backward = clock.lap()
-        # The loss is read after the backward pass is under way: before it, a GPU would run dry while the host waits.
-        # The optimizer is still untouched.
-        loss, told = engine.global_mean(local_loss, told=tell())
-        if not math.isfinite(loss):
-            raise _diverged(step, loss, local_loss, embeddings, batch)
         lr = engine.lr
-        grad_norm = _take_step(engine, step)
+        facts = engine.step_unread(local_loss, told=(told := tell()))
+        can_wait = facts is not None and not is_read(step)
+        if facts is None:
+            loss, told = engine.global_mean(local_loss, told=told)
+            if not math.isfinite(loss):  # the optimizer is still untouched
+                raise _diverged(step, loss, batch, f"{float(local_loss.detach())} on this one ({_non_finite(embeddings, batch)})")
+            facts = torch.tensor([loss, told, _take_step(engine, step)], dtype=torch.float64)
         objective.after_step(embeddings.detach(), batch)
-        optimizer = clock.lap()
-        yield StepReport(
-            step=step,
-            loss=loss,
-            grad_norm=grad_norm,
-            lr=lr,
-            num_sentences=batch.sentence_ids.size,
-            told=told,
-            seconds=StepSeconds(
-                data=data, forward=forward, loss=loss_seconds, backward=backward, optimizer=optimizer, waiting=clock.take_waiting()
-            ),
+        seconds = StepSeconds(
+            data=data, forward=forward, loss=loss_seconds, backward=backward, optimizer=clock.lap(), waiting=clock.take_waiting()
         )
+        unread.append(_Unread(step=step, batch=batch, facts=facts, lr=lr, seconds=seconds))
+        if can_wait:
+            continue
+        yield from _read(unread, clock)
+        unread.clear()
         clock.lap()  # what the caller did between two steps is not the step's
         clock.take_waiting()
+    yield from _read(unread, clock)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unread:
+    """A step of which the device may not yet know what it gave. facts: see `Engine.step_unread`."""
+
+    step: int
+    batch: Batch
+    facts: Tensor
+    lr: float
+    seconds: StepSeconds
+
+
+def _read(unread: list[_Unread], clock: _Clock) -> Iterator[StepReport]:
+    """The reports of some steps; the device is waited for once, in the last one's seconds."""
+    if not unread:
+        return
+    facts = torch.stack([one.facts for one in unread]).tolist()
+    waited = clock.lap()
+    for one, (loss, told, grad_norm) in zip(unread, facts, strict=True):
+        if not math.isfinite(loss):
+            raise _diverged(one.step, loss, one.batch, "no more is known of it: it was read later")
+        if not math.isfinite(grad_norm):
+            raise _in_step(one.step, diverged_gradient(grad_norm))
+        is_last = one is unread[-1]
+        seconds = replace(one.seconds, optimizer=one.seconds.optimizer + waited) if is_last else one.seconds
+        yield StepReport(
+            step=one.step, loss=loss, grad_norm=grad_norm, lr=one.lr, num_sentences=one.batch.sentence_ids.size, told=told, seconds=seconds
+        )
 
 
 class _Clock:
@@ -131,20 +162,26 @@ def _take_step(engine: Engine, step: int) -> float:
     try:
         return engine.step()
     except TrainingDiverged as error:
-        raise TrainingDiverged(
-            where=f"step {step}, {error.where}", found=error.found, expected=error.expected, remedy=error.remedy
-        ) from error
+        raise _in_step(step, error) from error
 
 
-def _diverged(step: int, loss: float, local_loss: Tensor, embeddings: Tensor, batch: Batch) -> TrainingDiverged:
-    rows = f"rows {batch.first_row} to {batch.first_row + batch.num_rows - 1} of the batch"
+def _in_step(step: int, error: TrainingDiverged) -> TrainingDiverged:
+    return TrainingDiverged(where=f"step {step}, {error.where}", found=error.found, expected=error.expected, remedy=error.remedy)
+
+
+def _non_finite(embeddings: Tensor, batch: Batch) -> str:
+    """Which sentences' embeddings are to blame."""
     bad = torch.nonzero(~torch.isfinite(embeddings.detach()).all(dim=1)).flatten().tolist()
     columns_and_rows = [divmod(place, batch.num_rows) for place in bad]
     ids = [int(batch.sentence_ids[column, batch.first_row + row]) for column, row in columns_and_rows[:8]]
-    non_finite = f"{len(bad)} embeddings not finite, sentences {ids}" if bad else "all embeddings here finite"
+    return f"{len(bad)} embeddings not finite, sentences {ids}" if bad else "all embeddings here finite"
+
+
+def _diverged(step: int, loss: float, batch: Batch, here: str) -> TrainingDiverged:
+    rows = f"rows {batch.first_row} to {batch.first_row + batch.num_rows - 1} of the batch"
     return TrainingDiverged(
         where=f"step {step}, {rows}",
-        found=f"loss {loss} over all workers, {float(local_loss.detach())} on this one ({non_finite})",
+        found=f"loss {loss} over all workers, {here}",
         expected="a finite loss",
         remedy="The optimizer was not touched. Look at these rows; resume from the last checkpoint with a smaller learning rate or in fp32.",
     )

@@ -95,6 +95,7 @@ class TrainSession:
             else EarlyStopping(patience=stage.stopping.patience, steps_per_interval=self.schedule.stopping_interval)
         )
         self.progress = Progress(step=0, stopping=stopping)
+        self._place_in_epoch = 0  # of the batch that was drawn last
         self.told = 0.0  # at the last event, see `events`
         self._best: dict[str, Tensor] = {}
         self._curve = Curve(log_every=context.runtime.log_every)
@@ -115,7 +116,9 @@ class TrainSession:
             return
         start, micro_batch = self.progress.step, self.context.runtime.micro_batch
         with made_ahead(partial(self._sent, self.progress)) as sent:  # the thread is gone however this ends
-            for report in train_steps(self.engine, self._objective, self._received(sent), start=start, micro_batch=micro_batch, tell=tell):
+            for report in train_steps(
+                self.engine, self._objective, self._received(sent), start=start, micro_batch=micro_batch, tell=tell, is_read=self._is_read
+            ):
                 self._advance(report)
                 self.told = report.told
                 yield report
@@ -162,13 +165,20 @@ class TrainSession:
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 
-    def _received(self, sent: Iterator[tuple[int, Sent]]) -> Iterator[Batch]:
-        for steps_in_epoch, one in sent:
+    def _received(self, sent: Iterator[tuple[int, int, Sent]]) -> Iterator[Batch]:
+        for self._place_in_epoch, steps_in_epoch, one in sent:
             self.schedule = replace(self.schedule, steps_in_epoch=steps_in_epoch)
             yield self._sender.receive(one)
 
-    def _sent(self, progress: Progress) -> Iterator[tuple[int, Sent]]:
-        """Batches from where the session stands, on their way, each with the number of steps in its epoch; runs in a thread of its own."""
+    def _is_read(self, step: int) -> bool:
+        """Whether something is done after a step that must know what it gave: a point of the curve, a checkpoint, a score, a stop."""
+        in_epoch, schedule = self._place_in_epoch + 1, self.schedule
+        is_scored = bool(self._dev) and in_epoch % schedule.dev_interval == 0
+        is_point = (step + 1) % self.context.runtime.log_every == 0 or step == 0
+        return is_point or is_scored or in_epoch == schedule.steps_in_epoch or self.progress.stopping is not None
+
+    def _sent(self, progress: Progress) -> Iterator[tuple[int, int, Sent]]:
+        """Batches from where the session stands, on their way, each with its place in its epoch and the steps of that; runs in a thread."""
         training, engine = self.stage.training, self.engine
         rows = local_rows(training.batch_size, rank=engine.rank, world_size=engine.world_size)
         first_epoch, first_step = progress.epoch, progress.step_in_epoch
@@ -176,9 +186,9 @@ class TrainSession:
             batches = epoch_batches(
                 self._ids_CR, batch_size=training.batch_size, seed=self.stage.seed, epoch=epoch, unique_sentences=training.unique_sentences
             )
-            for rows_M in batches[first_step if epoch == first_epoch else 0 :]:
-                ids_CM = np.asarray(self._ids_CR[:, rows_M])
-                yield len(batches), self._sender.send(self._batch(rows_M, ids_CM, rows))
+            for place in range(first_step if epoch == first_epoch else 0, len(batches)):
+                ids_CM = np.asarray(self._ids_CR[:, batches[place]])
+                yield place, len(batches), self._sender.send(self._batch(batches[place], ids_CM, rows))
 
     def _batch(self, rows_M: np.ndarray, ids_CM: np.ndarray, rows: range) -> Batch:
         """This rank's share of the global batch."""

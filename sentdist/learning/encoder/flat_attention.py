@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
 
+from sentdist.learning.encoder.fused_attention import fused_attention, fused_kernel
 from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
 
 FLAT_ATTENTION = "sentdist_flat"
@@ -44,23 +45,40 @@ class LengthGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segments:
-    """Where the sentences of a flat tensor lie, prepared once per step and read by every layer.
+class LengthGroups:
+    """The sentences of a flat tensor in groups of similar length, prepared once per step and read by every layer.
 
-    boundaries: (S + 1,) int32. longest: tokens of the longest sentence. num_heads: H.
-    num_sentences: S. groups: by rising length.
+    groups: by rising length.
     row_of_slot: (P·H,) which row of a (T·H, head width) tensor a slot of the groups reads; group by group as (n, H, L), padding included.
     slot_of_row: (T·H,) the inverse. num_weights: attention weights of all groups, Σ n·H·L².
     """
 
-    boundaries: Tensor
-    longest: int
-    num_sentences: int
-    num_heads: int
     groups: tuple[LengthGroup, ...]
     row_of_slot: Tensor
     slot_of_row: Tensor
     num_weights: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segments:
+    """Where the sentences of a flat tensor lie. lengths: of the S sentences. boundaries: (S + 1,) int32. num_heads: H."""
+
+    lengths: Sequence[int]
+    boundaries: Tensor
+    num_heads: int
+
+    @property
+    def num_sentences(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def longest(self) -> int:
+        return max(self.lengths)
+
+    @cached_property
+    def grouped(self) -> LengthGroups:
+        """Made where it is first read: a GPU's own kernels never do, and at 12,000 sentences making it takes longer than their step."""
+        return length_groups(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
 
 def group_borders(sorted_lengths: np.ndarray, *, group_cost: float = _GROUP_COST) -> list[int]:
@@ -82,9 +100,8 @@ def group_borders(sorted_lengths: np.ndarray, *, group_cost: float = _GROUP_COST
     return borders[::-1]
 
 
-def segments_of(lengths: Sequence[int], boundaries: Tensor, *, num_heads: int) -> Segments:
-    """Prepare the groups for S sentences: arithmetic on the host, then copies to the device of `boundaries`."""
-    device = boundaries.device
+def length_groups(lengths: Sequence[int], device: torch.device, *, num_heads: int) -> LengthGroups:
+    """Prepare the groups for S sentences: arithmetic on the host, then copies to the device."""
     length_S = np.asarray(lengths, dtype=np.int64)
     start_S = np.cumsum(length_S) - length_S
     order = np.argsort(length_S, kind="stable")
@@ -107,11 +124,7 @@ def segments_of(lengths: Sequence[int], boundaries: Tensor, *, num_heads: int) -
     row_of_slot, real = np.concatenate(rows), np.concatenate(reals)
     slot_of_row = np.empty(int(length_S.sum()) * num_heads, dtype=np.int64)
     slot_of_row[row_of_slot[real]] = np.flatnonzero(real)
-    return Segments(
-        boundaries=boundaries,
-        longest=int(length_S.max()),
-        num_sentences=len(length_S),
-        num_heads=num_heads,
+    return LengthGroups(
         groups=tuple(groups),
         row_of_slot=torch.from_numpy(row_of_slot).to(device),
         slot_of_row=torch.from_numpy(slot_of_row).to(device),
@@ -127,49 +140,49 @@ class _GroupedAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, segments: Segments, scale: float, p: float) -> Tensor:
-        query_P, key_P, value_P = (rows.index_select(0, segments.row_of_slot) for rows in (query, key, value))
-        scores, weights = query.new_empty(segments.num_weights), query.new_empty(segments.num_weights)
-        for group in segments.groups:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, grouped: LengthGroups, scale: float, p: float) -> Tensor:
+        query_P, key_P, value_P = (rows.index_select(0, grouped.row_of_slot) for rows in (query, key, value))
+        scores, weights = query.new_empty(grouped.num_weights), query.new_empty(grouped.num_weights)
+        for group in grouped.groups:
             torch.bmm(group.rows(query_P), group.rows(key_P).transpose(1, 2), out=group.weights(scores))
         scores.mul_(scale)
-        for group in segments.groups:
+        for group in grouped.groups:
             if group.is_padding is not None:
                 group.weights(scores).masked_fill_(group.is_padding[:, None, :], -torch.inf)
             torch.softmax(group.weights(scores), dim=-1, out=group.weights(weights))
         factors = dropout_factors(weights, p) if p > 0.0 else None
         dropped = weights if factors is None else torch.mul(weights, factors, out=scores)
         out_P = torch.empty_like(query_P)
-        for group in segments.groups:
+        for group in grouped.groups:
             torch.bmm(group.weights(dropped), group.rows(value_P), out=group.rows(out_P))
         ctx.save_for_backward(query_P, key_P, value_P, weights, factors)
-        ctx.segments, ctx.scale = segments, scale
-        return out_P.index_select(0, segments.slot_of_row)
+        ctx.grouped, ctx.scale = grouped, scale
+        return out_P.index_select(0, grouped.slot_of_row)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query_P, key_P, value_P, weights, factors = ctx.saved_tensors
-        segments: Segments = ctx.segments
-        grad_P = grad.index_select(0, segments.row_of_slot)
+        grouped: LengthGroups = ctx.grouped
+        grad_P = grad.index_select(0, grouped.row_of_slot)
         grad_query_P, grad_key_P, grad_value_P = (torch.empty_like(query_P) for _ in range(3))
         dropped = weights if factors is None else weights * factors
         grad_weights, grad_scores = torch.empty_like(weights), torch.empty_like(weights)
-        for group in segments.groups:
+        for group in grouped.groups:
             if group.is_padding is not None:  # a padded slot repeats a token, but nobody reads its output
                 group.rows(grad_P).masked_fill_(group.is_padding[:, :, None], 0.0)
             torch.bmm(group.weights(dropped).transpose(1, 2), group.rows(grad_P), out=group.rows(grad_value_P))
             torch.bmm(group.rows(grad_P), group.rows(value_P).transpose(1, 2), out=group.weights(grad_weights))
         if factors is not None:
             grad_weights.mul_(factors)
-        for group in segments.groups:
+        for group in grouped.groups:
             torch._softmax_backward_data(
                 group.weights(grad_weights), group.weights(weights), -1, weights.dtype, grad_input=group.weights(grad_scores)
             )
         grad_scores.mul_(ctx.scale)
-        for group in segments.groups:
+        for group in grouped.groups:
             torch.bmm(group.weights(grad_scores), group.rows(key_P), out=group.rows(grad_query_P))
             torch.bmm(group.weights(grad_scores).transpose(1, 2), group.rows(query_P), out=group.rows(grad_key_P))
-        grads = (rows.index_select(0, segments.slot_of_row) for rows in (grad_query_P, grad_key_P, grad_value_P))
+        grads = (rows.index_select(0, grouped.slot_of_row) for rows in (grad_query_P, grad_key_P, grad_value_P))
         return *grads, None, None, None
 
 
@@ -195,13 +208,13 @@ def flat_attention(
     p = dropout if module.training else 0.0
     scale = width**-0.5 if scaling is None else scaling
     query, key, value = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
-    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and p == 0.0:
-        bounds, longest = segments.boundaries, segments.longest
-        context = cast(Tensor, varlen_attn(query, key, value, bounds, bounds, longest, longest, scale=scale))
+    kernel = fused_kernel(query.device, query.dtype, width)
+    if kernel is not None:
+        context = fused_attention(kernel, query, key, value, boundaries=segments.boundaries, longest=segments.longest, scale=scale, p=p)
     else:
         rows = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
         with torch.autocast(query.device.type, enabled=False):
-            context = _GroupedAttention.apply(*rows, segments, scale, p).view(num_tokens, num_heads, width)
+            context = _GroupedAttention.apply(*rows, segments.grouped, scale, p).view(num_tokens, num_heads, width)
     if drophead > 0.0 and module.training:
         scales_SH = head_scales(segments.num_sentences, num_heads, drophead, device=context.device).to(context.dtype)
         scales_TH = scales_SH.repeat_interleave(segments.boundaries.diff(), dim=0, output_size=num_tokens)

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from sentdist.errors import EncoderError, brief
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.export import EncoderCard, export
-from sentdist.learning.encoder.flat_attention import segments_of
+from sentdist.learning.encoder.flat_attention import Segments
 from sentdist.learning.encoder.padded import padded_layers
 from sentdist.learning.encoder.pooling import POOLINGS, PoolingHead, has_head, needs_all_layers, pool
 from sentdist.learning.encoder.pretrained import (
@@ -156,7 +156,7 @@ class SentenceEncoder(nn.Module):
         output = self.model(
             input_ids=tokens.token_ids[None],
             position_ids=positions[None],
-            segments=segments_of(tokens.lengths, tokens.boundaries, num_heads=config.num_attention_heads),
+            segments=Segments(lengths=tokens.lengths, boundaries=tokens.boundaries, num_heads=config.num_attention_heads),
             drophead=self.drophead,
             output_hidden_states=every,
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sentdist.learning.encoder.flat_attention import flat_attention, segments_of
+from sentdist.learning.encoder.flat_attention import Segments, flat_attention
 from sentdist.learning.encoder.regularizers import Dropout, dropout, head_scales, keep_mask
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from tests.support.tiny_encoders import SENTENCES
@@ -86,7 +86,7 @@ def attend(*, drophead: float, training: bool) -> torch.Tensor:
     boundaries = torch.tensor([0, 3, 10, 11, 18], dtype=torch.int32)
     states = torch.randn(2, 1, 6, 18, 8, generator=torch.Generator().manual_seed(1))
     module = torch.nn.Identity().train(training)
-    segments = segments_of(lengths, boundaries, num_heads=6)
+    segments = Segments(lengths=lengths, boundaries=boundaries, num_heads=6)
     context, _ = flat_attention(module, states[0], states[1], torch.ones(1, 6, 18, 8), None, segments=segments, drophead=drophead)
     return context[0]
 

@@ -1,0 +1,96 @@
+"""What a GPU does differently within a step: attention as one operation, batches that come on a stream of their own, nobody who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.flat_attention import _GroupedAttention, length_groups
+from sentdist.learning.encoder.fused_attention import fused_attention, fused_kernel
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.engine import TorchEngine
+from sentdist.learning.learner import Learner
+from sentdist.learning.loop import train_steps
+from sentdist.learning.optimization import Optimization
+from sentdist.learning.prefetch import Sender
+from tests.parity.word_batches import word_batches
+from tests.support import make
+
+pytestmark = pytest.mark.gpu
+
+LENGTHS = (1, 7, 64, 3, 128, 20, 20)
+
+
+@pytest.mark.parametrize("width", [32, 64])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])  # digits of the type, through sums
+def test_one_operation_is_the_groups(dtype: torch.dtype, tolerance: float, width: int) -> None:
+    gpu, num_tokens, num_heads = torch.device("cuda"), sum(LENGTHS), 4
+    torch.manual_seed(0)
+    inputs = [torch.randn(num_tokens, num_heads, width, device=gpu, dtype=dtype, requires_grad=True) for _ in range(3)]
+    weight = torch.randn(num_tokens, num_heads, width, device=gpu, dtype=dtype)
+    bounds = torch.tensor([0, *accumulate(LENGTHS)], dtype=torch.int32, device=gpu)
+    kernel = fused_kernel(gpu, dtype, width)
+    assert kernel is not None
+    one = fused_attention(kernel, *inputs, boundaries=bounds, longest=max(LENGTHS), scale=width**-0.5, p=0.0)
+    rows = (states.reshape(-1, width) for states in inputs)
+    groups = _GroupedAttention.apply(*rows, length_groups(LENGTHS, gpu, num_heads=num_heads), width**-0.5, 0.0).view_as(one)
+    pairs = zip(
+        [one, *torch.autograd.grad((one * weight).sum(), inputs)],
+        [groups, *torch.autograd.grad((groups * weight).sum(), inputs)],
+        strict=True,
+    )
+    for found, expected in pairs:
+        assert float((found - expected).float().norm() / expected.float().norm()) < tolerance
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_its_dropout_keeps_the_mean_and_is_drawn_from_the_gpus_generator(dtype: torch.dtype) -> None:
+    gpu, length, width = torch.device("cuda"), 16, 32
+    values = torch.ones(length * 512, 4, width, device=gpu, dtype=dtype)
+    bounds = torch.arange(0, len(values) + 1, length, dtype=torch.int32, device=gpu)
+    kernel = fused_kernel(gpu, dtype, width)
+    assert kernel is not None
+
+    def drawn() -> Tensor:
+        torch.manual_seed(3)
+        return fused_attention(kernel, values, values, values, boundaries=bounds, longest=length, scale=1.0, p=0.25).float()
+
+    assert float(drawn().mean()) == pytest.approx(1.0, abs=0.01)
+    # 16 equal weights, each kept with 0.75 and then 1/0.75 as large: variance 0.25 / 0.75 / 16
+    assert float(drawn()[..., 0].var()) == pytest.approx(1 / 48, rel=0.1)
+    assert torch.equal(drawn(), drawn())
+
+
+def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(folder: Path) -> None:
+    """torch raises at whatever waits for the GPU, between two steps that are read."""
+    encoder = SentenceEncoder.load(folder)
+    batches = [replace(batch, augmented=torch.full((2, 2, 8, 5), float(number))) for number, batch in enumerate(word_batches(encoder, 9))]
+    objective = make.info_nce(temperature=0.05)
+    engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=9, precision="bf16"), device="cuda")
+    sender = Sender(engine.device)
+    received: list[Batch] = []
+
+    def arriving() -> Iterator[Batch]:
+        for number, sent in enumerate([sender.send(batch) for batch in batches]):
+            received.append(sender.receive(sent))
+            if number == 3:
+                torch.cuda.set_sync_debug_mode("error")
+            yield received[-1]
+            if number == 6:
+                torch.cuda.set_sync_debug_mode("default")
+
+    try:
+        reports = list(train_steps(engine, objective, arriving(), is_read=lambda step: step in (0, 1, 2, 8)))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert [report.step for report in reports] == list(range(9))
+    for number, batch in enumerate(received):
+        assert batch.augmented is not None and batch.augmented.is_cuda and batch.tokens.token_ids.is_pinned()
+        assert torch.equal(batch.augmented.cpu(), torch.full((2, 2, 8, 5), float(number)))

@@ -1,0 +1,92 @@
+"""A training that runs ahead of its device, and tokens that ranks make together: equal to what one does step by step, alone."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from sentdist.execution.parallel.ranks import Ranks
+from sentdist.execution.training.rank import _make_tokens
+from sentdist.learning.engine import TorchEngine
+from sentdist.learning.optimization import Optimization
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Tokens, Train
+from sentdist.stages.context import Context
+from sentdist.stages.inputs import load_start_tokenizer
+from sentdist.stages.local import build_here
+from sentdist.stages.tokens import tokens_of
+from sentdist.stages.train import TrainSession
+from tests.parity.processes import run_in_processes
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+pytestmark = pytest.mark.parity
+
+
+def _training(values: dict[str, Json], data: Path, store: Path) -> tuple[Train, Context]:
+    plan, context = tiny_plan(values, data=data, store=store)
+    return next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks), context
+
+
+def _ahead(encoder: nn.Module, optimization: Optimization) -> TorchEngine:
+    engine = TorchEngine(encoder, optimization)
+    engine.runs_ahead = True  # as on a GPU
+    return engine
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_training_that_is_read_now_and_then_is_the_same_training(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Dropout on, two epochs, dev scores between: weights, curve and scores to the last bit; a checkpoint is of what was read."""
+    values = tiny_values(
+        tiny_encoder_dir,
+        training={"batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "max_length": 20},
+        runtime={"engine": "torch", "log_every": 2},
+    )
+    stage, context = _training(values, write_data(tmp_path / "data"), tmp_path / "store")
+    build_here(stage.corpus, context)
+    found: list[Any] = []
+    for make_engine in (TorchEngine, _ahead):
+        session = TrainSession(stage, context, make_engine=make_engine, bank=None)
+        kinds = [type(event).__name__ for event in session.events()]
+        points = [{name: value for name, value in point.items() if name not in ("at", "sentences_per_s")} for point in session.history]
+        found.append((kinds, points, session.progress, session.engine.weights()))
+    assert found[0][:3] == found[1][:3] and found[0][0].count("DevScore") >= 2
+    assert all(torch.equal(weight, found[1][3][name]) for name, weight in found[0][3].items())
+
+    stopped = TrainSession(stage, context, make_engine=_ahead, bank=None)
+    events = stopped.events()
+    while stopped.progress.step < 4:
+        next(events)
+    stopped.save(tmp_path / "checkpoint")
+    events.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "batches"]
+    resumed = TrainSession(stage, context, make_engine=_ahead, bank=None)
+    resumed.load(tmp_path / "checkpoint")
+    list(resumed.events())
+    assert all(torch.equal(weight, resumed.engine.weights()[name]) for name, weight in found[0][3].items())
+
+
+def _made_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> int:
+    stage, context = _training(values, data, store)
+    _make_tokens(stage, context, Ranks(rank, world_size))
+    _make_tokens(stage, context, Ranks(rank, world_size))  # there is nothing more to do
+    return len(list(context.store.artifacts(Tokens.kind)))
+
+
+def test_ranks_make_the_tokens_of_a_corpus_together(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Each makes its shards of seven sentences; what lies in the store is what one process makes."""
+    data = write_data(tmp_path / "data")
+    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "workers": 2, "rows_per_shard": 7})
+    tables = []
+    for name in ("together", "alone"):
+        stage, context = _training(values, data, tmp_path / name)
+        build_here(stage.corpus, context)
+        if name == "together":
+            assert run_in_processes(_made_on_rank, 2, values, data, tmp_path / name) == [1, 1]
+        tables.append(tokens_of(stage, context, load_start_tokenizer(stage, context)))
+        assert len(list(context.store.artifacts(Tokens.kind))) == 1
+    assert all((getattr(tables[0], name) == getattr(tables[1], name)).all() for name in ("ids", "bounds"))

@@ -1,0 +1,79 @@
+"""Steps that nobody waits for: the same numbers, read later; and one that is not finite stops all after it before the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.errors import TrainingDiverged
+from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.engine import TorchEngine
+from sentdist.learning.loop import StepReport, train_steps
+from sentdist.learning.objective import Objective
+from sentdist.learning.optimization import Optimization
+from tests.parity.toy import ToyEncoder, toy_batches
+from tests.support import make
+
+OPTIMIZATION = Optimization(num_steps=10, lr=1e-2, warmup_fraction=0.2)
+
+
+def _engine(*, runs_ahead: bool) -> TorchEngine:
+    torch.manual_seed(0)
+    engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
+    engine.runs_ahead = runs_ahead  # as on a GPU
+    return engine
+
+
+def _steps(engine: TorchEngine, num_steps: int, is_read: Callable[[int], bool] = lambda step: True) -> list[StepReport]:
+    return list(train_steps(engine, make.info_nce(temperature=0.05), toy_batches(num_steps), tell=lambda: 2.0, is_read=is_read))
+
+
+def _state(engine: TorchEngine) -> list[Tensor]:
+    parameters = list(engine.encoder.parameters())
+    return [tensor for parameter in parameters for tensor in (parameter, *engine._optimizer.state[parameter].values())]
+
+
+def test_steps_that_are_read_later_are_the_same_steps() -> None:
+    at_once, later = _engine(runs_ahead=False), _engine(runs_ahead=True)
+    expected, found = _steps(at_once, 9), _steps(later, 9, is_read=lambda step: step % 4 == 3)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.step, one.loss, one.grad_norm, one.lr, one.told) == (other.step, other.loss, other.grad_norm, other.lr, other.told)
+    assert all(torch.equal(one, other) for one, other in zip(_state(later), _state(at_once), strict=True))
+
+
+def test_reports_come_after_the_step_that_is_read() -> None:
+    drawn: list[int] = []
+
+    ahead = (batch for number, batch in enumerate(toy_batches(7)) if drawn.append(number) is None)
+    reports = train_steps(_engine(runs_ahead=True), make.info_nce(), ahead, is_read=lambda step: step == 3)
+    assert [(next(reports).step, len(drawn)) for _ in range(4)] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert [report.step for report in reports] == [4, 5, 6], "and at the end"
+
+
+class PoisonedAt(Objective):
+    """Eq. 1, but for one step: there it is not finite, or only its gradient is not."""
+
+    def __init__(self, step: int, kind: str) -> None:
+        self.left, self.kind = step, kind
+
+    def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        self.left -= 1
+        loss = make.info_nce(temperature=0.05)(embeddings, batch)
+        if self.left != -1:
+            return loss
+        return loss * float("inf") if self.kind == "loss" else loss + (embeddings * 0).sum().sqrt()
+
+
+@pytest.mark.parametrize(("kind", "told"), [("loss", "step 3, rows 0 to 7.*loss inf"), ("gradient", "step 3, gradient: found norm nan")])
+def test_nothing_moves_from_a_step_on_that_is_not_finite(kind: str, told: str) -> None:
+    """Six steps are taken before anybody looks; parameters, moments and their count are those after the third."""
+    expected, engine = _engine(runs_ahead=False), _engine(runs_ahead=True)
+    list(train_steps(expected, make.info_nce(temperature=0.05), toy_batches(6)[:3]))
+    steps = train_steps(engine, PoisonedAt(3, kind), toy_batches(6), is_read=lambda step: step == 5)
+    assert [next(steps).step for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(TrainingDiverged, match=told):
+        next(steps)
+    assert all(torch.equal(one, other) for one, other in zip(_state(engine), _state(expected), strict=True))
