@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Literal
 
 import numpy as np
-from datasketch import MinHash, MinHashLSH
 
-from sentdist.data.overlap import fold_text
+from sentdist.data.likeness import KnownTexts, fold_disguised
 from sentdist.data.task_texts import TaskTexts
 
-Level = Literal["exact", "normalised", "near", "sentence"]
-SHINGLE = 4  # characters
-NUM_BANDS, ROWS_PER_BAND = 16, 5  # two texts at similarity 0.8 meet in some band with probability 0.998, at 0.5 with 0.4
+Level = Literal["exact", "normalised", "near", "sentence", "one"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeakedItem:
     """One test item of which training holds something, at its strictest level.
 
-    exact: the pair stands in one training row, as written and in this order; normalised: but for case, punctuation, spacing and order;
-    near: both texts have a near-duplicate in one row. sentence: no such row, but all texts of the item occur in training, folded.
+    exact: the pair stands in one training row, as written and in this order; normalised: but for case, punctuation, spacing, order,
+    entities, invisible and look-alike characters; near: one row resembles both texts (near-duplicates, one word changed, one inside the
+    other), or holds both in one of its sentences. sentence: no such row, but all texts of the item occur in training, folded; one: one of
+    a pair's texts does, beside other partners.
     """
 
     item: int
@@ -51,19 +49,19 @@ class Leaks:
 class LeakFinder:
     """Looks for the items of some tasks in one training corpus after another.
 
-    near: Jaccard similarity of the sets of four characters of folded texts from which two are near-duplicates; candidates come from MinHash
-    (Broder 1997) and are verified.
+    near: as `KnownTexts` has it. Training sentences are read block by block; only those that resemble a test text are kept.
     """
 
     def __init__(self, tasks: Sequence[TaskTexts], *, near: float = 0.8) -> None:
         self._tasks = tasks
         self._known = _Texts.of([text for task in tasks for text in _texts(task)])
-        self._near = _Near(self._known.folded, near)
+        self._near = KnownTexts(self._known.folded, near)
+        self._pairs = {_in_order(self._known.fold(one), self._known.fold(other)) for task in tasks for _, one, other in task.pairs}
 
     def find(self, blocks: Iterable[Sequence[str]], ids_CR: np.ndarray) -> list[Leaks]:
         """What a corpus holds of each task. blocks: its sentences in the order of their ids; ids_CR: (C, R) ids of its rows."""
-        found = _match(blocks, self._known, self._near, num_sentences=int(ids_CR.max(initial=-1)) + 1)
-        rows = _Rows()
+        found = _match(blocks, self._known, self._near, self._pairs, num_sentences=int(ids_CR.max(initial=-1)) + 1)
+        rows = _Rows(near=dict(found.glued))
         for first, second in combinations(range(len(ids_CR)), 2):
             rows.add(ids_CR[first], ids_CR[second], found)
         return [_leaks_of(task, self._known, rows, found) for task in self._tasks]
@@ -83,7 +81,7 @@ class _Texts:
         for text in texts:
             if text not in known.written:
                 known.written[text] = len(known.written)
-                folded = fold_text(text)
+                folded = fold_disguised(text)
                 known.fold_of.append(known.folded.setdefault(folded, len(known.folded)) if folded else -1)
         return known
 
@@ -95,40 +93,24 @@ class _Texts:
 class _Matches:
     """What training sentences are in terms of test texts. is_known: (S,) is it, or is it near, a test text? written, folded:
     (S,) ids or -1.
-    near: sentence id -> folded ids, texts: sentence id -> the sentence; of those that are known."""
+    near: sentence id -> folded ids, texts: sentence id -> the sentence; of those that are known.
+    glued: pairs of folded ids that stand in one sentence, with its id twice."""
 
     is_known: np.ndarray
     written: np.ndarray
     folded: np.ndarray
     near: dict[int, tuple[int, ...]] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
-
-
-class _Near:
-    """Test texts that resemble a sentence."""
-
-    def __init__(self, folded: dict[str, int], threshold: float) -> None:
-        self._threshold = threshold
-        self._shingles = {number: _shingles(text) for text, number in folded.items()}
-        self._index = MinHashLSH(num_perm=NUM_BANDS * ROWS_PER_BAND, params=(NUM_BANDS, ROWS_PER_BAND))
-        for number, sketch in zip(self._shingles, _sketches(self._shingles.values()), strict=True):
-            self._index.insert(number, sketch)
-
-    def of(self, sentences: Sequence[str]) -> Iterator[tuple[int, ...]]:
-        """For each folded sentence the ids of the test texts that are near it, itself included."""
-        sets = [_shingles(sentence) for sentence in sentences]
-        for own, sketch in zip(sets, _sketches(sets), strict=True):
-            hits = self._index.query(sketch)
-            yield tuple(sorted(int(hit) for hit in hits if _jaccard(own, self._shingles[int(hit)]) >= self._threshold))
+    glued: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
 
 class _Rows:
     """The pairs of test texts that stand in one training row; each level with the row's sentence ids."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, near: dict[tuple[int, int], tuple[int, int]]) -> None:
         self.exact: dict[tuple[int, int], tuple[int, int]] = {}
         self.normalised: dict[tuple[int, int], tuple[int, int]] = {}
-        self.near: dict[tuple[int, int], tuple[int, int]] = {}
+        self.near = near
 
     def add(self, first_R: np.ndarray, second_R: np.ndarray, found: _Matches) -> None:
         """Take in the rows of two columns."""
@@ -141,15 +123,18 @@ class _Rows:
             if min(folded) >= 0:
                 self.normalised.setdefault(_in_order(*folded), ids)
             for one, other in product(found.near[ids[0]], found.near[ids[1]]):
-                self.near.setdefault(_in_order(one, other), ids)
+                if ids[0] != ids[1] or one == other:  # a sentence beside itself resembles each of two that are alike, and pairs none
+                    self.near.setdefault(_in_order(one, other), ids)
 
 
-def _match(blocks: Iterable[Sequence[str]], known: _Texts, near: _Near, *, num_sentences: int) -> _Matches:
+def _match(
+    blocks: Iterable[Sequence[str]], known: _Texts, near: KnownTexts, pairs: set[tuple[int, int]], *, num_sentences: int
+) -> _Matches:
     found = _Matches(is_known=np.zeros(num_sentences, dtype=bool), written=np.full(num_sentences, -1), folded=np.full(num_sentences, -1))
     start = 0
     for block in blocks:
-        folded = [fold_text(sentence) for sentence in block]
-        for place, (sentence, text, alike) in enumerate(zip(block, folded, near.of(folded), strict=True), start=start):
+        folded = [fold_disguised(sentence) for sentence in block]
+        for place, (sentence, text, (alike, inside)) in enumerate(zip(block, folded, near.like(folded), strict=True), start=start):
             if place >= num_sentences:  # sentences that stand in no row
                 break
             found.written[place] = known.written.get(sentence, -1)
@@ -158,6 +143,9 @@ def _match(blocks: Iterable[Sequence[str]], known: _Texts, near: _Near, *, num_s
                 found.is_known[place] = True
                 found.near[place] = alike
                 found.texts[place] = sentence
+            for both in combinations(inside, 2):
+                if both in pairs and near.are_apart(*both, text):
+                    found.glued.setdefault(both, (place, place))
         start += len(block)
     return found
 
@@ -177,11 +165,22 @@ def _leaks_of(task: TaskTexts, known: _Texts, rows: _Rows, found: _Matches) -> L
             item=item, level=strictness[level], one=one, other=other, train_one=found.texts[hit[0]], train_other=found.texts[hit[1]]
         )
     in_training = set(np.unique(found.folded).tolist()) - {-1}
+    of_pairs = {item: (one, other) for item, one, other in task.pairs}
     for item, texts in enumerate(task.sentences):
-        if item not in leaked and all(known.fold(text) in in_training for text in texts):
-            other = texts[1] if len(texts) > 1 else ""
-            leaked[item] = LeakedItem(item=item, level="sentence", one=texts[0], other=other, train_one="", train_other="")
+        if item in leaked:
+            continue
+        alone = _level_alone([known.fold(text) in in_training for text in (*texts, *of_pairs.get(item, ()))], num_own=len(texts))
+        if alone is not None:
+            one, other = of_pairs.get(item, (texts[0], texts[1] if len(texts) > 1 else ""))
+            leaked[item] = LeakedItem(item=item, level=alone, one=one, other=other, train_one="", train_other="")
     return Leaks(task=task.name, num_items=task.num_items, items=tuple(leaked[item] for item in sorted(leaked)))
+
+
+def _level_alone(is_seen: Sequence[bool], *, num_own: int) -> Level | None:
+    """What is said of texts that stand in no row together: the first `num_own` are the item's own, the others its pair's."""
+    if all(is_seen[:num_own]):
+        return "sentence"
+    return "one" if any(is_seen) else None
 
 
 def _texts(task: TaskTexts) -> Iterator[str]:
@@ -193,19 +192,3 @@ def _texts(task: TaskTexts) -> Iterator[str]:
 
 def _in_order(one: int, other: int) -> tuple[int, int]:
     return (one, other) if one <= other else (other, one)
-
-
-def _shingles(folded: str) -> frozenset[bytes]:
-    padded = f" {folded} "
-    return (
-        frozenset(padded[start : start + SHINGLE].encode() for start in range(max(1, len(padded) - SHINGLE + 1))) if folded else frozenset()
-    )
-
-
-def _sketches(sets: Iterable[frozenset[bytes]]) -> list[MinHash]:
-    # Its default, SHA-1, takes twice as long for the same sketches' worth: nobody attacks a set of four letters.
-    return MinHash.bulk(list(sets), num_perm=NUM_BANDS * ROWS_PER_BAND, seed=1, hashfunc=zlib.crc32)
-
-
-def _jaccard(one: frozenset[bytes], other: frozenset[bytes]) -> float:
-    return len(one & other) / len(one | other) if one and other else 0.0

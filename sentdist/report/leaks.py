@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sentdist.plan.specs import dev_tasks
 from sentdist.plan.stage import Json
+from sentdist.plan.stages import Overlap
 from sentdist.reading import drop_remedy, read_parquet
 from sentdist.report.tables import Leaked
 from sentdist.store.record import Record
@@ -14,17 +15,19 @@ from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
 LEAKS_TITLE = "Leaks"
-LEAKS_HEADER = ("training data", "task", "items", "exact", "folded", "near", "sentences")
+LEAKS_HEADER = ("training data", "task", "items", "exact", "folded", "near", "sentences", "one sentence")
 LEAKS_NOTE = (
     "Items of a test set (pairs, queries with a relevant document) that stand in one row of the training data: exact as written; folded but for "
-    "case, punctuation and order; near with small differences, each counting those before it. Sentences: items all of whose sentences occur in it."
+    "case, punctuation, order, entities, invisible and look-alike letters; near also with a word changed, inside a longer text or both glued "
+    "into one; each counts those before it. Sentences: items all of whose sentences occur in it. One sentence: further pairs of which one "
+    "sentence does, beside another partner."
 )
 NOT_CHECKED = "Not checked for leakage: `sentdist leaks RECIPE` compares training data with tests."
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepLeaks:
-    """leaked: (cell, task) -> items that stand in the cell's training data, as written or folded;
+    """leaked: (cell, task) -> items that stand in the cell's training data, as written, folded, or nearly;
     only where there are some. rows: under LEAKS_HEADER."""
 
     leaked: Mapping[tuple[str, str], Leaked]
@@ -40,7 +43,7 @@ class SweepLeaks:
 
 def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record]) -> SweepLeaks:
     """Put together what the overlaps in the store say of a sweep's finished trials."""
-    overlaps = list(store.artifacts("overlap"))
+    overlaps = [one for one in store.artifacts(Overlap.kind) if one.record.stage["revision"] == Overlap.revision]
     leaked: dict[tuple[str, str], Leaked] = {}
     rows: dict[tuple[str, ...], None] = {}
     is_known = True
@@ -62,21 +65,25 @@ def leak_rows(overlap: Record) -> Iterator[tuple[str, ...]]:
     name = overlap.label if overlap.inputs else f"{overlap.label} (chooses weights)"
     for task, counts in _dict(overlap.results["tasks"]).items():
         numbers = _dict(counts)
-        yield name, task, *(f"{numbers[part]:,}" for part in ("items", "exact", "normalised", "near", "sentences"))
+        yield name, task, *(f"{numbers[part]:,}" for part in ("items", "exact", "normalised", "near", "sentences", "one"))
 
 
 def _leaked(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Leaked]:
     """task -> items that any of these corpora holds."""
-    items: dict[str, set[int]] = {}
+    items: dict[str, dict[int, bool]] = {}  # item -> whether it is found nearly alone
     sizes: dict[str, int] = {}
     for overlap in overlaps:
         sizes |= {task: int(str(_dict(counts)["items"])) for task, counts in _dict(overlap.record.results["tasks"]).items()}
         folder = store.folder(overlap, "items.parquet")
         table = read_parquet(folder / "items.parquet", columns=["task", "item", "level"], remedy=drop_remedy(folder))
         for task, item, level in zip(*(table[name].to_pylist() for name in ("task", "item", "level")), strict=True):
-            if level in ("exact", "normalised"):
-                items.setdefault(task, set()).add(item)
-    return {task: Leaked(num_leaked=len(found), num_items=sizes[task]) for task, found in items.items()}
+            if level in ("exact", "normalised", "near"):
+                known = items.setdefault(task, {})
+                known[item] = known.get(item, True) and level == "near"
+    return {
+        task: Leaked(num_leaked=len(found) - sum(found.values()), num_near=sum(found.values()), num_items=sizes[task])
+        for task, found in items.items()
+    }
 
 
 def _corpora_of(trial: TrialRecord, records: Mapping[str, Record]) -> set[str]:

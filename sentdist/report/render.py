@@ -115,7 +115,13 @@ def interval_text(interval: Interval | None) -> str:
 
 def leaked_text(cell: Cell) -> str:
     """How much of a test its training data hold, in words for the cell itself."""
-    return "" if cell.leaked is None else f"leaked {cell.leaked.num_leaked:,} of {cell.leaked.num_items:,}"
+    if cell.leaked is None:
+        return ""
+    whole, near = (
+        f"{cell.leaked.num_leaked:,}" if cell.leaked.num_leaked else "",
+        f"{cell.leaked.num_near:,} nearly" if cell.leaked.num_near else "",
+    )
+    return f"leaked {' and '.join(filter(None, (whole, near)))} of {cell.leaked.num_items:,}"
 
 
 def _markdown_cell(line: Line, cell: Cell) -> str:

@@ -26,10 +26,11 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaked:
-    """How much of a test set the training of a system held: `num_leaked` of its `num_items` pairs or queries."""
+    """How much of a test set the training of a system held: `num_leaked` of its `num_items` pairs or queries, `num_near` others nearly."""
 
     num_leaked: int
     num_items: int
+    num_near: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +297,9 @@ def _notes(
     if "bootstrap" in used:
         notes.append(f"Paired bootstrap: {items.num_resamples:,} resamples of the test items, ranks taken anew in each.")
     if leaked:
-        notes.append("Leaked: the test's pairs or queries that stand in the training data, as written or but for case and punctuation.")
+        notes.append(
+            "Leaked: the test's pairs or queries that stand in the training data, as written or but for case and punctuation; near: with small changes."
+        )
     incomplete = [] if not average else [system.label for system in systems if len(system.averages(tasks)) < len(system.rows)]
     if incomplete:
         notes.append(f"Some seed lacks a task, and is left out of the average: {', '.join(incomplete)}.")

@@ -78,4 +78,5 @@ def _counts(leaks: Leaks) -> Json:
         "normalised": leaks.count("exact", "normalised"),
         "near": leaks.count("exact", "normalised", "near"),
         "sentences": leaks.count("exact", "normalised", "sentence"),
+        "one": leaks.count("one"),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.leaks import LeakFinder, Leaks, TaskTexts
@@ -48,7 +49,9 @@ def test_every_level_is_found() -> None:
 def test_sentences_without_pairs_are_no_pairs() -> None:
     alone = [(sentence,) for row in TRAIN for sentence in row]
     (found,) = _look(alone, [_task("t", TEST)])
-    assert {leaked.level for leaked in found.items} == {"sentence"} and found.count("sentence") == 3  # 0, 1 and 3; "?" has no words to fold
+    assert {leaked.level for leaked in found.items} <= {"sentence", "one"} and found.count(
+        "sentence"
+    ) == 3  # 0, 1 and 3; "?" has no words to fold
 
 
 def test_a_query_leaks_with_a_relevant_document_only() -> None:
@@ -62,9 +65,9 @@ def test_a_query_leaks_with_a_relevant_document_only() -> None:
 def test_near_is_a_threshold() -> None:
     ids = np.array([[0], [1]])
     words = "one two three four five six seven eight nine ten"
-    for ending, expected in ((" eleven", "near"), (" eleven twelve thirteen fourteen fifteen", None)):
-        (found,) = LeakFinder([_task("t", [(words, "the very same text")])]).find([[words + ending, "the very same text"]], ids)
-        assert ({leaked.level for leaked in found.items} or {None}) == {expected}
+    for ending, expected in ((" eleven", "near"), (" eleven twelve thirteen fourteen fifteen", "one")):
+        (found,) = LeakFinder([_task("t", [(f"{words} last", "the very same text")])]).find([[words + ending, "the very same text"]], ids)
+        assert {leaked.level for leaked in found.items} == {expected}
 
 
 def test_an_empty_corpus_holds_nothing() -> None:
@@ -84,3 +87,67 @@ def test_sts_b_train_holds_what_is_known_of_it(data_root: Path) -> None:
     assert [leaks.count("exact") for leaks in found] == [999, 597, 1860, 1102, 197]
     assert sum(leaks.count("exact") for leaks in found) == 4755 and sum(leaks.num_items for leaks in found) == 12544
     assert sum(leaks.count("exact", "normalised") for leaks in found) == 4760
+
+
+FLIGHT = "The airline cancelled all flights between both islands after the storm on Monday"
+REPAIR = "Engineers repaired the damaged bridge within three weeks of the heavy flood last year"
+FORMS: dict[str, tuple[str, ...]] = {
+    "inside longer texts": (f"Local news. {FLIGHT}, officials said. More follows.", f"We read today: {REPAIR}. So be it."),
+    "of which a training text is most": (" ".join(FLIGHT.split()[:-3]), " ".join(REPAIR.split()[2:])),
+    "glued into one text": (f"{FLIGHT}. {REPAIR}.", "Something else entirely stands here for once"),
+    "one word changed": (FLIGHT.replace("storm", "blizzard"), REPAIR.replace("flood", "earthquake")),
+    "one word left out": (FLIGHT.replace(" all", ""), REPAIR.replace(" heavy", "")),
+}
+DISGUISES: dict[str, tuple[str, str]] = {
+    "entities": (FLIGHT.replace(" ", "&nbsp;", 3), REPAIR.replace(" ", "&amp;#32;", 2)),
+    "soft hyphens": (FLIGHT.replace("cancelled", "can\u00adcel\u00adled"), REPAIR),
+    "zero widths": (FLIGHT.replace("storm", "st\u200borm"), REPAIR.replace("bridge", "bri\u200b\u2060dge")),
+    "homoglyphs": (FLIGHT.replace("a", "\u0430").replace("o", "\u043e"), REPAIR.replace("e", "\u0435").replace("p", "\u0440")),
+    "Greek capitals": (FLIGHT.upper().replace("A", "\u0391").replace("T", "\u03a4"), REPAIR),
+    "full width": ("".join(chr(ord(one) + 0xFEE0) if "!" <= one <= "~" else one for one in FLIGHT), REPAIR),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_pair_is_found_nearly(form: str) -> None:
+    (found,) = _look([("Nothing of the sort", "is written in here"), FORMS[form]], [_task("t", [(FLIGHT, REPAIR)])])
+    assert [leaked.level for leaked in found.items] == ["near"], form
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+def test_a_disguised_pair_is_found(disguise: str) -> None:
+    assert DISGUISES[disguise] != (FLIGHT, REPAIR)
+    (found,) = _look([DISGUISES[disguise]], [_task("t", [(REPAIR, FLIGHT)])])
+    assert [leaked.level for leaked in found.items] == ["normalised"], disguise
+
+
+def test_one_sentence_of_a_pair_with_another_partner_counts_apart() -> None:
+    (found,) = _look([(FLIGHT, "Nobody knows why")], [_task("t", [(FLIGHT, REPAIR), ("Who asks?", "Nobody does.")])])
+    assert {leaked.item: leaked.level for leaked in found.items} == {0: "one"}
+    assert found.count("one") == 1 and found.count("exact", "normalised", "near", "sentence") == 0
+
+
+@pytest.mark.parametrize(
+    ("test", "train"),
+    [
+        (("A man is smoking.", "A man is skating."), ("A man is surfing.", "A man is sailing.")),  # a word of four says something else
+        (("A man plays a guitar.", "A man plays the guitar."), ("A man plays a guitar!", "A man plays a guitar!")),  # beside itself
+        ((FLIGHT, f"{FLIGHT}, again"), (f"News: {FLIGHT}, again, and again", "Far away")),  # one inside the other, in one text
+        ((FLIGHT, REPAIR), (FLIGHT.replace("storm", "blizzard"), "Nobody repaired the bridge")),
+    ],
+)
+def test_what_only_looks_alike_is_no_leak(test: tuple[str, str], train: tuple[str, str]) -> None:
+    (found,) = _look([train], [_task("t", [test])])
+    assert found.count("exact", "normalised", "near") == 0
+
+
+@pytest.mark.data
+def test_clean_data_raise_no_alarm(data_root: Path) -> None:
+    """Wikipedia's sentences and their splits against STS, paraphrases and questions; of NLI one pair of captions, which is a find."""
+    tasks = [
+        _task(name, _pairs(read_pairs(f"sts/{name}", split="test", data_root=data_root))[:800])
+        for name in ("sts13", "sts15", "stsb", "sick")
+    ]
+    table = pq.read_table(data_root / "pairs/wikisplit.parquet").slice(0, 1500)
+    rows = list(zip(table["sentence1"].to_pylist(), table["sentence2"].to_pylist(), strict=True))
+    assert [leaks.count("exact", "normalised", "near") for leaks in _look(rows, tasks)] == [0, 0, 0, 0]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.data.leaks import LeakFinder
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Json
@@ -44,7 +46,14 @@ def test_every_corpus_and_dev_set_is_compared_once(tmp_path: Path, tiny_encoder_
     assert [len(overlap.inputs) for overlap in overlaps] == [1, 0]
     own, dev = build_overlaps(plan, context)
     counts = own.record.results["tasks"]
-    assert isinstance(counts, dict) and counts["stsb"] == {"items": 40, "exact": 40, "normalised": 40, "near": 40, "sentences": 40}
+    assert isinstance(counts, dict) and counts["stsb"] == {
+        "items": 40,
+        "exact": 40,
+        "normalised": 40,
+        "near": 40,
+        "sentences": 40,
+        "one": 0,
+    }
     assert dev.record.results["tasks"]["stsb"]["exact"] < 40  # type: ignore[index, call-overload, operator]
     assert build_overlaps(plan, context)[0].record == own.record, "the store knows it"
 
@@ -62,19 +71,22 @@ def test_a_report_marks_scores_on_what_was_trained_on(tmp_path: Path, tiny_encod
     lines = {line.split("|")[1].strip(): line for line in report.markdown.split("## Chosen")[0].splitlines() if line.startswith("| ")}
     assert "**leaked 40 of 40**" in lines["fine_tuned"] and "leaked" not in lines["base"]
     assert '<span class="leaked">leaked 40 of 40</span>' in report.html
-    assert "| sts-stsb | stsb | 40 | 40 | 40 | 40 | 40 |" in report.markdown and "stsb-dev (chooses weights)" in report.markdown
+    assert "| sts-stsb | stsb | 40 | 40 | 40 | 40 | 40 | 0 |" in report.markdown and "stsb-dev (chooses weights)" in report.markdown
     assert NOT_CHECKED not in report.markdown
     header, *rows = list(csv.reader(str(report.files["table1.csv"]).splitlines()))
     leaked = {row[0]: row[header.index("STS-B items leaked")] for row in rows}
     assert leaked["fine_tuned"] == "40" and leaked["base"] == ""
 
 
-def test_training_without_its_test_is_not_marked(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    corpus: Json = {"source": "nli/triplets", "columns": ["sent0", "sent1"]}  # no test sentence says "today", as every sent0 does
+def test_near_finds_are_marked_too(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """One test pair stands in a row but for a word behind it."""
+    corpus: Json = {"source": "nli/triplets", "columns": ["sent0", "hard_neg"]}
     plan, context = _world(tmp_path, tiny_encoder_dir, corpus=corpus)
     build_overlaps(plan, context)
     report = report_sweep(context.store, "tiny")
-    assert "leaked" not in report.markdown.split("## Leaks")[0] and "| nli-triplets | stsb | 40 | 0 |" in report.markdown
+    lines = {line.split("|")[1].strip(): line for line in report.markdown.split("## Chosen")[0].splitlines() if line.startswith("| ")}
+    assert "**leaked 1 nearly of 40**" in lines["fine_tuned"] and "leaked" not in lines["base"]
+    assert "| nli-triplets | stsb | 40 | 0 | 0 | 1 |" in report.markdown
 
 
 def test_links_have_the_texts_of_their_answers(tmp_path: Path, tiny_encoder_dir: Path) -> None:
@@ -82,6 +94,10 @@ def test_links_have_the_texts_of_their_answers(tmp_path: Path, tiny_encoder_dir:
     links = next(task for task in plan.trials[0].scores.tasks if isinstance(task, LinkTask))
     texts = task_texts(links, context.data_root)
     assert texts.num_items == len(texts.pairs) > 0 and all(len(both) == 2 for both in texts.sentences)
+    ids: dict[str, int] = {}
+    rows = np.array([[ids.setdefault(text, len(ids)) for text in pair[1:]] for pair in texts.pairs]).T
+    (leaks,) = LeakFinder([texts]).find([list(ids)], rows)
+    assert leaks.count("exact") == texts.num_items
 
 
 def test_the_command_counts_and_writes_the_items(tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from sentdist.cli import app
 from sentdist.data.leaks import LeakFinder
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
-from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask
+from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.overlaps import task_texts
 from sentdist.stages.tasks.scoring import load_task
@@ -28,6 +28,7 @@ OWN = (
     "clustering=my/labels",
     "reranking=my/candidates",
     "retrieval=my/bank",
+    "triplets=my/triplets",
 )
 
 
@@ -51,6 +52,7 @@ def data(tmp_path: Path) -> Path:
         for place, text in (("wrong", "a garden near the house"), ("right", right))
     ]
     write_table(root, "my/candidates", candidates)
+    write_table(root, "my/triplets", [{"sent0": one, "sent1": right, "hard_neg": "a garden near the house"} for one, right, _ in near])
     documents = [{"_id": str(number), "title": "", "text": right} for number, (_, right, _) in enumerate(near)]
     bank = root / "my/bank"
     (bank / "qrels").mkdir(parents=True)
@@ -75,8 +77,9 @@ def test_every_kind_of_own_file_is_scored(planted_encoder_dir: Path, data: Path,
         "clustering-my-labels",
         "reranking-my-candidates",
         "retrieval-my-bank",
+        "triplets-my-triplets",
     ]
-    assert [results[name] for name in names if not name.startswith(("sts", "clustering"))] == [pytest.approx(100.0)] * 4
+    assert [results[name] for name in names if not name.startswith(("sts", "clustering"))] == [pytest.approx(100.0)] * 5
     assert float(str(results["sts-my-pairs"])) > 80.0, "two gold scores and many similarities: ties keep a perfect encoder below 100"
     folder = context.store.folder(artifact) / "items"
     assert {path.stem for path in folder.iterdir()} == set(names)
@@ -191,14 +194,19 @@ def test_every_kind_of_own_data_has_a_test() -> None:
 
 
 def test_a_task_of_each_kind_is_found_in_what_was_trained_on(tiny_encoder_dir: Path, data: Path) -> None:
-    """Trained on all pairs that a task asks for: each is seen as a pair, of paraphrases and candidates too."""
-    tasks = {task.kind: task for task in stage_of(tiny_encoder_dir, OWN, data)[0].tasks}
-    assert len(tasks) == len(OWN) >= 6
+    """Trained on all pairs that a task asks for: each is seen as a pair, of paraphrases and candidates too; of labelled texts each text.
+    Links have a test of their own (test_overlaps.py)."""
+    own = stage_of(tiny_encoder_dir, OWN, data)[0].tasks
+    tasks = {task.kind: task for task in (*own, GeometryTask(name="g", source="my/pairs", revision="any"))}
+    assert set(tasks) == set(TASK_KINDS) - {"links"}
     for kind, task in tasks.items():
         texts = task_texts(task, str(data))
         assert texts.num_items, kind
         if kind in ("classification", "clustering"):
             assert not texts.pairs, "their answers are labels"
+            alone = list(dict.fromkeys(text for item in texts.sentences for text in item))
+            (leaks,) = LeakFinder([texts], near=0.8).find([alone], np.arange(len(alone))[None])
+            assert leaks.count("sentence") == texts.num_items, kind
             continue
         sentences = list(dict.fromkeys(text for pair in texts.pairs for text in pair[1:]))
         ids_2R = np.array([[sentences.index(one), sentences.index(other)] for _, one, other in texts.pairs]).T

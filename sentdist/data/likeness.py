@@ -1,0 +1,121 @@
+"""Which of some known texts another text resembles: nearly the same letters, one word changed, one inside the other."""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from datasketch import MinHash, MinHashLSH
+
+SHINGLE = 4  # characters
+NUM_BANDS, ROWS_PER_BAND = 16, 5  # two texts at similarity 0.8 meet in some band with probability 0.998, at 0.5 with 0.4
+GRAM = 5  # words that two texts share where one is inside the other; shorter texts are inside too many
+CHANGED = range(7, 41)  # words of a text of which one may be another: shorter ones then say something else, of longer ones the letters tell
+# Letters of other scripts that look like Latin ones (Unicode's confusables, those of Cyrillic and Greek), after folding case.
+LOOKALIKES = str.maketrans("асеіјорѕхуӏԁԛԝһкмтвнгεορτυικνα", "aceijopsxyldqwhkmtbhreoptuikva")
+
+
+def fold_disguised(text: str) -> str:
+    """The words of a text without case, punctuation and spacing, and without what hides it: entities (&amp;nbsp; too), invisible
+    characters, letters of other scripts that look alike."""
+    plain = html.unescape(html.unescape(text)) if "&" in text else text
+    if not plain.isascii():
+        plain = "".join(letter for letter in unicodedata.normalize("NFKC", plain) if unicodedata.category(letter) != "Cf")
+    folded = plain.casefold()
+    if not folded.isascii():
+        folded = folded.translate(LOOKALIKES)
+    return " ".join("".join(letter if letter.isalnum() else " " for letter in folded).split())
+
+
+class KnownTexts:
+    """Folded texts with a number each, to which others are compared one block after another.
+
+    near: Jaccard similarity of the sets of four characters from which two texts are near-duplicates; candidates come from MinHash
+    (Broder 1997) and are verified. Memory grows with the known texts alone: 80 numbers each, one for each of their words.
+    """
+
+    def __init__(self, folded: dict[str, int], near: float) -> None:
+        self._near = near
+        self._texts = {number: text for text, number in folded.items()}
+        self._shingles = {number: _shingles(text) for text, number in folded.items()}
+        self._index = MinHashLSH(num_perm=NUM_BANDS * ROWS_PER_BAND, params=(NUM_BANDS, ROWS_PER_BAND))
+        for number, sketch in zip(self._shingles, _sketches(self._shingles.values()), strict=True):
+            self._index.insert(number, sketch)
+        self._changed: defaultdict[int, list[int]] = defaultdict(list)
+        self._begins: defaultdict[int, list[int]] = defaultdict(list)
+        keys, owners = [], []
+        for text, number in folded.items():
+            words = text.split()
+            for key in _less_one_word(words):
+                self._changed[key].append(number)
+            grams = _grams(words)
+            if grams:
+                self._begins[grams[0]].append(number)
+            keys += grams
+            owners += [number] * len(grams)
+        order = np.argsort(np.array(keys, dtype=np.int64), kind="stable")
+        self._keys, self._owners = np.array(keys, dtype=np.int64)[order], np.array(owners, dtype=np.int64)[order]
+
+    def like(self, sentences: Sequence[str]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """For each folded sentence the numbers of the known texts that it resembles, itself included, and of those inside it."""
+        sets = [_shingles(sentence) for sentence in sentences]
+        for sentence, own, sketch in zip(sentences, sets, _sketches(sets), strict=True):
+            hits = {int(hit) for hit in self._index.query(sketch)}
+            found = {hit for hit in hits if _jaccard(own, self._shingles[hit]) >= self._near}
+            words = sentence.split()
+            found.update(number for key in _less_one_word(words) for number in self._changed.get(key, ()))
+            inside = self._inside(sentence, words)
+            yield tuple(sorted({*found, *inside, *self._around(sentence, words)})), inside
+
+    def are_apart(self, one: int, other: int, sentence: str) -> bool:
+        """Whether two known texts stand in a folded sentence side by side, neither inside the other."""
+        spans = [(f" {sentence} ".find(f" {self._texts[number]} "), len(self._texts[number])) for number in (one, other)]
+        (first, length), (second, _) = sorted(spans)
+        return min(first, second) >= 0 and first + length < second
+
+    def _inside(self, sentence: str, words: Sequence[str]) -> tuple[int, ...]:
+        candidates = {number for gram in _grams(words) for number in self._begins.get(gram, ())}
+        return tuple(sorted(number for number in candidates if f" {self._texts[number]} " in f" {sentence} "))
+
+    def _around(self, sentence: str, words: Sequence[str]) -> Iterator[int]:
+        """Known texts of which the sentence is half at least."""
+        grams = _grams(words[:GRAM])
+        if not grams:
+            return
+        first, last = np.searchsorted(self._keys, [grams[0], grams[0] + 1])
+        for number in np.unique(self._owners[first:last]).tolist():
+            text = self._texts[number]
+            if f" {sentence} " in f" {text} " and 2 * len(words) >= len(text.split()):
+                yield number
+
+
+def _less_one_word(words: Sequence[str]) -> Iterator[int]:
+    """Keys that two texts share where one word of them is another, missing, or moved: of the whole, and of what is left without each."""
+    if len(words) in CHANGED:
+        yield hash(" ".join(words)) >> 1
+        for place in range(len(words)):
+            yield hash(" ".join((*words[:place], *words[place + 1 :]))) >> 1
+
+
+def _grams(words: Sequence[str]) -> list[int]:
+    return [hash(" ".join(words[first:last])) >> 1 for first, last in zip(range(len(words)), range(GRAM, len(words) + 1), strict=False)]
+
+
+def _shingles(folded: str) -> frozenset[bytes]:
+    padded = f" {folded} "
+    return (
+        frozenset(padded[start : start + SHINGLE].encode() for start in range(max(1, len(padded) - SHINGLE + 1))) if folded else frozenset()
+    )
+
+
+def _sketches(sets: Iterable[frozenset[bytes]]) -> list[MinHash]:
+    # Its default, SHA-1, takes twice as long for the same sketches' worth: nobody attacks a set of four letters.
+    return MinHash.bulk(list(sets), num_perm=NUM_BANDS * ROWS_PER_BAND, seed=1, hashfunc=zlib.crc32)
+
+
+def _jaccard(one: frozenset[bytes], other: frozenset[bytes]) -> float:
+    return len(one & other) / len(one | other) if one and other else 0.0
