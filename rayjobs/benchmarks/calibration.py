@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import t, ttest_1samp, ttest_ind
 
 from rayjobs.benchmarks.null_worlds import NullWorld
+from sentdist.evaluation.decisive import Column, Difference, Entry, against, may_be_best
 
 LEVEL = 0.05
 TestRule = Callable[[NDArray[np.float64], NullWorld], NDArray[np.float64]]  # (R, K + 1, N, I) tables to (R, K) p against the baseline
@@ -17,10 +18,12 @@ TestRule = Callable[[NDArray[np.float64], NullWorld], NDArray[np.float64]]  # (R
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Shares of tables. any_row: some row is told from its equal, the baseline; one_row: mean share of such rows."""
+    """Shares of tables. any_row: some row is told from its equal, the baseline; one_row: mean share of such rows; last_row: the last is
+    told."""
 
     one_row: float
     any_row: float
+    last_row: float
 
 
 def by_seeds_alone(values_RKNI: NDArray[np.float64], world: NullWorld) -> NDArray[np.float64]:
@@ -41,9 +44,45 @@ def by_items_alone(values_RKNI: NDArray[np.float64], world: NullWorld) -> NDArra
 def errors(rule: TestRule, world: NullWorld, *, count: int, seed: int = 0, level: float = LEVEL) -> Errors:
     """How often a rule errs in `count` tables of a world."""
     told = np.concatenate([rule(tables, world) < level for tables in world.tables(count, np.random.default_rng(seed))])
-    return Errors(one_row=float(told.mean()), any_row=float(told.any(axis=1).mean()))
+    return Errors(one_row=float(told.mean()), any_row=float(told.any(axis=1).mean()), last_row=float(told[:, -1].mean()))
 
 
 def monte_carlo_error(share: float, count: int, *, level: float = 0.95) -> float:
     """Half the width of the interval of a share that was counted in `count` tables."""
     return float(t.ppf((1 + level) / 2, count - 1) * np.sqrt(share * (1 - share) / count))
+
+
+def decisive(values_RKNI: NDArray[np.float64], world: NullWorld) -> NDArray[np.float64]:
+    """The project's own test, p of each row alone."""
+    return np.array([[1.0 if found.p is None else found.p for found in _differences(values, world)] for values in values_RKNI])
+
+
+def decisive_over_table(values_RKNI: NDArray[np.float64], world: NullWorld) -> NDArray[np.float64]:
+    """The project's own test, p over the whole table."""
+    return np.array([[1.0 if found.table_p is None else found.table_p for found in _differences(values, world)] for values in values_RKNI])
+
+
+def not_best(world: NullWorld, *, count: int, seed: int = 0) -> float:
+    """The share of tables of equals in which some row is said not to be the best."""
+    tables = world.tables(count, np.random.default_rng(seed))
+    return float(np.mean([len(may_be_best(column_of(table, world))[1]) <= world.num_rows for some in tables for table in some]))
+
+
+def column_of(values_KNI: NDArray[np.float64], world: NullWorld) -> Column:
+    """A table of one column, as reports fit it."""
+    scores_KN = values_KNI.mean(axis=2)
+    groups, num_items = world.groups, world.num_items
+    starts = np.flatnonzero(np.r_[True, np.diff(groups) > 0])
+    added_KNG = np.add.reduceat((values_KNI - scores_KN[..., None]) / num_items, starts, axis=2)
+    seeds = tuple(range(world.num_seeds))
+    entries = [
+        Entry(label=str(row), scores=scores, seeds=seeds, contributions=added)
+        for row, (scores, added) in enumerate(zip(scores_KN, added_KNG, strict=True))
+    ]
+    if world.is_fixed:
+        entries[0] = Entry(label="0", scores=scores_KN[0, :1], seeds=(), contributions=added_KNG[0, :1])
+    return Column(entries, np.diff(np.r_[starts, num_items]) / num_items)
+
+
+def _differences(values_KNI: NDArray[np.float64], world: NullWorld) -> list[Difference]:
+    return against([column_of(values_KNI, world)], [[(str(row), "0") for row in range(1, len(values_KNI))]])[0]

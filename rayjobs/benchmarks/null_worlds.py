@@ -22,7 +22,7 @@ class NullWorld:
     luck: how the scores of trainings are spread; shared_luck: correlation of the luck of one seed in two systems.
     interaction: share of a training's variance that another test set would have given it otherwise.
     uneven: every second row's trainings vary so many times as much. ties: items are right or wrong, no more.
-    is_fixed: the baseline is an untouched checkpoint, without seeds.
+    is_fixed: the baseline is an untouched checkpoint, without seeds. gain: of the last row alone, in standard errors of its difference.
     """
 
     num_rows: int = 1
@@ -37,6 +37,7 @@ class NullWorld:
     uneven: float = 1.0
     ties: bool = False
     is_fixed: bool = False
+    gain: float = 0.0
 
     @property
     def groups(self) -> NDArray[np.int64]:
@@ -71,6 +72,7 @@ class NullWorld:
         if self.is_fixed:
             trained[:, 0] = 0.0
         values = common + items + trained
+        values[:, -1] += self.gain * seed_error * np.sqrt(1 + self.items_over_seeds**2)
         if self.ties:
             values = np.where(values > 0, 100.0, 0.0)
         return values

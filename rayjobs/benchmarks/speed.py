@@ -69,13 +69,13 @@ def _against_peer(what: str, asked: argparse.Namespace) -> dict[str, Json]:
 
 
 def _sts(asked: argparse.Namespace) -> dict[str, Json]:
-    from rayjobs.benchmarks.sts_peers import StsWork, measured_bootstrap, measured_sts
+    from rayjobs.benchmarks.sts_peers import StsWork, measured_sts
 
     work = StsWork(encoder=packaged_encoder(), data=asked.data, tasks=tuple(asked.tasks), precision="fp32", threads=asked.threads)
     figures = measured_sts(work, rounds=asked.rounds)
     for figure in figures:
         print(figure, flush=True)
-    return {"figures": [asdict(figure) for figure in figures], "bootstrap_s": measured_bootstrap(work, rounds=asked.rounds)}
+    return {"figures": [asdict(figure) for figure in figures]}
 
 
 def _command(what: str, asked: argparse.Namespace) -> str:

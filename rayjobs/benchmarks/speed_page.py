@@ -7,7 +7,6 @@ from typing import Any
 
 TARGETS = {("training", "fp32"): 3.0, ("training", "bf16"): 2.0, ("encoding", "fp32"): 1.8, ("encoding", "bf16"): 1.5}
 STS_TARGETS = {"default": 3.0, "equal": 1.5}
-BOOTSTRAP_TARGET_S = 5.0
 PEER_DEFAULT = ("sentence-transformers", "fp32")
 
 Figures = list[Mapping[str, Any]]
@@ -85,10 +84,7 @@ def _sts(part: Mapping[str, Any]) -> list[str]:
     for one in figures:
         lines.append(f"| {one['side']} | {one['precision']} | " + " | ".join(f"{one['scores'][task]:.3f}" for task in tasks) + " |")
     lines += ["", f"Largest difference between the sides at one precision: {', '.join(_differences(figures))}.", ""]
-    lines.append(
-        f"10,000 bootstrap resamples of these pairs for two systems: {part['bootstrap_s']:.2f} s (target {BOOTSTRAP_TARGET_S:.0f} s)."
-    )
-    return [*lines, ""]
+    return lines
 
 
 def _differences(figures: Figures) -> list[str]:

@@ -13,13 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
 from rayjobs.benchmarks.interleaved import Peer, Sample, interleave
-from sentdist.evaluation.bootstrap import NUM_RESAMPLES, paired_difference, resample_spearman
 from sentdist.plan.stages import Scores
 from sentdist.plan.unroll import evaluation_of
 from sentdist.stages.context import Context
@@ -79,19 +77,6 @@ def peer_sts(work: StsWork) -> Iterator[Sample]:
         yield {"seconds": time.perf_counter() - started, **scores}
 
 
-def bootstrap(work: StsWork) -> Iterator[Sample]:
-    """10,000 resamples of the pairs of every task for two systems, the encoder at both precisions, and their paired differences."""
-    torch.set_num_threads(work.threads)
-    one, other = (_scored(replace(work, precision=precision)).items for precision in PRECISIONS)
-    similarities = {name: np.stack([items[name]["similarity"].to_numpy() for items in (one, other)]) for name in one}
-    while True:
-        started = time.perf_counter()
-        for name, systems_KS in similarities.items():
-            gold = one[name]["score"].to_numpy()
-            paired_difference(*resample_spearman(systems_KS, gold, num_resamples=NUM_RESAMPLES))
-        yield {"seconds": time.perf_counter() - started}
-
-
 @dataclass(frozen=True, kw_only=True)
 class StsFigure:
     """One side at one precision: median seconds for all tasks, peak memory of its process, Spearman × 100 of each task."""
@@ -117,11 +102,6 @@ def measured_sts(work: StsWork, *, rounds: int) -> list[StsFigure]:
         )
         for (side, precision), turns in zip(who, found.values(), strict=True)
     ]  # fmt: skip
-
-
-def measured_bootstrap(work: StsWork, *, rounds: int) -> float:
-    """Median seconds of `bootstrap`."""
-    return round(interleave({"bootstrap": Peer(run=bootstrap, work=work)}, rounds=rounds, units=1)["bootstrap"].median("seconds"), 3)
 
 
 @dataclass(frozen=True, kw_only=True)

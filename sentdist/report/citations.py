@@ -97,12 +97,16 @@ CITATIONS: dict[str, Citation] = _works(
              where="ICML", year=2020, url="https://arxiv.org/abs/2005.10242", role="alignment and uniformity"),
     Citation(key="effective_rank", kind="inproceedings", authors=("Olivier Roy", "Martin Vetterli"), title="The Effective Rank: A Measure of Effective Dimensionality",
              where="EUSIPCO", year=2007, url="https://ieeexplore.ieee.org/document/7098875", role="effective rank"),
-    Citation(key="welch", kind="article", authors=("B. L. Welch",), title="The Generalization of ‘Student’s’ Problem when Several Different Population Variances are Involved",
-             where="Biometrika 34", year=1947, url="https://doi.org/10.1093/biomet/34.1-2.28", role="test over seeds"),
-    Citation(key="holm", kind="article", authors=("Sture Holm",), title="A Simple Sequentially Rejective Multiple Test Procedure",
-             where="Scandinavian Journal of Statistics 6", year=1979, url="https://www.jstor.org/stable/4615733", role="correction over tasks"),
-    Citation(key="bootstrap", kind="misc", authors=("Bradley Efron", "Robert J. Tibshirani"), title="An Introduction to the Bootstrap",
-             where="Chapman & Hall", year=1993, url="https://doi.org/10.1201/9780429246593", role="test over test items"),
+    Citation(key="pigeonhole", kind="article", authors=("Art B. Owen",), title="The Pigeonhole Bootstrap",
+             where="Annals of Applied Statistics 1", year=2007, url="https://arxiv.org/abs/0712.1111", role="test over seeds and items"),
+    Citation(key="moderated", kind="article", authors=("Gordon K. Smyth",), title="Linear Models and Empirical Bayes Methods for Assessing Differential Expression in Microarray Experiments",
+             where="Statistical Applications in Genetics and Molecular Biology 3", year=2004, url="https://doi.org/10.2202/1544-6115.1027", role="variance of few seeds"),
+    Citation(key="jackknife", kind="misc", authors=("Bradley Efron",), title="The Jackknife, the Bootstrap and Other Resampling Plans",
+             where="SIAM", year=1982, url="https://doi.org/10.1137/1.9781611970319", role="what items add to a score"),
+    Citation(key="max_t", kind="misc", authors=("Peter H. Westfall", "S. Stanley Young"), title="Resampling-Based Multiple Testing",
+             where="Wiley", year=1993, url="https://www.wiley.com/en-us/9780471557616", role="correction over a table"),
+    Citation(key="confidence_set", kind="article", authors=("Peter R. Hansen", "Asger Lunde", "James M. Nason"), title="The Model Confidence Set",
+             where="Econometrica 79", year=2011, url="https://doi.org/10.3982/ECTA5771", role="who may be the best"),
     Citation(key="ray", kind="inproceedings", authors=("Philipp Moritz", "Robert Nishihara", "Stephanie Wang", "Alexey Tumanov", "Richard Liaw", "Eric Liang", "Melih Elibol", "Zongheng Yang", "William Paul", "Michael I. Jordan", "Ion Stoica"), title="Ray: A Distributed Framework for Emerging AI Applications",
              where="OSDI", year=2018, url="https://arxiv.org/abs/1712.05889", role="execution"),
     Citation(key="deepspeed", kind="inproceedings", authors=("Samyam Rajbhandari", "Jeff Rasley", "Olatunji Ruwase", "Yuxiong He"), title="ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
@@ -113,7 +117,7 @@ CITATIONS: dict[str, Citation] = _works(
 # fmt: on
 
 # Keys that are used together.
-TESTS = ("welch", "holm", "bootstrap")
+TESTS = ("pigeonhole", "moderated", "jackknife", "max_t", "confidence_set")
 
 
 def cite(used: Iterable[str]) -> list[Citation]:

@@ -1,85 +1,100 @@
-"""Which systems of a table differ, task by task: the test over seeds where there are seeds, the one over items where there are items."""
+"""Which systems of a table differ, column by column, and the sentences that say so."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from sentdist.evaluation.significance import Difference, compare_seeds, compare_with_fixed, holm
-from sentdist.report.items import ItemScores
+import numpy as np
+
+from sentdist.evaluation.decisive import Difference, against, over_tasks
+from sentdist.report.columns import AVERAGE, TableColumns, complete_rows
 from sentdist.report.rows import SystemRows
 
-AVERAGE = "Avg"
 Relation = Literal["baseline", "preceding"]
+SPEAKS_OF = {
+    "seeds and items": "other seeds and test items",
+    "items": "other test items, for these very encoders",
+    "seeds": "other seeds, on these very test items",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherTasks:
+    """Where the difference of averages lies at 95 % on other tasks such as these, and its p."""
+
+    low: float
+    high: float
+    p: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One system against another, by task and on average.
-
-    Each family of tasks is Holm-corrected by itself; the average is one hypothesis of its own and is not corrected.
-    over_seeds: what another training run would show. over_items: what other test sentences would show of these very runs, by the bootstrap.
-    williams: the same by Williams' test, where the score is a correlation (the average is none).
-    """
+    """One system against another: the difference in every column that both have, and what the average would be on other tasks."""
 
     system: str
     other: str
     relation: Relation
-    over_seeds: Mapping[str, Difference]
-    over_items: Mapping[str, Difference]
-    williams: Mapping[str, Difference]
-
-    def decisive(self, column: str) -> Difference | None:
-        """The difference that marks go by: over seeds where both sides allow it, else over items, else untested with its reason."""
-        seeds = self.over_seeds.get(column)
-        return self.over_items.get(column, seeds) if seeds is None or seeds.p is None else seeds
+    differences: Mapping[str, Difference]
+    other_tasks: OtherTasks | None = None
 
 
-def compare(system: SystemRows, other: SystemRows, *, relation: Relation, tasks: Sequence[str], items: ItemScores) -> Comparison:
-    """Test `system` minus `other`, over seeds and over items."""
-    over_seeds = {task: found for task in tasks if (found := _over_seeds(system, other, system.scores(task), other.scores(task)))}
-    over_items = {task: found for task in tasks if (found := items.bootstrap(system.label, other.label, (task,)))}
-    williams = {task: found for task in tasks if (found := items.williams(system.label, other.label, task))}
-    over_seeds, over_items, williams = _corrected(over_seeds), _corrected(over_items), _corrected(williams)
-    average = _over_seeds(system, other, system.averages(tasks), other.averages(tasks))
-    if average:
-        over_seeds[AVERAGE] = average
-    average = items.bootstrap(system.label, other.label, tasks)
-    if average:
-        over_items[AVERAGE] = average
-    return Comparison(
-        system=system.label, other=other.label, relation=relation, over_seeds=over_seeds, over_items=over_items, williams=williams
-    )
-
-
-def tell_apart(system: SystemRows, other: SystemRows, *, tasks: Sequence[str], items: ItemScores) -> Difference | None:
-    """The one test that decides over a task, or the average of several, by itself:
-    over seeds where both sides allow it, else over items."""
-    ours, theirs = (one.averages(tasks) if len(tasks) > 1 else one.scores(tasks[0]) for one in (system, other))
-    seeds = _over_seeds(system, other, ours, theirs)
-    return seeds if seeds is not None and seeds.p is not None else items.bootstrap(system.label, other.label, tasks) or seeds
-
-
-def _over_seeds(system: SystemRows, other: SystemRows, scores: list[float], baseline: list[float]) -> Difference | None:
-    if not scores or not baseline:
-        return None
-    if other.is_fixed and not system.is_fixed:
-        return compare_with_fixed(scores, baseline[0])
-    if system.is_fixed and not other.is_fixed:
-        mirrored = compare_with_fixed(baseline, scores[0])
-        low, high = mirrored.low, mirrored.high
-        return replace(
-            mirrored,
-            difference=-mirrored.difference,
-            low=None if high is None else -high,
-            high=None if low is None else -low,
+def compare(
+    systems: Sequence[SystemRows], pairs: Sequence[tuple[str, str]], columns: TableColumns, *, relation: Relation, tasks: Sequence[str]
+) -> list[Comparison]:
+    """Test each (system, other) in every column; p of all of them is told over all of them together."""
+    entries = {name: {entry.label for entry in column.entries} for name, column in columns.by_name.items()}
+    named = {name: [pair for pair in pairs if set(pair) <= entries[name]] for name in columns.by_name}
+    found = against(list(columns.by_name.values()), list(named.values()))
+    by_pair: dict[tuple[str, str], dict[str, Difference]] = {pair: {} for pair in pairs}
+    for (name, own), differences in zip(named.items(), found, strict=True):
+        for pair, difference in zip(own, differences, strict=True):
+            by_pair[pair][name] = difference
+    rows = {system.label: system for system in systems}
+    return [
+        Comparison(
+            system=pair[0], other=pair[1], relation=relation, differences=differences,
+            other_tasks=_other_tasks(rows[pair[0]], rows[pair[1]], tasks) if AVERAGE in differences else None,
         )
-    if system.is_fixed and other.is_fixed:
-        return replace(compare_seeds(scores, baseline), reason="two fixed checkpoints: there are no seeds")
-    return compare_seeds(scores, baseline)
+        for pair, differences in by_pair.items()
+    ]  # fmt: skip
 
 
-def _corrected(family: dict[str, Difference]) -> dict[str, Difference]:
-    adjusted = holm([difference.p for difference in family.values()])
-    return {task: replace(difference, adjusted_p=p) for (task, difference), p in zip(family.items(), adjusted, strict=True)}
+def in_words(comparison: Comparison, column: str, *, num_tests: int, exploratory: str = "") -> str:
+    """What a comparison says to a reader without statistics. num_tests: over how many its p is told; exploratory: why it is no evidence."""
+    found = comparison.differences[column]
+    direction = "above" if found.difference >= 0 else "below"
+    sentence = f"{comparison.system} is {abs(found.difference):.2f} points {direction} {comparison.other}"
+    if found.low is None or found.high is None or found.table_p is None:
+        sentence += f"; whether that is more than chance is not defined ({found.reason})."
+    else:
+        over = f" over the {num_tests} comparisons of this table" if num_tests > 1 else ""
+        sentence += f" (95 % interval {found.low:+.2f} to {found.high:+.2f} over {SPEAKS_OF[found.about]}; p {p_text(found.table_p)}{over}): {_verdict(found)}."
+    if column == AVERAGE and (tasks := comparison.other_tasks) is not None:
+        sentence += f" On other tasks such as these: {tasks.low:+.2f} to {tasks.high:+.2f} (p {p_text(tasks.p)})."
+    return sentence + (f" Exploratory: {exploratory}." if exploratory else "")
+
+
+def p_text(p: float) -> str:
+    """`= 0.012`, or `< 0.001`."""
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+
+
+def _verdict(found: Difference) -> str:
+    """What p over the table allows to say, and what a difference would have to be to be seen."""
+    untried = "; other seeds were not tried" if found.about == "items" and found.num_seeds is not None else ""
+    if found.is_told:
+        return f"more than {'other test items explain' if found.about == 'items' else 'chance explains'}{untried}"
+    seen = "" if found.detectable is None else f"; a true difference of {found.detectable:.2f} points would be found in 4 of 5 such tables"
+    return f"not told from chance{untried}{seen}"
+
+
+def _other_tasks(system: SystemRows, other: SystemRows, tasks: Sequence[str]) -> OtherTasks | None:
+    """Paired by seed where both ran with the same."""
+    ours, theirs = (np.array([[row.scores[task] for task in tasks] for row in complete_rows(one, tasks)]) for one in (system, other))
+    is_paired = not system.is_fixed and system.seeds == other.seeds and len(ours) == len(theirs)
+    as_pairs = system.is_fixed or other.is_fixed or is_paired
+    differences_NT = ours - theirs if as_pairs else (ours.mean(axis=0) - theirs.mean(axis=0))[None]
+    found = over_tasks(differences_NT)
+    return None if found is None else OtherTasks(low=found[0], high=found[1], p=found[2])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import summarize
+from sentdist.evaluation.summary import summarize
 from sentdist.plan.stages import STAGES
 from sentdist.report.style import INK, MUTED, PALETTE, Drawing, canvas, house_style, quiet, save
 from sentdist.store.record import Record

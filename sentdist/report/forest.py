@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import Difference
+from sentdist.evaluation.decisive import Difference
 from sentdist.report.style import INK, MUTED, PALETTE, Drawing, canvas, house_style, save
 
 PANELS_A_ROW = 4
 MOST_LINES = 40  # a panel; the table has all
-HEADER = ("difference", "low", "high", "p", "p_holm", "test")
+HEADER = ("difference", "low", "high", "p", "p over table", "speaks of")
 
 
 def forest_plot(
@@ -23,13 +23,13 @@ def forest_plot(
     unit: str = "difference of the average STS score (points)",
     name: str = "differences",
 ) -> Drawing:
-    """One line a system: its difference from the baseline with the 95 % interval; filled where p < 0.05, hollow where not or untested."""
+    """One line a system: its difference from the baseline with the 95 % interval; filled where p < 0.05 over the table."""
     _some(differences)
     with house_style():
         figure, (axes,) = canvas(width=7.2, height=1.1 + 0.36 * len(differences))
         _lines(axes, list(differences.values()))
         for place, found in enumerate(differences.values()):
-            p, sure = found.decisive_p, _is_sure(found)
+            p, sure = found.table_p, found.is_told
             said = f"{found.difference:+.2f}".replace("-", "−") + ("" if p is None else "  p < 0.001" if p < 0.001 else f"  p = {p:.3f}")
             at = (1.01, place)
             axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
@@ -37,7 +37,7 @@ def forest_plot(
         axes.set_yticks(range(len(differences)), list(differences))
         axes.set_xlabel(f"{unit} from {baseline}")
         records = [[label, *_numbers(found)] for label, found in differences.items()]
-        caption = f"Difference from {baseline}, with its 95 % interval. Filled and bold: p < 0.05; hollow: not, or untested."
+        caption = f"Difference from {baseline}, with its 95 % interval. Filled and bold: p < 0.05 over the table; hollow: not, or untested."
         return save(figure, name=name, caption=caption, header=["system", *HEADER], records=records)
 
 
@@ -49,8 +49,7 @@ def task_forest(
     unit: str = "Spearman × 100",
     name: str = "differences-by-task",
 ) -> Drawing:
-    """A panel a task, a line a system, one scale for all: which tasks a difference of averages comes from. p after Holm's correction over
-    tasks.
+    """A panel a task, a line a system, one scale for all: which tasks a difference of averages comes from.
 
     Of many systems those are drawn that differ most, on average over tasks.
     """
@@ -78,7 +77,7 @@ def task_forest(
             axes.tick_params(labelsize=7.5)
         figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
         records = [[system, task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()]
-        caption = f"Difference from {baseline} task by task, with its 95 % interval, on one scale. Filled: p < 0.05 after Holm's correction; hollow: not, or untested."
+        caption = f"Difference from {baseline} task by task, with its 95 % interval, on one scale. Filled: p < 0.05 over the table; hollow: not, or untested."
         if len(differences) < len(everyone):
             caption += f" The {len(differences)} of {len(everyone)} systems that differ most."
         return save(figure, name=name, caption=caption, header=["system", "task", *HEADER], records=records)
@@ -101,7 +100,7 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], *, size: float 
         (place, found, PALETTE[0] if found.difference >= 0 else PALETTE[1]) for place, found in enumerate(differences) if found is not None
     ]
     intervals = [
-        (place, found.low, found.high, to_rgba(color, 1.0 if _is_sure(found) else 0.45))
+        (place, found.low, found.high, to_rgba(color, 1.0 if found.is_told else 0.45))
         for place, found, color in drawn
         if found.low is not None and found.high is not None
     ]
@@ -112,7 +111,7 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], *, size: float 
         [found.difference for _, found, _ in drawn],
         [place for place, _, _ in drawn],
         s=size**2,
-        c=[color if _is_sure(found) else "white" for _, found, color in drawn],
+        c=[color if found.is_told else "white" for _, found, color in drawn],
         edgecolors=[color for _, _, color in drawn],
         linewidths=size / 4.4,
         zorder=3,
@@ -123,13 +122,9 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], *, size: float 
     axes.grid(visible=True, axis="x")
 
 
-def _is_sure(found: Difference) -> bool:
-    return found.decisive_p is not None and found.decisive_p < 0.05
-
-
 def _numbers(found: Difference) -> list[object]:
-    optional = (found.low, found.high, found.p, found.adjusted_p)
-    return [found.difference, *("" if value is None else value for value in optional), found.test]
+    optional = (found.low, found.high, found.p, found.table_p)
+    return [found.difference, *("" if value is None else value for value in optional), found.about]
 
 
 def _some(differences: Mapping[str, object]) -> None:

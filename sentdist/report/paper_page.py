@@ -10,7 +10,7 @@ from typing import Any
 from sentdist.errors import DataError
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.wording import near
-from sentdist.report.comparisons import AVERAGE
+from sentdist.report.columns import AVERAGE
 from sentdist.report.html import Section, page, paragraphs
 from sentdist.report.leaks import sweep_leaks
 from sentdist.report.paper import PaperTables, tables_of
@@ -22,8 +22,6 @@ from sentdist.report.tables import Cell, Line, ResultTable
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
 from sentdist.table_text import markdown_table, markdown_text
-
-NUM_RESAMPLES = 1000  # for intervals only: no test rests on them here
 
 NOTE = (
     "Under a printed row stands what the store has of it: mean, 95 % interval, and the difference from the printed number with its interval, "
@@ -79,7 +77,7 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
         records = sweep.records(store)
         rows = sweep_rows(sweep, store, records)
         leaks = sweep_leaks(sweep, store, records)
-        tables = list(result_tables(sweep, rows, None, leaks, num_resamples=NUM_RESAMPLES))
+        tables = list(result_tables(sweep, rows, None, leaks))
         for further in printed.further(sweep, records, rows.facts) if printed.further is not None else ():
             for line in further.table.lines:
                 own = OurRow(sweep=name, line=line, base=None)

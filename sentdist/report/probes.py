@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import Summary, summarize
+from sentdist.evaluation.summary import Summary, summarize
 from sentdist.report.style import INK, MARKERS, PALETTE, Drawing, canvas, house_style, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import summarize
+from sentdist.evaluation.summary import summarize
 from sentdist.plan.stage import slug
 from sentdist.report.style import DIVERGING, INK, MARKERS, PALETTE, Drawing, canvas, house_style, quiet, save
 from sentdist.store.record import Record

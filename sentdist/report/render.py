@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Iterator, Sequence
 
-from sentdist.evaluation.significance import MOST_SEEDS, TEST_NAMES, Difference
-from sentdist.report.comparisons import AVERAGE, Comparison
-from sentdist.report.tables import Cell, Interval, Line, ResultTable
+from sentdist.evaluation.decisive import Difference, Interval
+from sentdist.report.columns import AVERAGE
+from sentdist.report.comparisons import SPEAKS_OF, Comparison, p_text
+from sentdist.report.tables import Cell, Line, ResultTable
 from sentdist.table_text import csv_text, markdown_table, markdown_text
 
 NOT_DEFINED = "not defined"
@@ -66,51 +66,37 @@ def to_csv(table: ResultTable) -> str:
             cell = line.cells[column]
             summary, interval = cell.summary, cell.interval
             values += ["" if summary is None else _number(summary.mean), "" if summary is None else _number(summary.sd)]
-            values += ["", "", ""] if interval is None else [_number(interval.low), _number(interval.high), interval.unit]
+            values += ["", "", ""] if interval is None else [_number(interval.low), _number(interval.high), interval.about]
             values += ["" if cell.leaked is None else str(cell.leaked.num_leaked)]
         rows.append(values)
     return csv_text(rows)
 
 
+COMPARED = ("system", "against", "relation", "task", "speaks of", "difference", "low", "high", "p", "p over table", "detectable", "reason")
+
+
 def comparisons_to_csv(table: ResultTable) -> str:
-    """One line a test: every comparison, task and way of testing, with interval, p and p after Holm's correction."""
-    rows: list[list[str]] = [
-        ["system", "against", "relation", "task", "unit", "test", "difference", "low", "high", "p", "p_holm", "seeds_needed", "reason"]
-    ]
+    """One line a difference: its interval and p alone, p over all of its relation in the table, and what would have been found."""
+    rows: list[Sequence[str]] = [COMPARED]
     for comparison in table.comparisons:
-        for unit, differences in (("seeds", comparison.over_seeds), ("items", comparison.over_items), ("items", comparison.williams)):
-            for task, found in differences.items():
-                numbers = [
-                    _number(value) for value in (found.difference, found.low, found.high, found.p, found.adjusted_p, found.seeds_needed)
-                ]
-                rows.append(
-                    [comparison.system, comparison.other, comparison.relation, task, unit, TEST_NAMES[found.test], *numbers, found.reason]
-                )
+        names = (comparison.system, comparison.other, comparison.relation)
+        for task, found in comparison.differences.items():
+            numbers = [_number(one) for one in (found.difference, found.low, found.high, found.p, found.table_p, found.detectable)]
+            rows.append([*names, task, found.about, *numbers, found.reason])
+        if (tasks := comparison.other_tasks) is not None:
+            numbers = [_number(one) for one in (comparison.differences[AVERAGE].difference, tasks.low, tasks.high, tasks.p)]
+            rows.append([*names, AVERAGE, "other tasks", *numbers, "", "", ""])
     return csv_text(rows)
 
 
-def mark_against_baseline(found: Difference | None) -> str:
-    """`*` p < 0.05, `†` p < 0.1, with `↓` before them when the system is worse; p after Holm's correction."""
-    mark = _by_p(found, "*", "†")
-    return f"↓{mark}" if mark and found and found.difference < 0 else mark
-
-
-def mark_against_preceding(found: Difference | None) -> str:
-    """▲ ▼ p < 0.05, △ ▽ p < 0.1."""
-    return _by_p(found, "▲", "△") if found and found.difference >= 0 else _by_p(found, "▼", "▽")
-
-
-def _by_p(found: Difference | None, strong: str, weak: str) -> str:
-    p = found.decisive_p if found else None
-    return "" if p is None or p >= 0.1 else strong if p < 0.05 else weak
+def mark(found: Difference | None) -> str:
+    """`↑` or `↓` where a difference from the baseline is told over the whole table."""
+    return "" if found is None or not found.is_told else "↑" if found.difference > 0 else "↓"
 
 
 def interval_text(interval: Interval | None) -> str:
-    """`[low, high]` over seeds, `⟨low, high⟩` over test items; nothing where there is none."""
-    if interval is None:
-        return ""
-    opening, closing = ("[", "]") if interval.unit == "seeds" else ("⟨", "⟩")
-    return f"{opening}{interval.low:.2f}, {interval.high:.2f}{closing}"
+    """`[low, high]`; nothing where there is none."""
+    return "" if interval is None else f"[{interval.low:.2f}, {interval.high:.2f}]"
 
 
 def leaked_text(cell: Cell) -> str:
@@ -128,10 +114,14 @@ def _markdown_cell(line: Line, cell: Cell) -> str:
     if cell.summary is None:
         return NOT_DEFINED
     mean = f"{cell.summary.mean:.2f}"
-    mean = {"best": f"**{mean}**", "tied": f"<ins>{mean}</ins>"}.get(cell.standing, mean)
+    mean = f"**{mean}**" if cell.standing else mean
     spread = f" ± {cell.summary.sd:.2f}" if cell.summary.sd is not None else ""
-    marks = mark_against_baseline(cell.against_baseline).replace("*", "\\*") + mark_against_preceding(cell.against_preceding)
-    parts = [f"{mean}{spread}{_short(line, cell)}", marks, interval_text(cell.interval), f"**{leaked_text(cell)}**" if cell.leaked else ""]
+    parts = [
+        f"{mean}{spread}{_short(line, cell)}",
+        mark(cell.against_baseline),
+        interval_text(cell.interval),
+        f"**{leaked_text(cell)}**" if cell.leaked else "",
+    ]
     return " ".join(part for part in parts if part)
 
 
@@ -142,50 +132,60 @@ def _html_cell(line: Line, column: str, cell: Cell) -> str:
     spread = f'<span class="sd">±{cell.summary.sd:.2f}</span>' if cell.summary.sd is not None else ""
     interval = f'<span class="ci">{interval_text(cell.interval)}</span>' if cell.interval else ""
     leaked = f'<span class="leaked">{leaked_text(cell)}</span>' if cell.leaked else ""
-    baseline = mark_against_baseline(cell.against_baseline)
-    preceding = mark_against_preceding(cell.against_preceding)
-    marks = f'<sup class="{_tone(baseline)}">{baseline}</sup>' if baseline else ""
-    marks += f'<span class="step {_tone(preceding)}">{preceding}</span>' if preceding else ""
+    arrow = mark(cell.against_baseline)
+    marks = f'<span class="{"worse" if arrow == "↓" else "better"}">{arrow}</span>' if arrow else ""
     return (
         f'<td class="{classes}" title="{html.escape(_tooltip(cell))}"><span class="mean">{cell.summary.mean:.2f}</span>'
         f'<span class="marks">{marks}</span>{spread}{_short(line, cell)}{interval}{leaked}</td>'
     )
 
 
+TEST_COLUMNS = ("system", "task", "difference", "95 % interval", "p", "p over the table", "would be found", "speaks of")
+
+
 def _tests_html(table: ResultTable) -> str:
-    """Every test against the baseline, folded away."""
-    rows = [row for comparison in table.comparisons if comparison.relation == "baseline" for row in _tests(comparison, table.columns)]
+    """Every difference from the baseline, folded away."""
+    rows = [row for comparison in table.comparisons if comparison.relation == "baseline" for row in _tests(comparison)]
     if not rows:
         return ""
     head = "".join(f'<th scope="col">{name}</th>' for name in TEST_COLUMNS)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows)
-    summary = f"All tests against {html.escape(table.baseline or '')}: over seeds and over test items"
+    summary = f"All differences from {html.escape(table.baseline or '')}"
     return (
         f'<details class="tests"><summary>{summary}</summary><div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div></details>"
     )
 
 
-TEST_COLUMNS = ("system", "task", "over seeds", "seeds needed", "over test items: bootstrap", "Williams' test")
-
-
-def _tests(comparison: Comparison, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for column in columns:
-        seeds, items, williams = (found.get(column) for found in (comparison.over_seeds, comparison.over_items, comparison.williams))
-        if seeds is None and items is None:
+def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    for column, found in comparison.differences.items():
+        if found.low is None or found.high is None or found.p is None or found.table_p is None:
+            yield comparison.system, column, f"{found.difference:+.2f}", "", "", "", "", f"not defined: {found.reason}"
             continue
-        needed = None if seeds is None else seeds.seeds_needed
-        many = "" if needed is None else f"more than {MOST_SEEDS}" if math.isinf(needed) else f"{needed:.0f}"
-        yield comparison.system, column, _test_text(seeds), many, _test_text(items), _test_text(williams)
-
-
-def _test_text(found: Difference | None) -> str:
-    if found is None:
-        return ""
-    if found.low is None or found.high is None or found.p is None:
-        return f"{found.difference:+.2f}, not defined: {found.reason}"
-    holm = "" if found.adjusted_p is None else f", Holm {found.adjusted_p:.4f}"
-    return f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}] p {found.p:.4f}{holm}"
+        seen = "" if found.detectable is None else f"{found.detectable:.2f}"
+        interval = f"{found.low:+.2f} to {found.high:+.2f}"
+        yield (
+            comparison.system,
+            column,
+            f"{found.difference:+.2f}",
+            interval,
+            f"{found.p:.4f}",
+            f"{found.table_p:.4f}",
+            seen,
+            SPEAKS_OF[found.about],
+        )
+    if (tasks := comparison.other_tasks) is not None:
+        interval = f"{tasks.low:+.2f} to {tasks.high:+.2f}"
+        yield (
+            comparison.system,
+            AVERAGE,
+            f"{comparison.differences[AVERAGE].difference:+.2f}",
+            interval,
+            f"{tasks.p:.4f}",
+            "",
+            "",
+            "other tasks such as these",
+        )
 
 
 def _doubt(line: Line) -> str:
@@ -196,21 +196,15 @@ def _doubt_html(line: Line) -> str:
     return f'<span class="doubt" title="{html.escape(line.exploratory)}">exploratory</span>' if line.exploratory else ""
 
 
-def _tone(mark: str) -> str:
-    return "worse" if any(sign in mark for sign in "↓▼▽") else "better"
-
-
 def _tooltip(cell: Cell) -> str:
     assert cell.summary is not None
     parts = []
     if cell.interval is not None:
-        parts.append(f"95 % interval of the mean over {cell.interval.unit} {cell.interval.low:.2f} to {cell.interval.high:.2f}")
-    for name, found in (("baseline", cell.against_baseline), ("row above", cell.against_preceding)):
-        if found is None:
-            continue
-        text = f"{found.difference:+.2f} against the {name}"
-        if found.low is not None and found.high is not None and found.decisive_p is not None:
-            text += f" ({found.low:+.2f} to {found.high:+.2f}), p = {found.decisive_p:.4f}, {TEST_NAMES[found.test]}"
+        parts.append(f"95 % interval over {SPEAKS_OF[cell.interval.about]}: {cell.interval.low:.2f} to {cell.interval.high:.2f}")
+    if (found := cell.against_baseline) is not None:
+        text = f"{found.difference:+.2f} against the baseline"
+        if found.low is not None and found.high is not None and found.table_p is not None:
+            text += f" ({found.low:+.2f} to {found.high:+.2f}), p {p_text(found.table_p)} over the table"
         elif found.reason:
             text += f" ({found.reason})"
         parts.append(text)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sentdist.errors import DataError
+from sentdist.evaluation.items import Items, items_of, joined
 from sentdist.reading import drop_remedy, read_parquet
 
 Scalar = str | int | float | bool | None
@@ -57,14 +57,6 @@ class SystemRows:
         return [float(np.mean([score for score in scores if score is not None])) for scores in complete if None not in scores]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TaskItems:
-    """What one encoder gave each item of a task. With `gold` (STS) the score is Spearman × 100, without it the mean of `values`."""
-
-    values: NDArray[np.float64]
-    gold: NDArray[np.float64] | None = field(default=None)
-
-
 def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:
     """Rows by label, in order of first appearance. Raises DataError for a label that stands for two things or has a seed twice."""
     by_label: dict[str, list[ResultRow]] = {}
@@ -93,32 +85,15 @@ def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:
     return systems
 
 
-def read_items(row: ResultRow, task: str) -> TaskItems | None:
-    """The items of one task; None where the row has none, or its score is no mean over items (average precision, V-measure).
-
-    For `bank:map`, or `map`, the column `map` of a retrieval file; for a task by its own name the column of its main measure.
-    """
+def read_items(row: ResultRow, task: str) -> Items | None:
+    """The items of one task, those of folds end to end; None where the row has none, or all have one value."""
     if row.items is None or task not in row.items:
         return None
     paths = row.items[task]
-    tables = [
-        read_parquet(path, expected="items of a score", remedy=drop_remedy(path.parents[1]))
-        for path in ((paths,) if isinstance(paths, Path) else paths)
-    ]
-    names = set(tables[0].column_names)
-    if {"similarity", "score"} <= names:
-        values, gold = (np.concatenate([table[name].to_numpy() for table in tables]) for name in ("similarity", "score"))
-        return TaskItems(values=values, gold=gold)
-    if {"label", "similarity"} <= names or {"label", "cluster"} <= names:
-        return None
-    column = task.rsplit(":", 1)[-1]
-    if ":" not in task:
-        column = next((main for main in ("accuracy", "map") if main in names and column not in names), column)
-    if column not in names:
-        raise DataError(
-            where=f"report: items of {row.label!r}, task {task!r}",
-            found=f"columns {sorted(names)}",
-            expected=f'"similarity" and "score", or "{column}"',
-            remedy="Score this encoder again with this version of the project.",
-        )
-    return TaskItems(values=np.concatenate([table[column].to_numpy() for table in tables]))
+    folds = []
+    for path in (paths,) if isinstance(paths, Path) else paths:
+        table = read_parquet(path, expected="items of a score", remedy=drop_remedy(path.parents[1]))
+        columns = {name: table[name].to_numpy() for name in table.column_names}
+        folds.append(items_of(columns, task=task, where=f"report: items of {row.label!r}, task {task!r}"))
+    known = [fold for fold in folds if fold is not None]
+    return joined(known) if len(known) == len(folds) else None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from sentdist.evaluation.significance import Difference
+from sentdist.evaluation.decisive import Difference
 from sentdist.plan.tasks import TASKS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.cloud import cloud_drawings
-from sentdist.report.comparisons import AVERAGE
+from sentdist.report.columns import AVERAGE
 from sentdist.report.cost import cost_plot, costs, work_unit
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot, task_forest
@@ -46,10 +46,8 @@ def sweep_drawings(
         yield heat_map(cells, unit=unit)
     yield from _thresholds(rows, value, found.facts, unit)
     yield from _loss_shapes(found)
-    to_baseline = {
-        one.system: decisive for one in headline.comparisons if one.relation == "baseline" and (decisive := one.decisive(column))
-    }
-    measured: dict[str, Difference] = {label: one for label, one in to_baseline.items() if one.difference is not None}
+    compared = [one for one in headline.comparisons if one.relation == "baseline"]
+    measured: dict[str, Difference] = {one.system: one.differences[column] for one in compared if column in one.differences}
     if measured and headline.baseline:
         yield forest_plot(measured, baseline=headline.baseline, unit=f"difference: {unit}")
         yield from _task_forest(headline)
@@ -78,7 +76,7 @@ def _task_forest(table: ResultTable) -> Iterator[Drawing]:
     """Every comparison with the baseline on every task, where there are several."""
     tasks = [column for column in table.columns if column != AVERAGE]
     differences = {
-        one.system: {task: decisive for task in tasks if (decisive := one.decisive(task)) is not None}
+        one.system: {task: found for task in tasks if (found := one.differences.get(task)) is not None}
         for one in table.comparisons
         if one.relation == "baseline"
     }

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentdist.errors import StoreError
-from sentdist.evaluation.bootstrap import NUM_RESAMPLES
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
@@ -85,9 +84,7 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
     )
 
 
-def result_tables(
-    sweep: SweepRecord, found: SweepRows, shared: SharedStages | None, leaks: SweepLeaks, *, num_resamples: int = NUM_RESAMPLES
-) -> Iterator[ResultTable]:
+def result_tables(sweep: SweepRecord, found: SweepRows, shared: SharedStages | None, leaks: SweepLeaks) -> Iterator[ResultTable]:
     """The tables of scores of a sweep: pairs first, then one a retrieval task, then one a kind of other tasks."""
     baseline = next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
     if found.sts:
@@ -96,7 +93,6 @@ def result_tables(
         yield build_table(
             rows, title=STS_TITLE, tasks=tasks, baseline=_present(baseline, rows), average=len(tasks) > 1, shared=shared,
             exploratory=found.exploratory, leaked=leaks.of_columns(tasks, {TASK_TITLES.get(task, task): task for task in found.tasks}),
-            num_resamples=num_resamples,
         )  # fmt: skip
     for number, (task, rows) in enumerate(found.retrieval.items()):
         columns = list(rows[0].scores)
@@ -104,7 +100,6 @@ def result_tables(
         yield build_table(
             rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), unit="share of queries or mean precision × 100",
             average=False, shared=said, exploratory=found.exploratory, leaked=leaks.of_columns(columns, dict.fromkeys(columns, task)),
-            num_resamples=num_resamples,
         )  # fmt: skip
     for number, (kind, rows) in enumerate(found.other.items()):
         columns, (title, unit) = list(rows[0].scores), KIND_TABLES[kind]
@@ -112,7 +107,6 @@ def result_tables(
         yield build_table(
             rows, title=title, tasks=columns, baseline=_present(baseline, rows), unit=unit, average=len(columns) > 1, shared=said,
             exploratory=found.exploratory, leaked=leaks.of_columns(columns, {TASK_TITLES.get(task, task): task for task in found.tasks}),
-            num_resamples=num_resamples,
         )  # fmt: skip
 
 

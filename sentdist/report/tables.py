@@ -5,23 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from sentdist.errors import DataError
-from sentdist.evaluation.bootstrap import NUM_RESAMPLES, percentile_interval
-from sentdist.evaluation.significance import Difference, Summary, in_words, summarize
-from sentdist.report.comparisons import AVERAGE, Comparison, compare, tell_apart
-from sentdist.report.items import ItemScores, item_scores
+from sentdist.evaluation.decisive import Difference, Interval, may_be_best
+from sentdist.evaluation.summary import Summary, summarize
+from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, table_columns
+from sentdist.report.comparisons import Comparison, compare, in_words
 from sentdist.report.rows import ResultRow, Scalar, SystemRows, group_rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interval:
-    """Where a mean lies at 95 %: over other training runs (`seeds`), or, for systems of one run, over other test items (`items`)."""
-
-    low: float
-    high: float
-    unit: Literal["seeds", "items"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +25,13 @@ class Leaked:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One score of a table; summary None: not defined. standing: `best` of its column, `tied` with the best (no test tells them apart at
-    5 %), or neither. leaked: what of the test its training data hold; None where nothing was found, or leaks were not looked for."""
+    """One score of a table; summary None: not defined. standing: `best` of its column, `tied` with the best (it may be the best too: see
+    `may_be_best`), or neither. leaked: what of the test its training data hold; None where nothing was found, or leaks were not looked
+    for."""
 
     summary: Summary | None
     interval: Interval | None
     against_baseline: Difference | None
-    against_preceding: Difference | None
     standing: str = ""
     leaked: Leaked | None = None
 
@@ -122,51 +112,44 @@ def build_table(
     shared: SharedStages | None = None,
     exploratory: Mapping[str, str] | None = None,
     leaked: Mapping[tuple[str, str], Leaked] | None = None,
-    num_resamples: int = NUM_RESAMPLES,
 ) -> ResultTable:
     """Aggregate rows into a table.
 
-    `baseline` is the label of the row that stars refer to; `preceding` also tests each line against the one above it. exploratory: label ->
-    why its rows are not all that were planned; fewer seeds than others have is found here. leaked: (label, task) -> how much of
-    the test its training data hold. Raises DataError when the baseline is not among the rows, or a task is in none of them.
+    `baseline` is the label of the row that arrows refer to; `preceding` also tests each line against the one above it, for the CSV.
+    exploratory: label -> why its rows are not all that were planned; fewer seeds than others have is found here. leaked: (label, task)
+    -> how much of the test its training data hold. Raises DataError when the baseline is not among the rows, or a task is in none of them.
     """
     systems = group_rows(rows)
     _check(systems, tasks, baseline, title)
     columns = (*tasks, AVERAGE) if average else tuple(tasks)
-    items = item_scores(systems, tasks, num_resamples=num_resamples)
+    found = table_columns(systems, tasks, average=average)
     doubts = _doubts(systems, exploratory or {})
-    to_baseline = [
-        compare(system, other, relation="baseline", tasks=tasks, items=items)
-        for system in systems
-        for other in systems
-        if other.label == baseline != system.label
-    ]
-    to_preceding = [
-        compare(system, above, relation="preceding", tasks=tasks, items=items) for above, system in itertools.pairwise(systems) if preceding
-    ]
-    comparisons = (*to_baseline, *to_preceding)
+    against_baseline = [(system.label, baseline) for system in systems if baseline is not None and system.label != baseline]
+    in_order = [(system.label, above.label) for above, system in itertools.pairwise(systems) if preceding]
+    to_baseline = compare(systems, against_baseline, found, relation="baseline", tasks=tasks)
+    to_preceding = compare(systems, in_order, found, relation="preceding", tasks=tasks)
     headline = AVERAGE if average else columns[-1]
+    num_tests = sum(one.p is not None for comparison in to_baseline for one in comparison.differences.values())
     verdicts = {
         comparison.system: in_words(
-            found,
-            system=comparison.system,
-            baseline=comparison.other,
-            over_items=comparison.over_items.get(headline),
+            comparison,
+            headline,
+            num_tests=num_tests,
             exploratory="; ".join(doubt for label in (comparison.system, comparison.other) if (doubt := doubts.get(label))),
         )
         for comparison in to_baseline
-        if (found := comparison.decisive(headline))
+        if headline in comparison.differences
     }
     return ResultTable(
         title=title,
         unit=unit,
         columns=columns,
-        lines=tuple(_lines(systems, columns, tasks, baseline, comparisons, items, doubts, leaked or {})),
+        lines=tuple(_lines(systems, columns, tasks, baseline, to_baseline, found, doubts, leaked or {})),
         baseline=baseline,
-        comparisons=comparisons,
+        comparisons=(*to_baseline, *to_preceding),
         verdicts=verdicts,
         remarks=(shared.sentence(),) if shared else (),
-        notes=tuple(_notes(systems, comparisons, tasks, unit=unit, baseline=baseline, average=average, items=items, leaked=leaked or {})),
+        notes=tuple(_notes(systems, tasks, found, unit=unit, baseline=baseline, average=average, leaked=leaked or {})),
     )
 
 
@@ -188,14 +171,14 @@ def _lines(
     tasks: Sequence[str],
     baseline: str | None,
     comparisons: Sequence[Comparison],
-    items: ItemScores,
+    found: TableColumns,
     doubts: Mapping[str, str],
     leaked: Mapping[tuple[str, str], Leaked],
 ) -> Iterator[Line]:
-    found = {(comparison.relation, comparison.system): comparison for comparison in comparisons}
-    standings = {column: _standings(systems, column, tasks, items) for column in columns}
+    against_baseline = {comparison.system: comparison.differences for comparison in comparisons}
+    best = {name: may_be_best(column, num_columns=len(columns)) for name, column in found.by_name.items() if len(column.entries) > 1}
     for system in systems:
-        against_baseline, against_preceding = found.get(("baseline", system.label)), found.get(("preceding", system.label))
+        differences = against_baseline.get(system.label, {})
         yield Line(
             label=system.label,
             method=system.method,
@@ -207,10 +190,9 @@ def _lines(
             cells={
                 column: Cell(
                     summary=(summary := _summary(system, column, tasks)),
-                    interval=_interval(system, summary, tasks if column == AVERAGE else (column,), items),
-                    against_baseline=against_baseline.decisive(column) if against_baseline else None,
-                    against_preceding=against_preceding.decisive(column) if against_preceding else None,
-                    standing=standings[column].get(system.label, ""),
+                    interval=None if summary is None else found.by_name[column].interval(system.label),
+                    against_baseline=differences.get(column),
+                    standing=_standing(system.label, best.get(column)),
                     leaked=leaked.get((system.label, column)),
                 )
                 for column in columns
@@ -223,84 +205,43 @@ def _summary(system: SystemRows, column: str, tasks: Sequence[str]) -> Summary |
     return summarize(scores) if scores else None
 
 
-def _interval(system: SystemRows, summary: Summary | None, tasks: Sequence[str], items: ItemScores) -> Interval | None:
-    if summary is None:
-        return None
-    if summary.low is not None and summary.high is not None:
-        return Interval(low=summary.low, high=summary.high, unit="seeds")
-    resampled = items.resampled_score(system.label, tasks)
-    if resampled is None:
-        return None
-    low, high = percentile_interval(resampled)
-    return Interval(low=low, high=high, unit="items")
-
-
-def _standings(systems: Sequence[SystemRows], column: str, tasks: Sequence[str], items: ItemScores) -> dict[str, str]:
-    """`best` and those whom no test tells from it, each at 5 % by itself; systems without any test are neither."""
-    means = {system.label: summary.mean for system in systems if (summary := _summary(system, column, tasks))}
-    if len(means) < 2:
-        return {}
-    best = max(means, key=lambda label: means[label])
-    champion = next(system for system in systems if system.label == best)
-    family = list(tasks) if column == AVERAGE else [column]
-    rivals = [system for system in systems if system.label in means and system.label != best]
-    found = [tell_apart(rival, champion, tasks=family, items=items) for rival in rivals]
-    tied = {rival.label: "tied" for rival, one in zip(rivals, found, strict=True) if one and one.p is not None and one.p >= 0.05}
-    return {best: "best", **tied}
+def _standing(label: str, best: tuple[str, frozenset[str]] | None) -> str:
+    """Rows that cannot be tested are tied with none; the highest mean is the best whatever a test says."""
+    if best is None:
+        return ""
+    return "best" if label == best[0] else "tied" if label in best[1] else ""
 
 
 def _notes(
     systems: Sequence[SystemRows],
-    comparisons: Sequence[Comparison],
     tasks: Sequence[str],
+    found: TableColumns,
     *,
     unit: str,
     baseline: str | None,
     average: bool,
-    items: ItemScores,
     leaked: Mapping[tuple[str, str], Leaked],
 ) -> list[str]:
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
     spread = "" if seeds in ([], [1]) else f"; mean ± standard deviation over {_range(seeds)} seeds"
     notes = [f"{unit}{spread}."]
-    notes.append(
-        "[low, high]: 95 % interval of the mean over seeds (Student's t)"
-        + ("; ⟨low, high⟩: of one run over other test items (bootstrap)." if items.resampled else ".")
-    )
     if baseline is not None:
-        notes.append(
-            f"* p < 0.05, † p < 0.1 against {baseline}; ↓ before them: worse. Tests are two-sided, "
-            "Holm-corrected over the columns" + ("; the average, one hypothesis of its own, is not corrected." if average else ".")
-        )
-    if any(comparison.relation == "preceding" for comparison in comparisons):
-        notes.append("▲ (▼) better (worse) than the row above with p < 0.05; △ (▽) with p < 0.1.")
-    notes.append("Bold: best of its column; underlined: not told apart from the best (tied: each pair at the 5 % level, uncorrected).")
-    used = {found.test for comparison in comparisons for column in (*tasks, AVERAGE) if (found := comparison.decisive(column))}
-    if "welch" in used:
-        notes.append("Between trained systems: Welch's test, each seed one observation.")
-    if "one-sample" in used:
-        notes.append("Against an untouched checkpoint: one-sample t-test over seeds, the checkpoint's score being a constant.")
-    if used & {"welch", "one-sample"}:
-        notes.append(
-            "Seeds needed: on each side that has seeds, if the difference and its spread are what they look like; an order of magnitude."
-        )
+        notes.append(f"↑ ↓: above or below {baseline}, more than chance explains (5 %, over all comparisons of the table).")
+    notes.append("Bold: may be the best of its column (model confidence set, 95 % over the table).")
+    over = "other training seeds and test items" if found.has_items else "other training seeds"
+    notes.append(
+        f"[low, high]: 95 % interval over {over}"
+        + ("; of a row with one seed, or none, over test items alone." if found.has_items else ".")
+    )
     if 1 in seeds:
-        notes.append(
-            "One seed: no test over seeds. "
-            + (
-                "Where a system has one seed, marks come from the paired bootstrap over test items: they say that these runs differ on such "
-                "sentences, not that other seeds would."
-                if "bootstrap" in used
-                else "Differences between such rows are not marked."
-            )
-        )
-    if "bootstrap" in used:
-        notes.append(f"Paired bootstrap: {items.num_resamples:,} resamples of the test items, ranks taken anew in each.")
+        notes.append("One seed: what other seeds would give is not known, and such rows are compared for these very encoders.")
+    if found.without_groups:
+        notes.append(f"Taken as independent, since their items do not say which belong together: {', '.join(found.without_groups)}.")
     if leaked:
         notes.append(
             "Leaked: the test's pairs or queries that stand in the training data, as written or but for case and punctuation; near: with small changes."
         )
-    incomplete = [] if not average else [system.label for system in systems if len(system.averages(tasks)) < len(system.rows)]
+    incomplete = [] if not average else [system.label for system in systems if len(complete_rows(system, tasks)) < len(system.rows)]
     if incomplete:
         notes.append(f"Some seed lacks a task, and is left out of the average: {', '.join(incomplete)}.")
     return notes

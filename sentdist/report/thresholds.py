@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import Summary, summarize
+from sentdist.evaluation.summary import Summary, summarize
 from sentdist.report.style import INK, MARKERS, MUTED, PALETTE, SEQUENTIAL, Drawing, canvas, house_style, quiet, save
 
 TITLES = {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from rayjobs.benchmarks.calibration import by_items_alone, by_seeds_alone, errors
+from rayjobs.benchmarks.calibration import by_items_alone, by_seeds_alone, decisive, decisive_over_table, errors, not_best
 from rayjobs.benchmarks.null_worlds import NullWorld
 
 
@@ -24,3 +26,40 @@ def test_many_rows_err_more_often_than_one() -> None:
     """With 30 equal rows over 3 seeds and items that hardly vary, some row had a star in every third table."""
     found = errors(by_seeds_alone, NullWorld(num_rows=30, items_over_seeds=0.01, num_items=20), count=300)
     assert found.any_row > 0.25
+
+
+WORLDS = {
+    "2 seeds": NullWorld(num_seeds=2),
+    "3 seeds": NullWorld(),
+    "5 seeds": NullWorld(num_seeds=5),
+    "items vary 4 times as much": NullWorld(items_over_seeds=2.0),
+    "seeds vary 4 times as much": NullWorld(items_over_seeds=0.5),
+    "seeds are paired": NullWorld(shared_luck=0.9),
+    "items in groups": NullWorld(num_items=300, group_size=10, items_over_seeds=4.0),
+    "ties": NullWorld(num_items=100, ties=True),
+    "skewed": NullWorld(luck="skewed"),
+    "collapse": NullWorld(luck="collapse"),
+    "a checkpoint, one row": NullWorld(is_fixed=True, luck="bimodal", num_seeds=5),
+    "a checkpoint, many rows": NullWorld(is_fixed=True, luck="skewed", num_rows=6),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
+def test_the_decisive_test_errs_in_one_case_of_twenty_at_most(world: NullWorld) -> None:
+    """300 tables each: 5 % is counted as 15 ± 3.8; two and a half of those above. The page of the benchmark has 4000."""
+    world = replace(world, num_items=min(world.num_items, 300) if world.group_size > 1 else 60)
+    assert errors(decisive, world, count=300).one_row <= 0.081
+
+
+@pytest.mark.parametrize("num_rows", [3, 10, 30])
+def test_a_table_of_equals_has_a_mark_in_one_case_of_twenty_at_most(num_rows: int) -> None:
+    """120 tables: 5 % is counted as 6 ± 2.4."""
+    for world in (NullWorld(num_rows=num_rows, num_items=40), NullWorld(num_rows=num_rows, num_items=40, uneven=3.0)):
+        assert errors(decisive_over_table, world, count=120).any_row <= 0.1
+        assert not_best(world, count=20) <= 0.2
+
+
+def test_the_decisive_test_finds_what_is_there() -> None:
+    """A tenth row that is better by four standard errors is found over the table in most cases: rows lend each other their spread."""
+    world = NullWorld(num_rows=10, num_items=60, gain=4.0)
+    assert errors(decisive_over_table, world, count=100).last_row > 0.6

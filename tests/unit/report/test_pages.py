@@ -13,7 +13,7 @@ from matplotlib import rcParams
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import compare_seeds
+from sentdist.evaluation.decisive import NOTHING_VARIES, Difference
 from sentdist.report import citations
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot
@@ -38,7 +38,8 @@ def _drawings() -> list[Drawing]:
     grid = {
         (batch, phis): [80.0 + number, 80.4] for number, (batch, phis) in enumerate([("32", "{.01}"), ("64", "{.01}"), ("64", "{.02}")])
     }
-    differences = {"RCL": compare_seeds([82.4, 82.3], [81.6, 81.5]), "single": compare_seeds([82.4], [81.6, 81.5])}
+    told = Difference(difference=0.8, low=0.5, high=1.1, p=0.01, table_p=0.03, about="seeds and items")
+    differences = {"RCL": told, "single": Difference(difference=0.85, reason=NOTHING_VARIES)}
     return [
         regulators_curve({0: [81.0, 81.2], 2: [81.5, 81.7], 4: [82.0]}, paper=PAPER_REGULATORS),
         heat_map(grid),
@@ -74,7 +75,7 @@ def test_figures_state_what_they_show(drawings: list[Drawing]) -> None:
     assert "averaged over 2 steps" in learning.caption
     last = [record for record in csv.DictReader(io.StringIO(learning.table)) if record["quantity"] == "dev score"][-1]
     assert (last["label"], last["step"], last["mean"], last["seeds"]) == ("RCL", "199", "81.5", "2")
-    assert "single,0.85,,,,,none" in forest.table
+    assert "single,0.85,,,,,nothing" in forest.table
 
 
 def test_titles_of_long_phi_sets_take_lines_of_their_own_and_no_width() -> None:
@@ -144,7 +145,7 @@ def test_citations_are_complete_and_refuse_unknown_keys() -> None:
     for citation in everything:
         assert citation.url.startswith("https://") and 1940 < citation.year < 2030 and citation.authors and citation.role
         assert re.fullmatch(r"[a-z0-9_]+", citation.key)
-    assert [one.key for one in citations.cite(["holm", "rcl", "holm"])] == ["rcl", "holm"]
+    assert [one.key for one in citations.cite(["max_t", "rcl", "max_t"])] == ["rcl", "max_t"]
     assert citations.to_markdown(citations.cite(["rcl"])).startswith("1. Mingxi Tan, Alexis Rolland and Andong Tian (2022).")
     with pytest.raises(DataError, match="typo"):
         citations.cite(["typo"])

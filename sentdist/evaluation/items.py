@@ -1,0 +1,106 @@
+"""What the kept items of a task say of its score: what each adds, which belong together, and which test set they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentdist.errors import DataError
+from sentdist.evaluation import contributions
+
+GROUP = "group"  # the column of items that says which belong together
+MAIN_MEASURES = ("accuracy", "map")  # of files that have several columns, the one that a task's own name means
+Columns = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Items:
+    """The I test items of one encoder's score.
+
+    contributions: (I,) in points, 0 in sum. weights: (I,) share of each in the score, 1 in sum. groups: (I,) what they belong to; an
+    item of a file without the column stands for itself. identity: what two encoders' items have in common if they are those of one test
+    set.
+    """
+
+    contributions: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    groups: NDArray[Any]
+    identity: NDArray[Any]
+    has_groups: bool
+
+    def by_group(self) -> NDArray[np.float64]:
+        """(G,) contributions of groups, in the order of their names."""
+        return self._sums(self.contributions)
+
+    def group_weights(self) -> NDArray[np.float64]:
+        """(G,) shares of groups in the score."""
+        return self._sums(self.weights)
+
+    def _sums(self, values_I: NDArray[np.float64]) -> NDArray[np.float64]:
+        _, place = np.unique(self.groups, return_inverse=True)
+        return np.asarray(np.bincount(place, weights=values_I), dtype=np.float64)
+
+
+def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
+    """The items of a task from the columns of its file; None where its score has no derivative, for all items got one value.
+
+    task: its name; `bank:map` or `mrpc:f1` means this measure, a name alone the main one. Raises DataError for a file without it.
+    """
+    found = _contributions(columns, task, where)
+    if found is None:
+        return None
+    added, identity = found
+    size = len(added)
+    return Items(
+        contributions=added,
+        weights=np.full(size, 1.0 / size),
+        groups=columns.get(GROUP, np.arange(size)),
+        identity=identity,
+        has_groups=GROUP in columns,
+    )
+
+
+def joined(folds: Sequence[Items]) -> Items:
+    """The items of folds, whose mean is the score."""
+    if len(folds) == 1:
+        return folds[0]
+    has_groups = all(fold.has_groups for fold in folds)
+    starts = np.cumsum([0, *(len(fold.weights) for fold in folds[:-1])])
+    return Items(
+        contributions=np.concatenate([fold.contributions for fold in folds]) / len(folds),
+        weights=np.concatenate([fold.weights for fold in folds]) / len(folds),
+        groups=np.concatenate([fold.groups if has_groups else start + np.arange(len(fold.weights)) for fold, start in zip(folds, starts,
+        strict=True)]), identity=np.concatenate([fold.identity for fold in folds]),
+        has_groups=has_groups,
+    )  # fmt: skip
+
+
+def _contributions(columns: Columns, task: str, where: str) -> tuple[NDArray[np.float64], NDArray[Any]] | None:
+    """(I,) contributions, and what identifies the items: gold scores, labels or names of queries."""
+    if {"similarity", "score"} <= columns.keys():
+        similarities, gold = columns["similarity"], columns["score"]
+        return (contributions.of_spearman(similarities, gold), gold) if np.ptp(similarities) > 0 and np.ptp(gold) > 0 else None
+    if {"label", "similarity"} <= columns.keys():
+        similarities, labels = columns["similarity"], columns["label"]
+        is_defined = np.ptp(similarities) > 0 and np.ptp(labels) > 0
+        return (contributions.of_average_precision(similarities, labels), labels) if is_defined else None
+    if {"label", "cluster"} <= columns.keys():
+        clusters, labels = columns["cluster"], columns["label"]
+        return (contributions.of_v_measure(clusters, labels), labels) if len(np.unique(clusters)) > 1 < len(np.unique(labels)) else None
+    measure = task.rpartition(":")[2] if ":" in task else next((name for name in MAIN_MEASURES if name in columns), task)
+    if measure == "f1" and {"label", "predicted"} <= columns.keys():
+        positive = max(columns["label"])  # the later of two labels, as the score has it
+        return contributions.of_f1(columns["predicted"] == positive, columns["label"] == positive), columns["label"]
+    if measure not in columns:
+        raise DataError(
+            where=where,
+            found=f"columns {sorted(columns)}",
+            expected=f'"similarity" and "score", or "{measure}"',
+            remedy="Score this encoder again with this version of the project.",
+        )
+    named = next((name for name in ("query_id", "row", "label") if name in columns), None)
+    return contributions.of_mean(columns[measure]), np.arange(len(columns[measure])) if named is None else columns[named]

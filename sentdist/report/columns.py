@@ -1,0 +1,105 @@
+"""How the rows of a table become what the decisive test takes: a column a task, and one of their average."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sentdist.errors import DataError
+from sentdist.evaluation.decisive import Column, Entry, Floats
+from sentdist.evaluation.items import Items
+from sentdist.report.rows import ResultRow, SystemRows, read_items
+
+AVERAGE = "Avg"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableColumns:
+    """by_name: columns in the table's order, without those in which no row has a score. without_groups: tasks whose items say nothing of
+    what belongs together, so that each stands for itself."""
+
+    by_name: Mapping[str, Column]
+    has_items: bool
+    without_groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _TaskItems:
+    """(G,) contributions of each run, by label and seed, and the groups' weights; labels of which some run has no items are left out."""
+
+    of_run: Mapping[tuple[str, int], Floats]
+    weights: Floats
+
+
+def table_columns(systems: Sequence[SystemRows], tasks: Sequence[str], *, average: bool) -> TableColumns:
+    """Read the items of every system and task once, and fit every column.
+
+    Raises:
+        DataError: two systems were scored on different items of a task.
+    """
+    found = {task: _read(systems, task) for task in tasks}
+    items = {task: one for task, (one, _) in found.items()}
+    by_name = {task: _column(systems, [task], items) for task in tasks}
+    if average:
+        by_name[AVERAGE] = _column(systems, tasks, items)
+    return TableColumns(
+        by_name={name: column for name, column in by_name.items() if column is not None},
+        has_items=any(one is not None for one in items.values()),
+        without_groups=tuple(task for task, (one, has_groups) in found.items() if one is not None and not has_groups),
+    )
+
+
+def complete_rows(system: SystemRows, tasks: Sequence[str]) -> list[ResultRow]:
+    """The rows that have a score of every task: a mean over fewer would be another number."""
+    return [row for row in system.rows if all(row.scores.get(task) is not None for task in tasks)]
+
+
+def _column(systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[str, _TaskItems | None]) -> Column | None:
+    """The mean over tasks (or the one) of every system that has it; tasks are strata: each keeps its share."""
+    known = [one for task in tasks if (one := items[task]) is not None]
+    weights = np.concatenate([one.weights for one in known]) / len(known) if len(known) == len(tasks) else ()
+    entries = []
+    for system in systems:
+        rows = complete_rows(system, tasks)
+        if not rows:
+            continue
+        keys = [(system.label, row.seed) for row in rows]
+        has_items = len(known) == len(tasks) and all(key in one.of_run for key in keys for one in known)
+        entries.append(
+            Entry(
+                label=system.label,
+                scores=np.array([np.mean([row.scores[task] for task in tasks]) for row in rows]),
+                seeds=() if system.is_fixed else tuple(row.seed for row in rows),
+                contributions=np.stack([np.concatenate([one.of_run[key] for one in known]) / len(known) for key in keys]) if has_items
+                else None,
+            )
+        )  # fmt: skip
+    return Column(entries, weights) if entries else None
+
+
+def _read(systems: Sequence[SystemRows], task: str) -> tuple[_TaskItems | None, bool]:
+    of_run: dict[tuple[str, int], Floats] = {}
+    first: tuple[str, Items] | None = None
+    for system in systems:
+        runs = [(row.seed, read_items(row, task)) for row in system.rows]
+        if any(items is None for _, items in runs):
+            continue
+        for seed, items in runs:
+            assert items is not None
+            first = first or (system.label, items)
+            _check_same_items(task, first, (system.label, items))
+            of_run[system.label, seed] = items.by_group()
+    return (None, True) if first is None else (_TaskItems(of_run=of_run, weights=first[1].group_weights()), first[1].has_groups)
+
+
+def _check_same_items(task: str, one: tuple[str, Items], other: tuple[str, Items]) -> None:
+    same = len(one[1].weights) == len(other[1].weights) and np.array_equal(one[1].identity, other[1].identity)
+    if not same or not np.array_equal(one[1].groups, other[1].groups):
+        raise DataError(
+            where=f"report: items of {task!r}",
+            found=f"{len(one[1].weights)} items for {one[0]!r}, {len(other[1].weights)} for {other[0]!r}, or other gold scores or groups",
+            expected="one and the same test set",
+            remedy="The task's file has changed between two evaluations: evaluate the older encoder again.",
+        )

@@ -1,0 +1,95 @@
+"""The decisive test, where it must agree with the classical test of a special case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import dunnett, ttest_1samp, ttest_rel
+
+from sentdist.errors import DataError
+from sentdist.evaluation.contributions import of_mean
+from sentdist.evaluation.decisive import Column, Difference, Entry, against, may_be_best, over_tasks
+
+CLOSE = 0.02  # of p: critical values are read off a grid
+
+
+def _trained(label: str, scores: Sequence[float] | NDArray[np.float64], seeds: Sequence[int] | None = None) -> Entry:
+    return Entry(label=label, scores=np.asarray(scores, dtype=np.float64), seeds=tuple(range(len(scores)) if seeds is None else seeds))
+
+
+def _one(column: Column, other: str = "base") -> Difference:
+    return against([column], [[("ours", other)]])[0][0]
+
+
+def test_seeds_alone_are_students_paired_test() -> None:
+    ours, base = [82.1, 82.5, 82.4, 82.6], [81.2, 81.9, 81.6, 82.0]
+    found = _one(Column([_trained("ours", ours), _trained("base", base)]))
+    expected = ttest_rel(ours, base)
+    assert found.p == pytest.approx(expected.pvalue, rel=CLOSE) and found.about == "seeds"
+    low, high = expected.confidence_interval()
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.01) and found.table_p == found.p
+
+
+def test_items_alone_are_students_paired_test_over_items() -> None:
+    generator = np.random.default_rng(0)
+    ours, base = generator.normal(55, 10, 40), generator.normal(50, 10, 40)
+    entries = [
+        Entry(label=label, scores=np.array([values.mean()]), seeds=(), contributions=of_mean(values)[None])
+        for label, values in (("ours", ours), ("base", base))
+    ]
+    found = _one(Column(entries, np.full(40, 1 / 40)))
+    assert found.about == "items" and found.num_seeds is None and found.p == pytest.approx(ttest_rel(ours, base).pvalue, rel=CLOSE)
+
+
+def test_one_seed_speaks_of_items_alone_and_of_nothing_without_them() -> None:
+    items = np.array([[0.1, -0.2, 0.1]])
+    entries = [
+        Entry(label=label, scores=np.array([80.0]), seeds=(0,), contributions=items * sign) for label, sign in (("ours", 1), ("base", -1))
+    ]
+    assert _one(Column(entries, [1 / 3] * 3)).about == "items"
+    bare = _one(Column([_trained("ours", [80.0]), _trained("base", [81.0])]))
+    assert bare.difference == -1.0 and bare.p is None and bare.low is None and bare.reason.startswith("one seed and no test items")
+
+
+def test_a_table_is_dunnetts_test_where_rows_share_nothing_but_the_baseline() -> None:
+    """Seeds differ, so nothing is paired; twenty rows know their common spread, as Dunnett's pooled one."""
+    generator = np.random.default_rng(1)
+    samples = generator.normal(0, 1, (21, 8)) + np.r_[0, 1.5, np.zeros(19)][:, None]
+    column = Column([_trained(str(row), one, range(100 * row, 100 * row + 8)) for row, one in enumerate(samples)])
+    found = against([column], [[(str(row), "0") for row in range(1, 21)]])[0]
+    expected = dunnett(*samples[1:], control=samples[0], random_state=0).pvalue
+    np.testing.assert_allclose([one.table_p for one in found], expected, rtol=0.15, atol=0.03)
+
+
+def test_what_would_be_found_is_found_in_four_of_five() -> None:
+    generator = np.random.default_rng(2)
+    size = float(np.median([_drawn(generator, 0.0).detectable or 0.0 for _ in range(50)]))
+    told = np.mean([_drawn(generator, size).is_told for _ in range(400)])
+    assert told == pytest.approx(0.8, abs=0.08)  # ± 0.02 by counting, the rest by the spread of what ten seeds say of themselves
+
+
+def _drawn(generator: np.random.Generator, gain: float) -> Difference:
+    return _one(Column([_trained("ours", generator.normal(gain, 1, 10)), _trained("base", generator.normal(0, 1, 10))]))
+
+
+def test_other_tasks_are_students_test_over_tasks() -> None:
+    gains = np.array([[0.5, 1.5, 0.9, -0.2, 1.1]])
+    found = over_tasks(gains)
+    assert found is not None and found[2] == pytest.approx(ttest_1samp(gains[0], 0).pvalue, rel=CLOSE)
+    assert over_tasks(gains[:, :2]) is None and over_tasks(np.zeros((3, 5))) is None
+
+
+def test_who_may_be_best() -> None:
+    generator = np.random.default_rng(3)
+    column = Column([_trained(label, gain + generator.normal(0, 0.1, 5)) for label, gain in (("a", 0), ("b", 2), ("c", 2), ("d", 0))])
+    best, alive = may_be_best(column)
+    assert best in alive == {"b", "c"}
+
+
+@pytest.mark.parametrize("scores", [[], [80.0, float("nan")]])
+def test_scores_that_are_none_or_nan_are_refused(scores: list[float]) -> None:
+    with pytest.raises(DataError, match="a finite score a seed"):
+        Column([_trained("ours", scores)])
