@@ -56,6 +56,7 @@ COMMANDS = (
     catalogue.tasks,
     leaking.leaks,
     scoring.evaluate,
+    scoring.compare,
     using.encode,
     using.similarity,
     searching.search,

@@ -1,4 +1,4 @@
-"""Commands that score encoders: evaluate."""
+"""Commands that score encoders: evaluate, compare."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, GpusPerWorker, Precision, StoreRoot, named_gpus
+from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, GpusPerWorker, MaxLength, Precision, StoreRoot, named_gpus
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
 from sentdist.errors import DataError
 from sentdist.inference.opening import encoder_folder, encoder_use, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from sentdist.inference.ready_encoder import EncoderUse
-    from sentdist.plan.stage import Json
     from sentdist.plan.stages import Scores
     from sentdist.stages.context import Context
-    from sentdist.store.store import Artifact
+    from sentdist.store.store import Artifact, ArtifactStore
 
 
 def evaluate(
@@ -54,11 +53,96 @@ def evaluate(
         _on_mteb(use, mteb or [], out, without={"--tasks": tasks, "--workers": workers})
         return
 
+    from sentdist.report.evaluated import score_lines
+
+    given = _given(tasks)
+    opened = open_store(store)
+    runtime = {"workers": workers or 1} | named_gpus(gpus_per_worker)
+    artifact = _evaluated(
+        encoder, given, opened, data=data, revision=revision, pooling=pooling, max_length=max_length, precision=precision,
+        runtime=runtime, over_workers=workers is not None,
+    )  # fmt: skip
+    table = empty_table(encoder, "task", "measure", "× 100", "95 % on other items", "n", "not scored")
+    for line in score_lines(given, artifact.record.results, opened.folder(artifact)):
+        interval = "" if line.interval is None else f"{line.interval.low:.2f} to {line.interval.high:.2f}"
+        together = f" ({line.num_groups:,} apart)" if line.num_groups < line.num_items else ""
+        size = f"{line.num_items:,}{together}" if line.num_items else ""
+        table.add_row(line.task, line.measure, two_decimals(line.score), interval, size, line.left_out)
+    open_console().print(table)
+    typer.echo(f"All measures and items: {opened.folder(artifact)}")
+
+
+def compare(
+    encoder: EncoderName,
+    other: Annotated[str, typer.Argument(help="The encoder that it is compared with, named in the same way.", show_default=False)],
+    tasks: Annotated[
+        list[str] | None, typer.Option("--tasks", help="As for `sentdist evaluate`.  [default: sts]", show_default=False)
+    ] = None,
+    revision: EncoderRevision = None,
+    other_revision: Annotated[str | None, typer.Option("--other-revision", help="Commit of the other's hub checkpoint.")] = None,
+    pooling: Annotated[str, typer.Option(help="Of the first: mean, cls, cls_mlp, cls_mlp_train_only or first_last.")] = "mean",
+    other_pooling: Annotated[str, typer.Option(help="Of the other.")] = "mean",
+    max_length: MaxLength = None,
+    precision: Precision = "fp32",
+    store: StoreRoot = None,
+    data: DataRoot = None,
+) -> None:
+    """Say whether two encoders differ, by the test that reports use."""
+    from sentdist.plan.chosen_tasks import named_task
+    from sentdist.plan.tasks import TASK_GROUPS
+    from sentdist.report.comparisons import p_text
+    from sentdist.report.evaluated import compare_evaluated
+
+    if (encoder, revision, pooling) == (other, other_revision, other_pooling):
+        raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
+    given = _given(tasks)
+    opened = open_store(store)
+    scored = partial(_evaluated, given=given, opened=opened, data=data, max_length=max_length, precision=precision)
+    ours = scored(encoder, revision=revision, pooling=pooling)
+    theirs = scored(other, revision=other_revision, pooling=other_pooling)
+    names = [named_task(task) for name in dict.fromkeys(given) for task in TASK_GROUPS.get(name, (name,))]
+    labels = (encoder, other) if encoder != other else (f"{encoder} ({pooling})", f"{other} ({other_pooling})")
+    found = compare_evaluated(
+        labels,
+        [one.record.results for one in (ours, theirs)],
+        [opened.folder(one) for one in (ours, theirs)],
+        [task.name for task in names if task.card.kind != "geometry"],
+    )
+    table = empty_table(
+        f"{labels[0]} − {labels[1]}", "task", "n", "first", "second", "difference", "95 % on other items", "p", "p over all"
+    )
+    for line in found.lines:
+        one = line.difference
+        interval = "" if one.low is None or one.high is None else f"{one.low:+.2f} to {one.high:+.2f}"
+        chances = ["" if p is None else p_text(p).removeprefix("= ") for p in (one.p, one.table_p)]
+        size = f"{line.num_items:,}" if line.num_items else ""
+        table.add_row(line.task, size, f"{line.ours:.2f}", f"{line.theirs:.2f}", f"{one.difference:+.2f}", interval, *chances)
+    open_console().print(table)
+    for sentence in (found.sentence, *found.notes):
+        typer.echo(sentence)
+
+
+def _given(tasks: list[str] | None) -> tuple[str, ...]:
+    return tuple(name.strip() for names in tasks or ["sts"] for name in names.split(","))
+
+
+def _evaluated(
+    encoder: str,
+    given: tuple[str, ...],
+    opened: ArtifactStore,
+    *,
+    data: Path | None,
+    revision: str | None,
+    pooling: str,
+    max_length: int | None,
+    precision: str,
+    runtime: Mapping[str, float] | None = None,
+    over_workers: bool = False,
+) -> Artifact:
+    """The scores of an encoder on these tasks, from the store or made now."""
     from sentdist.plan.runtime import Runtime
     from sentdist.stages.planning.planned import planned_evaluation
 
-    opened = open_store(store)
-    given = tuple(name.strip() for names in tasks or ["sts"] for name in names.split(","))
     stage, context = planned_evaluation(
         encoder_folder(encoder, opened),
         given,
@@ -66,16 +150,11 @@ def evaluate(
         pooling=pooling,
         max_length=max_length,
         precision=precision,
-        runtime=Runtime.model_validate({"engine": "torch", "workers": workers or 1} | named_gpus(gpus_per_worker)),
+        runtime=Runtime.model_validate({"engine": "torch", "workers": 1, **(runtime or {})}),
         store=opened,
         data=data,
     )
-    artifact = opened.get(stage) or _scored(stage, context, over_workers=workers is not None)
-    table = empty_table(encoder, "task", "measure", "× 100")
-    for task, measure, score in _score_lines(given, artifact.record.results):
-        table.add_row(task, measure, score)
-    open_console().print(table)
-    typer.echo(f"All measures and items: {opened.folder(artifact)}")
+    return opened.get(stage) or _scored(stage, context, over_workers=over_workers)
 
 
 def _scored(stage: Scores, context: Context, *, over_workers: bool) -> Artifact:
@@ -113,25 +192,3 @@ def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Ma
         table.add_row(score.task, two_decimals(score.score))
     open_console().print(table)
     typer.echo(f"In mteb's format: {out}/results")
-
-
-def _score_lines(given: tuple[str, ...], results: Mapping[str, Json]) -> Iterator[tuple[str, str, str]]:
-    """A line a task, and below each group its average; a mean over tasks of different measures would say nothing."""
-    from sentdist.plan.chosen_tasks import named_task
-    from sentdist.plan.tasks import TASK_GROUPS
-
-    for name in dict.fromkeys(given):
-        members = [named_task(task) for task in TASK_GROUPS.get(name, (name,))]
-        for task in members:
-            if task.card.kind == "geometry":
-                measures = ("alignment", "uniformity", "mean_cosine", "effective_rank")
-                yield from ((task.name, f"{one} (not × 100)", two_decimals(results[f"{task.name}.{one}"])) for one in measures)
-            else:
-                yield task.name, task.card.metric, two_decimals(results[task.name])
-        if len(members) > 1 and len({task.card.metric for task in members}) == 1:
-            scores = [float(value) for task in members if isinstance(value := results[task.name], int | float)]
-            yield (
-                f"average of {name}",
-                members[0].card.metric,
-                two_decimals(sum(scores) / len(scores) if len(scores) == len(members) else None),
-            )

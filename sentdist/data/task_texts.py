@@ -6,22 +6,44 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskTexts:
     """What a task tests. sentences: of each item its own texts (two of a pair, a query's, a text's). pairs: (item, one, other) of the texts
-    whose relation is the answer: both of a pair, a query with each relevant document; none where the answer is a label."""
+    whose relation is the answer: both of a pair, a query with each relevant document; none where the answer is a label. left_out: in words,
+    what the source has and the task does not score; "" for nothing."""
 
     name: str
     sentences: tuple[tuple[str, ...], ...]
     pairs: tuple[tuple[int, str, str], ...]
+    left_out: str = ""
 
     @property
     def num_items(self) -> int:
         return len(self.sentences)
 
+    def groups(self) -> NDArray[np.int64]:
+        """(I,) which items belong together: those that are linked by common texts, their own or relevant documents, directly or through
+        others. Their scores are not independent: an encoder that misreads a text errs on all of them."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        place: dict[str, int] = {}
+        own = [(item, text) for item, texts in enumerate(self.sentences) for text in texts]
+        linked = [*own, *((item, text) for item, one, other in self.pairs for text in (one, other))]
+        items = [item for item, _ in linked]
+        texts = [self.num_items + place.setdefault(text, len(place)) for _, text in linked]
+        size = self.num_items + len(place)
+        _, group = connected_components(coo_array((np.ones(len(items)), (items, texts)), shape=(size, size)), directed=False)
+        return np.asarray(group[: self.num_items], dtype=np.int64)
+
     @classmethod
-    def of_pairs(cls, name: str, pairs: Iterable[tuple[str, str]]) -> Self:
+    def of_pairs(cls, name: str, pairs: Iterable[tuple[str, str]], *, left_out: str = "") -> Self:
         """Items that are pairs of texts."""
         both = tuple(pairs)
-        return cls(name=name, sentences=both, pairs=tuple((item, one, other) for item, (one, other) in enumerate(both)))
+        return cls(
+            name=name, sentences=both, pairs=tuple((item, one, other) for item, (one, other) in enumerate(both)), left_out=left_out
+        )  # fmt: skip

@@ -17,12 +17,16 @@ AVERAGE = "Avg"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableColumns:
-    """by_name: columns in the table's order, without those in which no row has a score. without_groups: tasks whose items say nothing of
-    what belongs together, so that each stands for itself."""
+    """by_name: columns in the table's order, without those in which no row has a score. sizes: items and groups of each task that has them.
+    without_groups: tasks whose items say nothing of what belongs together, so that each stands for itself."""
 
     by_name: Mapping[str, Column]
-    has_items: bool
+    sizes: Mapping[str, tuple[int, int]]
     without_groups: tuple[str, ...]
+
+    @property
+    def has_items(self) -> bool:
+        return bool(self.sizes)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,6 +35,8 @@ class _TaskItems:
 
     of_run: Mapping[tuple[str, int], Floats]
     weights: Floats
+    num_items: int
+    has_groups: bool
 
 
 def table_columns(systems: Sequence[SystemRows], tasks: Sequence[str], *, average: bool) -> TableColumns:
@@ -39,15 +45,14 @@ def table_columns(systems: Sequence[SystemRows], tasks: Sequence[str], *, averag
     Raises:
         DataError: two systems were scored on different items of a task.
     """
-    found = {task: _read(systems, task) for task in tasks}
-    items = {task: one for task, (one, _) in found.items()}
+    items = {task: _read(systems, task) for task in tasks}
     by_name = {task: _column(systems, [task], items) for task in tasks}
     if average:
         by_name[AVERAGE] = _column(systems, tasks, items)
     return TableColumns(
         by_name={name: column for name, column in by_name.items() if column is not None},
-        has_items=any(one is not None for one in items.values()),
-        without_groups=tuple(task for task, (one, has_groups) in found.items() if one is not None and not has_groups),
+        sizes={task: (one.num_items, len(one.weights)) for task, one in items.items() if one is not None},
+        without_groups=tuple(task for task, one in items.items() if one is not None and not one.has_groups),
     )
 
 
@@ -79,7 +84,7 @@ def _column(systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[
     return Column(entries, weights) if entries else None
 
 
-def _read(systems: Sequence[SystemRows], task: str) -> tuple[_TaskItems | None, bool]:
+def _read(systems: Sequence[SystemRows], task: str) -> _TaskItems | None:
     of_run: dict[tuple[str, int], Floats] = {}
     first: tuple[str, Items] | None = None
     for system in systems:
@@ -91,7 +96,10 @@ def _read(systems: Sequence[SystemRows], task: str) -> tuple[_TaskItems | None, 
             first = first or (system.label, items)
             _check_same_items(task, first, (system.label, items))
             of_run[system.label, seed] = items.by_group()
-    return (None, True) if first is None else (_TaskItems(of_run=of_run, weights=first[1].group_weights()), first[1].has_groups)
+    if first is None:
+        return None
+    items = first[1]
+    return _TaskItems(of_run=of_run, weights=items.group_weights(), num_items=len(items.weights), has_groups=items.has_groups)
 
 
 def _check_same_items(task: str, one: tuple[str, Items], other: tuple[str, Items]) -> None:

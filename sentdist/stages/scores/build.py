@@ -6,8 +6,10 @@ import json
 import time
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sentdist.evaluation.items import GROUP
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
@@ -24,6 +26,7 @@ from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
 from sentdist.stages.tasks.scoring import StsTask, load_task, viewed
 from sentdist.store.store import Artifact
 
+LEFT_OUT = "left_out"  # a key of the metadata of a file of items
 ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
 
 
@@ -39,12 +42,20 @@ def build_scores(stage: Scores, context: Context, *, make_embed: MakeEmbed = emb
     results = score_results(scores) | facts
     with context.store.staged() as folder:
         (folder / "items").mkdir()
-        for score in scores:
-            pq.write_table(score.items, folder / "items" / f"{score.task}.parquet", compression="zstd")
+        for task, score in zip(tasks, scores, strict=True):
+            pq.write_table(_told(score, task), folder / "items" / f"{score.task}.parquet", compression="zstd")
         if cloud is not None:
             cloud.write(folder)
         (folder / "scores.json").write_text(json.dumps(results, indent=1))
         return commit(stage, folder, context, started=started, results=results)
+
+
+def _told(score: TaskScore, task: LoadedTask) -> pa.Table:
+    """The items with the group of each, for tests: items that share a text are not independent. Metadata say what was left out."""
+    texts, items = task.texts(), score.items
+    if score.has_main and items.num_rows == texts.num_items:
+        items = items.append_column(GROUP, pa.array(texts.groups()))
+    return items.replace_schema_metadata({LEFT_OUT: texts.left_out})
 
 
 def _embedded_scores(

@@ -85,7 +85,9 @@ class RankedCandidates:
         item = {query_id: number for number, query_id in enumerate(queries)}
         judged = zip(rows.query_ids, rows.documents, rows.relevance, strict=True)
         pairs = tuple((item[query_id], queries[query_id], document) for query_id, document, relevance in judged if relevance > 0)
-        return TaskTexts(name=self.task.name, sentences=tuple((query,) for query in queries.values()), pairs=pairs)
+        lost = rows.num_unanswerable
+        left_out = f"{lost:,} of {lost + len(queries):,} queries, which have no relevant candidate" if lost else ""
+        return TaskTexts(name=self.task.name, sentences=tuple((query,) for query in queries.values()), pairs=pairs, left_out=left_out)
 
     def _task_score(self, scores_R: np.ndarray) -> TaskScore:
         rows = self.rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -156,3 +157,16 @@ def test_a_trained_encoder_can_be_scored_by_its_key(tiny_run: dict[str, str]) ->
     answer = _call("evaluate", place.rpartition("-")[2], *arguments)
     assert answer.exit_code == 0, answer.output
     assert "spearman" in answer.output and "average" not in answer.output, "one task has no average"
+    interval = re.search(r"([\d.-]+) +([\d.-]+) to ([\d.-]+) +\d+", answer.output)
+    assert interval is not None and float(interval[2]) < float(interval[1]) < float(interval[3]), "a score has its interval and n"
+
+
+def test_two_encoders_are_compared_by_the_test_of_reports(tiny_run: dict[str, str]) -> None:
+    places = [
+        line.split()[-1].rpartition("-")[2] for line in _call("store", "list", "train", "--store", tiny_run["store"]).output.splitlines()
+    ]
+    arguments = ("--tasks", "stsb", "--data", tiny_run["data"], "--store", tiny_run["store"])
+    answer = _call("compare", places[0], places[1], *arguments)
+    assert answer.exit_code == 0, answer.output
+    assert "over other test items, for these very encoders; p " in answer.output and " points " in answer.output
+    assert "two encoders" in _call("compare", places[0], places[0], *arguments).output

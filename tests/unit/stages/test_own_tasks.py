@@ -182,7 +182,7 @@ def test_the_command_line_takes_commas_and_averages_groups(planted_encoder_dir: 
     answer = CliRunner().invoke(app, [*arguments, "--store", str(tmp_path / "store")], env={"COLUMNS": "160"})
     assert answer.exit_code == 0, answer.output
     lines = {line.strip().split("  ")[0]: line.split() for line in answer.output.splitlines()}
-    assert lines["qqp-pairs"][1:] == lines["mrpc-pairs"][1:] == ["ap", "100.00"]
+    assert lines["qqp-pairs"][1:3] == lines["mrpc-pairs"][1:3] == ["ap", "100.00"]
     assert lines["average of pairs"][-2:] == ["ap", "100.00"]
     assert lines["clustering-my-labels"][1] == "v_measure" and lines["sts-my-pairs"][1] == "spearman"
 

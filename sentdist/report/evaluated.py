@@ -1,0 +1,140 @@
+"""What is told of encoders that were evaluated by themselves: scores with their intervals, and how two of them compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentdist.errors import DataError
+from sentdist.evaluation.decisive import Difference, Interval
+from sentdist.plan.chosen_tasks import named_task
+from sentdist.plan.stage import Json
+from sentdist.plan.tasks import TASK_GROUPS
+from sentdist.reading import drop_remedy, read_parquet
+from sentdist.report.columns import AVERAGE, TableColumns, table_columns
+from sentdist.report.comparisons import Comparison, compare, in_words
+from sentdist.report.rows import ResultRow, group_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreLine:
+    """A task, or the average of a group (num_items 0). score: × 100 but for geometry; interval: over other test items, of this very
+    encoder.
+
+    num_items, num_groups: pairs, texts or queries that were scored, and how many of them stand for themselves; left_out: what was not
+    scored.
+    """
+
+    task: str
+    measure: str
+    score: float | None
+    interval: Interval | None = None
+    num_items: int = 0
+    num_groups: int = 0
+    left_out: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedLine:
+    """A task or the average, with both scores × 100 and their difference."""
+
+    task: str
+    num_items: int
+    ours: float
+    theirs: float
+    difference: Difference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Two encoders, task by task, and in a sentence on the last line."""
+
+    lines: tuple[ComparedLine, ...]
+    sentence: str
+    notes: tuple[str, ...]
+
+
+GEOMETRY = ("alignment", "uniformity", "mean_cosine", "effective_rank")
+
+
+def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path) -> Iterator[ScoreLine]:
+    """A line a task, and below each group its average; a mean over tasks of different measures would say nothing.
+
+    given: tasks and groups; results, folder: of an evaluation.
+    """
+    for name in dict.fromkeys(given):
+        members = [named_task(task) for task in TASK_GROUPS.get(name, (name,))]
+        scored = [task.name for task in members if task.card.kind != "geometry"]
+        has_average = len(members) > 1 and len({task.card.metric for task in members}) == 1
+        columns = _columns([_row("it", results, folder, scored)], scored, average=has_average)
+        for task in members:
+            if task.card.kind == "geometry":
+                for one in GEOMETRY:
+                    yield ScoreLine(task=task.name, measure=f"{one} (not × 100)", score=_number(results[f"{task.name}.{one}"]))
+                continue
+            num_items, num_groups = columns.sizes.get(task.name, (0, 0))
+            yield ScoreLine(
+                task=task.name, measure=task.card.metric, score=_number(results[task.name]), interval=_interval(columns, task.name),
+                num_items=num_items, num_groups=num_groups, left_out=_left_out(folder, task.name),
+            )  # fmt: skip
+        if has_average:
+            mean = float(columns.by_name[AVERAGE].means[0]) if AVERAGE in columns.by_name else None
+            yield ScoreLine(task=f"average of {name}", measure=members[0].card.metric, score=mean, interval=_interval(columns, AVERAGE))
+
+
+def compare_evaluated(
+    labels: tuple[str, str], results: Sequence[Mapping[str, Json]], folders: Sequence[Path], tasks: Sequence[str]
+) -> Compared:
+    """The first encoder minus the second, by the test of all reports; their labels must differ.
+
+    Raises:
+        DataError: no task that both have a score of, or two versions of a test set.
+    """
+    known = [task for task in tasks if all(_number(one.get(task)) is not None for one in results)]
+    if not known:
+        raise DataError(where="comparison", found="no task with a score of both", expected="at least one", remedy="Name tasks by --tasks.")
+    rows = [_row(label, one, folder, known) for label, one, folder in zip(labels, results, folders, strict=True)]
+    columns = _columns(rows, known, average=len(known) > 1)
+    found = compare(group_rows(rows), [labels], columns, relation="baseline", tasks=known)[0]
+    lines = tuple(_compared_line(name, columns, found, labels) for name in columns.by_name)
+    last = lines[-1].task
+    sentence = in_words(found, last, num_tests=sum(one.difference.p is not None for one in lines))
+    absent = ", ".join(task for task in tasks if task not in known)
+    notes = [f"Not compared, for want of a score: {absent}."] if absent else []
+    if columns.without_groups:
+        notes.append(f"Taken as independent, since their items do not say which belong together: {', '.join(columns.without_groups)}.")
+    return Compared(lines=lines, sentence=sentence, notes=tuple(notes))
+
+
+def _compared_line(name: str, columns: TableColumns, found: Comparison, labels: tuple[str, str]) -> ComparedLine:
+    column = columns.by_name[name]
+    ours, theirs = (float(column.means[column.place(label)]) for label in labels)
+    return ComparedLine(
+        task=name, num_items=columns.sizes.get(name, (0, 0))[0], ours=ours, theirs=theirs, difference=found.differences[name]
+    )
+
+
+def _row(label: str, results: Mapping[str, Json], folder: Path, tasks: Sequence[str]) -> ResultRow:
+    scores = {task: _number(results[task]) for task in tasks}
+    items = {task: folder / "items" / f"{task}.parquet" for task in tasks}
+    return ResultRow(method="evaluated", label=label, params={}, seed=0, scores=scores, items=items, is_fixed=True)
+
+
+def _columns(rows: Sequence[ResultRow], tasks: Sequence[str], *, average: bool) -> TableColumns:
+    return table_columns(group_rows(rows), tasks, average=average)
+
+
+def _interval(columns: TableColumns, name: str) -> Interval | None:
+    column = columns.by_name.get(name)
+    return None if column is None else column.interval(column.entries[0].label)
+
+
+def _left_out(folder: Path, task: str) -> str:
+    """What the file of items says was not scored; nothing in files of older versions."""
+    table = read_parquet(folder / "items" / f"{task}.parquet", expected="items of a score", remedy=drop_remedy(folder))
+    return (table.schema.metadata or {}).get(b"left_out", b"").decode()
+
+
+def _number(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

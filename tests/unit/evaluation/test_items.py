@@ -1,0 +1,50 @@
+"""What files of items say: contributions by measure, groups, folds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sentdist.data.task_texts import TaskTexts
+from sentdist.errors import DataError
+from sentdist.evaluation.items import items_of, joined
+
+
+def test_items_that_share_a_text_belong_together() -> None:
+    texts = TaskTexts.of_pairs("pairs", [("a", "b"), ("c", "d"), ("b", "e"), ("f", "c"), ("g", "h")])
+    groups = texts.groups()
+    assert groups[0] == groups[2] and groups[1] == groups[3] and len(set(groups.tolist())) == 3
+
+
+def test_queries_with_one_answer_belong_together() -> None:
+    texts = TaskTexts(name="faq", sentences=(("q1",), ("q2",), ("q3",)), pairs=((0, "q1", "same"), (1, "q2", "same"), (2, "q3", "other")))
+    assert texts.groups()[0] == texts.groups()[1] != texts.groups()[2]
+
+
+def test_groups_sum_their_items_and_keep_their_shares() -> None:
+    columns = {"accuracy": np.array([100.0, 0.0, 100.0, 100.0]), "group": np.array([1, 0, 1, 2]), "query_id": np.array(list("abcd"))}
+    found = items_of(columns, task="mine", where="here")
+    assert found is not None and found.has_groups and found.identity.tolist() == list("abcd")
+    np.testing.assert_allclose(found.by_group(), [-75 / 4, 50 / 4, 25 / 4])
+    np.testing.assert_allclose(found.group_weights(), [0.25, 0.5, 0.25])
+
+
+def test_folds_weigh_alike_whatever_their_size() -> None:
+    folds = [items_of({"map": np.array(values)}, task="faq:map", where="here") for values in ([10.0, 30.0], [50.0, 60.0, 70.0])]
+    both = joined([fold for fold in folds if fold is not None])
+    np.testing.assert_allclose(both.weights, [1 / 4, 1 / 4, 1 / 6, 1 / 6, 1 / 6])
+    np.testing.assert_allclose(both.contributions, [-5 / 2, 5 / 2, -10 / 6, 0, 10 / 6], atol=1e-12)
+
+
+def test_f1_is_that_of_the_later_label() -> None:
+    columns = {"label": np.array(["0", "1", "1", "0"]), "predicted": np.array(["0", "1", "0", "1"]), "accuracy": np.zeros(4)}
+    found = items_of(columns, task="mrpc:f1", where="here")
+    assert found is not None and found.contributions.tolist() == pytest.approx([0.0, 25.0, -12.5, -12.5])
+
+
+def test_what_has_no_spread_has_no_items_and_what_has_no_column_is_refused() -> None:
+    constant = {"similarity": np.ones(3), "score": np.arange(3.0)}
+    assert items_of(constant, task="sts", where="here") is None
+    assert items_of({"label": np.arange(3), "cluster": np.zeros(3)}, task="c", where="here") is None
+    with pytest.raises(DataError, match='or "mrr"'):
+        items_of({"map": np.ones(2)}, task="faq:mrr", where="here")
