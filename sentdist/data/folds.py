@@ -1,8 +1,9 @@
-"""Cross-validation over queries: which fold a query is in, what a fold is for, what it trains on."""
+"""Cross-validation over queries, one by one or by shared answers: which fold a query is in, what a fold is for, what it trains on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -14,10 +15,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Role = Literal["train", "dev", "test"]
+By = Literal["query", "answer"]
 
 
-def fold_of_queries(query_ids: Sequence[str], *, num_folds: int, seed: int) -> dict[str, int]:
+def fold_of_queries(query_ids: Sequence[str], *, num_folds: int, seed: int, groups: Mapping[str, str] | None = None) -> dict[str, int]:
     """Return query id → fold. Folds differ in size by at most one; the order in which the queries are listed does not matter.
+
+    groups: query id → name of its group; then a group stays together, the largest first, each into the fold that has fewest queries.
 
     RCL (arXiv 2209.13241) evaluates FAQ retrieval by a "5-fold method" without saying more;
     the folds here are over queries, by published seed.
@@ -29,24 +33,78 @@ def fold_of_queries(query_ids: Sequence[str], *, num_folds: int, seed: int) -> d
         raise _complaint("a query id that occurs twice", "each query id once")
     if len(query_ids) < num_folds:
         raise _complaint(f"{len(query_ids)} queries", f"at least one for each of the {num_folds} folds")
+    if groups is not None:
+        return _fold_of_groups(query_ids, groups, num_folds, seed)
     ranked = sorted(query_ids, key=lambda query: (digest_u64(seed, query), query))
     return {query: rank % num_folds for rank, query in enumerate(ranked)}
 
 
-def queries_for(query_ids: Sequence[str], *, fold: int, num_folds: int, seed: int, role: Role) -> tuple[str, ...]:
-    """Return the queries that play `role` in round `fold`, in the order given: fold k tests, fold k + 1 (cyclic) is dev, the rest train."""
+def _fold_of_groups(query_ids: Sequence[str], groups: Mapping[str, str], num_folds: int, seed: int) -> dict[str, int]:
+    members: defaultdict[str, list[str]] = defaultdict(list)
+    for query in query_ids:
+        members[groups[query]].append(query)
+    if len(members) < num_folds:
+        raise _complaint(
+            f"{len(members)} groups of {len(query_ids)} queries that share no answer", f"at least one for each of {num_folds} folds"
+        )
+    sizes, folds = [0] * num_folds, dict[str, int]()
+    for name in sorted(members, key=lambda name: (-len(members[name]), digest_u64(seed, name), name)):
+        fold = sizes.index(min(sizes))
+        sizes[fold] += len(members[name])
+        folds |= dict.fromkeys(members[name], fold)
+    return folds
+
+
+def groups_by_answer(retrieval: Retrieval) -> dict[str, str]:
+    """Return query id → its group: queries that share a relevant document, or one of the same text, also by way of others."""
+    leader: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while leader.setdefault(name, name) != name:
+            leader[name] = leader[leader[name]]
+            name = leader[name]
+        return name
+
+    texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
+    for query in retrieval.query_ids:
+        own = find(f"query {query}")
+        for document, relevance in retrieval.qrels[query].items():
+            if relevance > 0:
+                first, other = sorted((own, find(f"text {texts[document]}" if document in texts else f"document {document}")))
+                leader[other] = first
+                own = first
+    groups: dict[str, str] = {query: find(f"query {query}") for query in retrieval.query_ids}
+    names: dict[str, str] = {}
+    for query in sorted(groups):
+        names.setdefault(groups[query], query)  # its first query: the name does not change with the order in which they are listed
+    return {query: names[group] for query, group in groups.items()}
+
+
+def groups_of(retrieval: Retrieval, by: By) -> dict[str, str] | None:
+    """Which queries a fold keeps together; None: none. by answer: no test query's relevant document is trained on."""
+    return groups_by_answer(retrieval) if by == "answer" else None
+
+
+def queries_for(
+    query_ids: Sequence[str], *, fold: int, num_folds: int, seed: int, role: Role, groups: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """Return the queries that play `role` in round `fold`, in the order given: fold k tests, fold k + 1 (cyclic) is dev, the rest train.
+
+    groups: as `fold_of_queries` has them.
+    """
     if not 0 <= fold < num_folds:
         raise _complaint(f"fold {fold}", f"0 to {num_folds - 1}")
     if role not in get_args(Role):
         raise _complaint(f'role "{role}"', f"one of {', '.join(get_args(Role))}")
-    folds = fold_of_queries(query_ids, num_folds=num_folds, seed=seed)
+    folds = fold_of_queries(query_ids, num_folds=num_folds, seed=seed, groups=groups)
     roles: dict[int, Role] = {fold: "test", (fold + 1) % num_folds: "dev"}
     return tuple(query for query in query_ids if roles.get(folds[query], "train") == role)
 
 
-def fold_of_retrieval(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role) -> Retrieval:
+def fold_of_retrieval(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role, by: By = "query") -> Retrieval:
     """Return the source with only the queries of a role; the bank of documents stays whole."""
-    chosen = set(queries_for(retrieval.query_ids, fold=fold, num_folds=num_folds, seed=seed, role=role))
+    groups = groups_of(retrieval, by)
+    chosen = set(queries_for(retrieval.query_ids, fold=fold, num_folds=num_folds, seed=seed, role=role, groups=groups))
     kept = [(query, text) for query, text in zip(retrieval.query_ids, retrieval.queries, strict=True) if query in chosen]
     return replace(
         retrieval,
@@ -56,7 +114,9 @@ def fold_of_retrieval(retrieval: Retrieval, *, fold: int, num_folds: int, seed: 
     )
 
 
-def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role = "train", min_relevance: int = 1) -> pa.Table:
+def faq_pairs(
+    retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role = "train", min_relevance: int = 1, by: By = "query"
+) -> pa.Table:
     """Return columns anchor and positive: every query of the role with each document judged at least `min_relevance` for it, once a text.
 
     Documents of equal text (StackFAQ repeats a question for each of its answers) give one row. Raises DataError when nothing is relevant.
@@ -64,7 +124,7 @@ def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, rol
     import pyarrow as pa
 
     texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
-    part = fold_of_retrieval(retrieval, fold=fold, num_folds=num_folds, seed=seed, role=role)
+    part = fold_of_retrieval(retrieval, fold=fold, num_folds=num_folds, seed=seed, role=role, by=by)
     rows = dict.fromkeys(
         (query, texts[document])
         for query_id, query in zip(part.query_ids, part.queries, strict=True)

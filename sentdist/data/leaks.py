@@ -22,7 +22,7 @@ class LeakedItem:
     exact: the pair stands in one training row, as written and in this order; normalised: but for case, punctuation, spacing, order,
     entities, invisible and look-alike characters; near: one row resembles both texts (near-duplicates, one word changed, one inside the
     other), or holds both in one of its sentences. sentence: no such row, but all texts of the item occur in training, folded; one: one of
-    a pair's texts does, beside other partners.
+    a pair's texts does, beside other partners: of a query a relevant document, which is another query's in training.
     """
 
     item: int
@@ -165,13 +165,15 @@ def _leaks_of(task: TaskTexts, known: _Texts, rows: _Rows, found: _Matches) -> L
             item=item, level=strictness[level], one=one, other=other, train_one=found.texts[hit[0]], train_other=found.texts[hit[1]]
         )
     in_training = set(np.unique(found.folded).tolist()) - {-1}
-    of_pairs = {item: (one, other) for item, one, other in task.pairs}
+    of_pairs: dict[int, list[str]] = {}
+    for item, one, other in task.pairs:
+        of_pairs.setdefault(item, []).extend((one, other))
     for item, texts in enumerate(task.sentences):
         if item in leaked:
             continue
         alone = _level_alone([known.fold(text) in in_training for text in (*texts, *of_pairs.get(item, ()))], num_own=len(texts))
         if alone is not None:
-            one, other = of_pairs.get(item, (texts[0], texts[1] if len(texts) > 1 else ""))
+            one, other = (*of_pairs.get(item, texts), "")[:2]
             leaked[item] = LeakedItem(item=item, level=alone, one=one, other=other, train_one="", train_other="")
     return Leaks(task=task.name, num_items=task.num_items, items=tuple(leaked[item] for item in sorted(leaked)))
 

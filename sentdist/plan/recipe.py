@@ -86,6 +86,7 @@ class FoldsSection(Frozen):
 
     num: Annotated[int, Field(ge=3, le=1000)] = 5
     seed: int = 0
+    by: Literal["query", "answer"] = "query"  # answer: queries that share a relevant answer stay in one fold
 
 
 class Method(Frozen):

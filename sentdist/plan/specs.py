@@ -74,11 +74,17 @@ class Stopping(Frozen):
 
 
 class Fold(Frozen):
-    """One round of a cross-validation over queries: the test fold is `number`, the dev fold the next one, the rest trains."""
+    """One round of a cross-validation over queries: the test fold is `number`, the dev fold the next one, the rest trains.
+
+    by: "answer" keeps queries that share a relevant answer in one fold; by "query" one's answer may be another's training positive.
+    """
+
+    later_fields: ClassVar[tuple[str, ...]] = ("by",)
 
     number: Annotated[int, Field(ge=0)]
     num_folds: Annotated[int, Field(ge=3)] = 5
     seed: int = 0
+    by: Literal["query", "answer"] = "query"
 
 
 class Task(Frozen):

@@ -342,7 +342,7 @@ class _Builder:
     def _fold(self, number: int | None) -> Fold | None:
         if number is None or self.recipe.folds is None:
             return None
-        return Fold(number=number, num_folds=self.recipe.folds.num, seed=self.recipe.folds.seed)
+        return Fold(number=number, num_folds=self.recipe.folds.num, seed=self.recipe.folds.seed, by=self.recipe.folds.by)
 
     def _check_batch(self, name: str, training: Training, corpus: AnyCorpus) -> None:
         workers = self.recipe.runtime.workers

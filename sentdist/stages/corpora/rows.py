@@ -25,7 +25,7 @@ def rows(stage: Corpus, context: Context) -> Rows:
 def _table(stage: Corpus, context: Context) -> tuple[pa.Table, tuple[str, ...]]:
     if (fold := stage.fold) is not None:
         collection = read_retrieval(stage.source, split=stage.split, data_root=context.data_folder, document_field=stage.document_field)
-        pairs = faq_pairs(collection, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train")
+        pairs = faq_pairs(collection, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train", by=fold.by)
         return pairs, ("anchor", "positive")
     table = read_source(
         stage.source,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.folds import queries_for
+from sentdist.data.folds import groups_of, queries_for
 from sentdist.data.pairs import Pairs
 from sentdist.data.retrieval import Retrieval, read_retrieval
 from sentdist.data.task_texts import TaskTexts
@@ -207,5 +207,8 @@ def _rows_of_fold(task: Task, collection: Retrieval) -> tuple[int, ...]:
     if task.fold is None or task.fold_role is None:
         return tuple(range(len(collection.query_ids)))
     fold = task.fold
-    wanted = set(queries_for(collection.query_ids, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role=task.fold_role))
+    groups = groups_of(collection, fold.by)
+    wanted = set(
+        queries_for(collection.query_ids, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role=task.fold_role, groups=groups)
+    )
     return tuple(row for row, query in enumerate(collection.query_ids) if query in wanted)

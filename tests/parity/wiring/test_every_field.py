@@ -22,6 +22,9 @@ WITHOUT_EFFECT: dict[str, str] = {
     **dict.fromkeys(("Recipe.runtime",), PLACEMENT),
     **dict.fromkeys(("Augmentation.checkpoint",), "a model of its own writes the sentences: tests/unit/learning/test_paraphrase.py"),
     **dict.fromkeys(("Overlap.of", "Overlap.tasks", "Overlap.near"), "no score: tests/unit/stages/test_overlaps.py"),
+    **dict.fromkeys(
+        ("Tokens.corpus", "Tokens.max_length", "Tokens.tokenizer"), "what tokenizing again would give: tests/unit/stages/test_tokens.py"
+    ),
     **dict.fromkeys(("Encoded.encoder", "Encoded.max_length", "Encoded.precision", "Encoded.sentences"), "kept embeddings, of no plan"),
 }
 CLASSES_WITHOUT_EFFECT = {"Runtime": PLACEMENT}

@@ -269,6 +269,7 @@ def test_links_rank_the_held_out_tails(place: Place) -> None:
     "Fold.num",
     "Fold.seed",
     "Fold.num_folds",
+    "Fold.by",
     "Recipe.folds",
 )
 def test_folds_train_choose_and_test_on_queries_of_their_own(place: Place) -> None:
@@ -304,3 +305,30 @@ def test_folds_train_choose_and_test_on_queries_of_their_own(place: Place) -> No
             seen[num, seed, part, trial.fold] = tuple(queries[1])
         assert sorted(tested) == sorted(texts[:12]) and len(plan.trials) == num
     assert seen[3, 0, "answer", 0] != seen[3, 1, "question", 0] and seen[3, 0, "answer", 0] == seen[3, 0, "question_answer", 0]
+
+
+def test_folds_by_answer_keep_queries_with_one_answer_together(place: Place) -> None:
+    root = place.root / "triplets"
+    texts = [row["sent0"] for row in table(place, "triplets", "nli/triplets")]
+    write_table(
+        root, "retrieval/stackfaq_faqs", [{"faq_id": f"f{n}", "question": f"one {texts[n]}", "answer": f"two {texts[n]}"} for n in range(6)]
+    )
+    write_table(root, "retrieval/stackfaq_queries", [{"query_id": f"q{n}", "query": texts[n]} for n in range(12)])
+    write_table(root, "retrieval/stackfaq_qrels", [{"query_id": f"q{n}", "faq_id": f"f{n % 6}", "relevance": 1} for n in range(12)])
+    shared = {}
+    for by in ("query", "answer"):
+        values: dict[str, Json] = {
+            "corpus": {"source": "retrieval/stackfaq", "split": None}, "folds": {"num": 3, "by": by}, "training.batch_size": 2,
+            "methods.m.regularizers": STILL, "evaluation.tasks": ["stackfaq"],
+        }  # fmt: skip
+        plan, context = planned(place, "triplets", values)
+        shared[by] = 0
+        for trial in plan.trials:
+            stage = trial.scores.encoder
+            assert isinstance(stage, Train)
+            build_here(stage.corpus, context)
+            opened = Corpus.open(folder_of(stage.corpus, context))
+            trained = set(opened.sentences(opened.ids[1]))
+            test = load_task(trial.scores.tasks[0], context.data_root)
+            shared[by] += sum(f"two {texts[texts.index(test.collection.queries[row]) % 6]}" in trained for row in test.rows)
+    assert shared["answer"] == 0 < shared["query"]

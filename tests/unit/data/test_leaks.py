@@ -151,3 +151,9 @@ def test_clean_data_raise_no_alarm(data_root: Path) -> None:
     table = pq.read_table(data_root / "pairs/wikisplit.parquet").slice(0, 1500)
     rows = list(zip(table["sentence1"].to_pylist(), table["sentence2"].to_pylist(), strict=True))
     assert [leaks.count("exact", "normalised", "near") for leaks in _look(rows, tasks)] == [0, 0, 0, 0]
+
+
+def test_an_answer_that_another_query_was_trained_with_counts_apart() -> None:
+    task = TaskTexts(name="faq", sentences=(("Who flies?",), ("Who asks?",)), pairs=((0, "Who flies?", REPAIR), (0, "Who flies?", FLIGHT)))
+    (found,) = _look([("What happened?", REPAIR)], [task])
+    assert {leaked.item: leaked.level for leaked in found.items} == {0: "one"}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.folds import faq_pairs, fold_of_queries, fold_of_retrieval, queries_for
+from sentdist.data.folds import faq_pairs, fold_of_queries, fold_of_retrieval, groups_by_answer, queries_for
 from sentdist.data.retrieval import Retrieval, read_retrieval
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError
@@ -205,3 +205,27 @@ def test_folds_that_cannot_be(changes: dict[str, Any], message: str) -> None:
 def test_repeated_query_ids() -> None:
     with pytest.raises(DataError, match="occurs twice"):
         fold_of_queries(["a", "b", "a"], num_folds=3, seed=0)
+
+
+def test_groups_share_an_answer_or_one_of_the_same_text() -> None:
+    collection = Retrieval(
+        query_ids=("a", "b", "c", "d", "e"),
+        queries=("1", "2", "3", "4", "5"),
+        document_ids=("x", "y", "z", "same"),
+        documents=("one", "two", "three", "two"),
+        qrels={"a": {"x": 1, "y": 1}, "b": {"same": 2}, "c": {"z": 1}, "d": {"x": 0, "z": 3}, "e": {"x": 0}},
+    )
+    assert groups_by_answer(collection) == {"a": "a", "b": "a", "c": "c", "d": "c", "e": "e"}
+    folds = fold_of_queries(collection.query_ids, num_folds=3, seed=0, groups=groups_by_answer(collection))
+    assert folds["a"] == folds["b"] != folds["c"] == folds["d"] and len(set(folds.values())) == 3
+    with pytest.raises(DataError, match="3 groups of 5 queries"):
+        fold_of_queries(collection.query_ids, num_folds=4, seed=0, groups=groups_by_answer(collection))
+
+
+def test_folds_of_groups_are_as_equal_as_they_can_be() -> None:
+    queries = [f"q{number}" for number in range(40)]
+    groups = {query: str(number // 3) for number, query in enumerate(queries)}
+    folds = fold_of_queries(queries, num_folds=5, seed=0, groups=groups)
+    sizes = [list(folds.values()).count(fold) for fold in range(5)]
+    assert max(sizes) - min(sizes) <= 3 and folds == fold_of_queries(queries[::-1], num_folds=5, seed=0, groups=groups)
+    assert folds != fold_of_queries(queries, num_folds=5, seed=1, groups=groups)
