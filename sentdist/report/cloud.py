@@ -10,8 +10,9 @@ import numpy as np
 from scipy.linalg import orthogonal_procrustes
 
 from sentdist.errors import DataError
+from sentdist.palette import PALETTE
 from sentdist.reading import drop_remedy, read_parquet
-from sentdist.report.style import FAINT, INK, MARKERS, MUTED, PALETTE, Drawing, canvas, house_style, legend_columns, quiet, save
+from sentdist.report.style import FAINT, INK, MARKERS, MUTED, Drawing, canvas, house_style, legend_columns, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import summarize
+from sentdist.palette import PALETTE
 from sentdist.plan.stages import STAGES
-from sentdist.report.style import INK, MUTED, PALETTE, Drawing, canvas, house_style, quiet, save
+from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 

@@ -14,7 +14,8 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import summarize
-from sentdist.report.style import INK, MARKERS, MUTED, PALETTE, SEQUENTIAL, Drawing, canvas, house_style, legend_columns, quiet, save
+from sentdist.palette import PALETTE
+from sentdist.report.style import INK, MARKERS, MUTED, SEQUENTIAL, Drawing, canvas, house_style, legend_columns, quiet, save
 
 CELL_LETTERS = 14  # of a column's title in one line of a heat map, at 1.15 inches a column
 SCORE = "average STS score (Spearman × 100)"

@@ -9,7 +9,8 @@ from matplotlib.colors import to_rgba
 
 from sentdist.errors import DataError
 from sentdist.evaluation.decisive import Difference
-from sentdist.report.style import INK, MUTED, PALETTE, Drawing, canvas, house_style, save
+from sentdist.palette import PALETTE
+from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, save
 
 PANELS_A_ROW = 4
 MOST_LINES = 40  # a panel; the table has all

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import Summary, summarize
-from sentdist.report.style import INK, MARKERS, PALETTE, Drawing, canvas, house_style, save
+from sentdist.palette import PALETTE
+from sentdist.report.style import INK, MARKERS, Drawing, canvas, house_style, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import summarize
+from sentdist.palette import PALETTE
 from sentdist.plan.stage import slug
-from sentdist.report.style import DIVERGING, INK, MARKERS, PALETTE, Drawing, canvas, house_style, quiet, save
+from sentdist.report.style import DIVERGING, INK, MARKERS, Drawing, canvas, house_style, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 

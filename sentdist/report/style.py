@@ -1,4 +1,4 @@
-"""How figures look: a palette that colour-blind readers can tell apart, quiet axes, one way of saving."""
+"""How figures look: quiet axes, one way of saving."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from sentdist.table_text import csv_text
 
-# Okabe & Ito (2008), darkest and most distant first.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # a second cue, for print in grey
 INK, MUTED, FAINT, GRID = "#1b1f24", "#57606a", "#afb8c1", "#e7eaee"
 SEQUENTIAL = LinearSegmentedColormap.from_list("ours", ["#f4f7fa", "#c3dcec", "#6aaed2", "#1f78b4", "#08406f"])

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from sentdist.evaluation.decisive import Difference
+from sentdist.palette import PALETTE
 from sentdist.plan.tasks import TASKS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.cloud import cloud_drawings
@@ -18,7 +19,7 @@ from sentdist.report.papers.sts_regression import regression_facts
 from sentdist.report.probes import probe_drawings
 from sentdist.report.relations import relation_drawings
 from sentdist.report.rows import ResultRow
-from sentdist.report.style import PALETTE, Drawing
+from sentdist.report.style import Drawing
 from sentdist.report.sweep_rows import SweepRows
 from sentdist.report.tables import ResultTable
 from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces

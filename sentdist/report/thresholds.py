@@ -12,7 +12,8 @@ from matplotlib.collections import QuadMesh
 
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import Summary, summarize
-from sentdist.report.style import INK, MARKERS, MUTED, PALETTE, SEQUENTIAL, Drawing, canvas, house_style, quiet, save
+from sentdist.palette import PALETTE
+from sentdist.report.style import INK, MARKERS, MUTED, SEQUENTIAL, Drawing, canvas, house_style, quiet, save
 
 TITLES = {
     "translated_relu": "Translated ReLU",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sentdist.plan.stage import Json
-from sentdist.plan.tasks import TASK_GROUPS
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.store.record import Record
 
 CURVE = {"loss": "loss", "grad_norm": "grad_norm", "lr": "learning_rate", "sentences_per_s": "sentences_per_s", "dev_score": "dev_score"}
@@ -22,7 +22,8 @@ def final_metrics(record: Record) -> dict[str, float]:
     """Metrics of a finished stage: its numeric results, how long it took, and for scores the averages of task groups.
 
     A training's mean throughput is called `mean_sentences_per_s`, since `sentences_per_s` is its curve; what its seconds were spent on
-    `time.forward_s` and so on. A task's measure that is its main score already (`stsb.spearman`) is left out.
+    `time.forward_s` and so on. A task's measure that is its main score already (`stsb.spearman`) is left out. Numbers are rounded
+    to what a page can show, four digits at least: the record beside them keeps all.
     """
     numbers = {name: number for name, value in record.results.items() if (number := _number(value)) is not None}
     found = {
@@ -34,7 +35,7 @@ def final_metrics(record: Record) -> dict[str, float]:
         found["mean_sentences_per_s"] = found.pop("sentences_per_s")
     if record.kind == "scores":
         found |= averages(main_scores(record))
-    return found | {f"{record.kind}_s": record.seconds}
+    return {name: shown(number) for name, number in (found | {f"{record.kind}_s": record.seconds}).items()}
 
 
 def main_scores(record: Record) -> dict[str, float]:
@@ -43,19 +44,20 @@ def main_scores(record: Record) -> dict[str, float]:
 
 
 def averages(scores: Mapping[str, float]) -> dict[str, float]:
-    """Means over the task groups that are complete; over all tasks (`avg`) where several tasks make no group."""
+    """Means over the task groups that are complete; over all tasks (`avg`) where several tasks make no group.
+    Tasks of different kinds have no mean: half a correlation and half a precision is nothing that a person could read."""
     found = {
         f"avg_{group}": sum(scores[task] for task in tasks) / len(tasks)
         for group, tasks in TASK_GROUPS.items()
-        if all(task in scores for task in tasks)
+        if all(task in scores for task in tasks) and _are_alike(tasks)
     }
-    if not found and len(scores) > 1:
+    if not found and len(scores) > 1 and _are_alike(scores):
         found["avg"] = sum(scores.values()) / len(scores)
     return found
 
 
 def primary_metric(tasks: Sequence[str]) -> str:
-    """The metric by which trials over these tasks are compared: the first average there is, else the only task."""
+    """The metric by which trials over these tasks are compared: the first average there is, else the first task."""
     unrolled = [task for given in tasks for task in TASK_GROUPS.get(given, (given,))]
     return next(iter(averages(dict.fromkeys(unrolled, 0.0))), metric_name(unrolled[0]))
 
@@ -65,8 +67,17 @@ def metric_name(name: str) -> str:
     return re.sub(r"[^\w\-. :/]", "_", name.replace("@", "_at_"))
 
 
+def _are_alike(tasks: Iterable[str]) -> bool:
+    return len({TASKS[task].kind if task in TASKS else task.partition("=")[0] for task in tasks}) == 1
+
+
 def _with_unit(name: str) -> str:
     return f"time.{name.removeprefix('seconds.')}_s" if name.startswith("seconds.") else name
+
+
+def shown(number: float) -> float:
+    """A number as a page shows it: four digits, and two after the point."""
+    return float(f"{number:.4g}") if abs(number) < 100 else round(number, 2)
 
 
 def _number(value: Json) -> float | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import counted
 from sentdist.plan.tasks import TASK_GROUPS
+from sentdist.store.chosen import DevCell, cells_by_dev, dev_chooses, dev_score
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.table_text import csv_text, markdown_link, markdown_table, markdown_text
-from sentdist.tracking.figures import averages, main_scores, primary_metric
+from sentdist.tracking.figures import averages, main_scores, metric_name, primary_metric, shown
 
+DEV_SCORE = "best_dev_score"
 MAX_LINES = 30  # of a table or list: a note may have 8000 letters, and a line with its link has up to 200
 KINDS = {"corpus": "corpus", "targets": "tags and words", "train": "training", "bank": "bank of embeddings", "scores": "scores"}
 
@@ -104,13 +107,13 @@ def sweep_note(
     """The result table, best first, and what sharing saved."""
     rows, metric = summary_rows(sweep, records), sweep_metric(sweep)
     # MLflow folds a note after a few lines: what matters most comes first.
-    best = f"; best {metric} {_score(rows[0].scores.get(metric))}: {trials[rows[0].trial.key]}" if rows else ""
-    lines = [f"**{len(rows)} of {len(distinct_trials(sweep))} trials are scored**{best}.", _menu(views)]
+    lines = [f"**{len(rows)} of {len(distinct_trials(sweep))} trials are scored.** {choice(sweep, records)}".strip(), _menu(views)]
     if rows:
-        cells = [(str(trials[row.trial.key]), _score(row.scores.get(metric)), _score(row.dev)) for row in rows[:MAX_LINES]]
-        lines.append(_table(("trial", metric, "dev score"), cells))
+        cells = [(str(trials[row.trial.key]), _score(row.dev), _score(row.scores.get(metric))) for row in rows[:MAX_LINES]]
+        lines.append(_table(("trial", "dev score", metric), cells))
         rest = f" The other {len(rows) - MAX_LINES} stand in `summary.csv`." if len(rows) > MAX_LINES else ""
-        lines.append(f"Scores × 100, best first.{rest} Means over seeds and tests of significance stand in the report.")
+        order = "best on dev first" if any(row.dev is not None for row in rows) else "highest first"
+        lines.append(f"Scores × 100, {order}.{rest} Means over seeds and tests of significance stand in the report.")
     if sweep.about.strip():
         lines.append(markdown_text(sweep.about))
     lines.append(_sharing(sweep))
@@ -129,17 +132,47 @@ class SummaryRow:
     dev: float | None
 
 
+def choice(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
+    """What dev chooses and what that is worth on the test sets, as a sentence; "" where dev chooses nothing."""
+    cells = cells_by_dev(sweep, records)
+    if not cells:
+        return ""
+    chosen, metric = cells[0], sweep_metric(sweep)
+    seeds = counted(len(chosen.trials), "training")
+    value = mean_score(chosen, records, metric)
+    test = "" if value is None else f" On the test sets it has {metric} {_score(value)}."
+    return f"Best on dev: {markdown_text(chosen.label)}, {chosen.task} {_score(chosen.dev)} (mean of {seeds})." + test
+
+
+def choice_metrics(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[str, float]:
+    """For the sweep's own run: mean dev score of what dev chooses, and its mean test scores."""
+    cells = cells_by_dev(sweep, records)
+    if not cells:
+        return {}
+    names = sweep_scores(sweep)
+    tests = {metric_name(name): value for name in names if (value := mean_score(cells[0], records, name)) is not None}
+    return {name: shown(value) for name, value in ({DEV_SCORE: cells[0].dev} | tests).items()}
+
+
+def mean_score(cell: DevCell, records: Mapping[str, Record], metric: str) -> float | None:
+    """Mean of a main score or average over the trials of a cell; None where one of them lacks it."""
+    found = [main_scores(records[trial.key]) for trial in cell.trials]
+    values = [(averages(scores) | scores).get(metric) for scores in found]
+    present = [value for value in values if value is not None]
+    return statistics.fmean(present) if len(present) == len(values) else None
+
+
 def summary_rows(sweep: SweepRecord, records: Mapping[str, Record]) -> list[SummaryRow]:
-    """The scored trials, best by the primary metric first."""
+    """The scored trials, best on dev first; those of which dev knows nothing follow, by the primary metric."""
     rows = []
     for trial in distinct_trials(sweep):
         if trial.key in records:
             scores = main_scores(records[trial.key])
-            train = records.get(trial.train or "")
-            dev = None if train is None else train.results.get("best_dev_score")
-            rows.append(SummaryRow(trial=trial, scores=averages(scores) | scores, dev=dev if isinstance(dev, float) else None))
+            by = dev_score(trial, records)
+            rows.append(SummaryRow(trial=trial, scores=averages(scores) | scores, dev=None if by is None else by[1]))
     metric = sweep_metric(sweep)
-    return sorted(rows, key=lambda row: -row.scores.get(metric, float("-inf")))
+    lowest = float("-inf")
+    return sorted(rows, key=lambda row: (lowest if row.dev is None else row.dev, row.scores.get(metric, lowest)), reverse=True)
 
 
 def summary_csv(rows: Sequence[SummaryRow]) -> str:
@@ -154,8 +187,13 @@ def summary_csv(rows: Sequence[SummaryRow]) -> str:
 
 
 def sweep_metric(sweep: SweepRecord) -> str:
-    """The metric that orders the trials of a sweep."""
+    """The test score that stands first: it is shown, and chooses nothing."""
     return primary_metric(_asked(sweep))
+
+
+def order_metric(sweep: SweepRecord) -> str:
+    """The metric that orders the trials of a sweep: the dev score where dev chooses, else the test score that stands first."""
+    return DEV_SCORE if dev_chooses(sweep) else sweep_metric(sweep)
 
 
 def sweep_scores(sweep: SweepRecord) -> tuple[str, ...]:
@@ -211,7 +249,7 @@ def _training_line(record: Record) -> str:
     results = record.results
     steps = f"Trained {results.get('num_steps')} steps in {record.seconds:.0f} s"
     stopped = " and stopped early" if results.get("stopped_early") else ""
-    best = results.get("best_dev_score")
+    best = results.get(DEV_SCORE)
     chosen = f"; the weights of step {results.get('best_step')} were kept (dev score {_score(best)})" if isinstance(best, float) else ""
     return f"{steps}{stopped}{chosen}."
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sentdist.errors import counted
+from sentdist.store.chosen import DevCell, cells_by_dev
 from sentdist.store.record import Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.sweep import SweepRecord
@@ -33,29 +35,32 @@ LIBRARIES = ("sentence-transformers", "transformers", "torch")
 
 
 def register_best_encoder(client: MlflowClient, runs: SweepRuns) -> str | None:
-    """Register the trained encoder whose trial has the highest average over the test sets; returns `models:/NAME/VERSION`.
+    """Register the encoder that dev chooses; returns `models:/NAME/VERSION`. Test scores are shown on it and have no say.
 
-    An encoder is registered once, also by drivers that work at the same time: when its key has a version already, that one gets the alias
-    `best` again. None: no trained encoder is scored.
+    The cell with the highest mean dev score counts, and of its encoders the one with the highest. An encoder is registered once, also by
+    drivers that work at the same time: when its key has a version already, that one gets the alias `best` again.
+    None: dev chose nothing, since no cell is complete, or the recipe has no `selection`.
     """
     runs.open(client, is_running=False)
     sweep, store = runs.sweep, runs.store
     records = sweep.records(store)
-    rows = summary_rows(sweep, records)
-    best = next((row for row in rows if row.trial.train in records), None)
-    if best is None or best.trial.train is None:
+    cells = cells_by_dev(sweep, records)
+    if not cells:
         return None
-    train = records[best.trial.train]
+    trial = cells[0].best
+    row = next(row for row in summary_rows(sweep, records) if row.trial.key == trial.key)
+    train = records[str(trial.train)]
     _ensure_model(client, sweep)
     version = _first_version(client, sweep.name, train.key)
     if version is None:
-        version = _register(client, runs, best, rows, folder=store.folder(store.find(train.key)), train=train)
+        about = _description(sweep, row, cells)
+        version = _register(client, runs, row, about=about, folder=store.folder(store.find(train.key)), train=train)
     if client.get_registered_model(sweep.name).aliases.get(ALIAS) != version.version:
         number = version.version
         despite_collisions(lambda: client.set_registered_model_alias(sweep.name, ALIAS, number), table="registered_model_aliases")
     address = f"models:/{sweep.name}/{version.version}"
     assert runs.parent is not None
-    note = f"[{address}]({model_page(sweep.name, version.version)}), alias `{ALIAS}`: {best.trial.name}"
+    note = f"[{address}]({model_page(sweep.name, version.version)}), alias `{ALIAS}`: {trial.name}"
     add_tags(client, client.get_run(runs.parent), {MODEL: note})
     runs.summarize(client, records)
     return address
@@ -66,7 +71,7 @@ def _ensure_model(client: MlflowClient, sweep: SweepRecord) -> None:
 
     if any(model.name == sweep.name for model in client.search_registered_models(f"name = '{sweep.name}'")):
         return
-    about = f"{sweep.about.strip()}\n\nThe best encoders of the recipe `{sweep.name}`, chosen by {sweep_metric(sweep)} on the test sets."
+    about = f"{sweep.about.strip()}\n\nThe encoders of the recipe `{sweep.name}` that dev chose: test scores are shown, and had no say."
     try:
         client.create_registered_model(sweep.name, description=about.strip())
     except MlflowException:  # another process was faster
@@ -79,9 +84,7 @@ def _first_version(client: MlflowClient, name: str, key: str) -> ModelVersion | 
     return min(found, key=lambda version: int(version.version), default=None)
 
 
-def _register(
-    client: MlflowClient, runs: SweepRuns, best: SummaryRow, rows: Sequence[SummaryRow], *, folder: Path, train: Record
-) -> ModelVersion:
+def _register(client: MlflowClient, runs: SweepRuns, best: SummaryRow, *, about: str, folder: Path, train: Record) -> ModelVersion:
     """Upload an encoder and make it a version, unless another driver does so at the same time.
 
     MLflow cannot be asked for a version only if there is none, but its data base gives every number once and never again. So each driver
@@ -93,7 +96,7 @@ def _register(
     first = _first_version(client, runs.sweep.name, train.key)
     if first is None:
         try:
-            made = _make_version(client, runs, best, rows, model=model, tags=_identity(best, train) | {FILES: files})
+            made = _make_version(client, runs, best, about=about, model=model, tags=_identity(best, train) | {FILES: files})
         except MlflowException:  # it gives up when several drivers ask for the same number three times in a row
             made = None
             if _first_version(client, runs.sweep.name, train.key) is None:
@@ -127,7 +130,7 @@ def _upload(client: MlflowClient, runs: SweepRuns, best: SummaryRow, *, folder: 
 
 
 def _make_version(
-    client: MlflowClient, runs: SweepRuns, best: SummaryRow, rows: Sequence[SummaryRow], *, model: LoggedModel, tags: dict[str, str]
+    client: MlflowClient, runs: SweepRuns, best: SummaryRow, *, about: str, model: LoggedModel, tags: dict[str, str]
 ) -> ModelVersion:
     run_id = model.source_run_id
     assert run_id is not None
@@ -139,7 +142,7 @@ def _make_version(
         run_id=run_id,
         model_id=model.model_id,
         tags=tags | scores,
-        description=_description(runs.sweep, best, rows),
+        description=about,
         await_creation_for=0,  # the servers that people run make it at once; waiting would only be announced on stderr
     )
 
@@ -184,16 +187,16 @@ def write_model(target: Path, encoder: Path, *, run_id: str, model_id: str) -> N
     model.save(str(folder / "MLmodel"))
 
 
-def _description(sweep: SweepRecord, best: SummaryRow, rows: Sequence[SummaryRow]) -> str:
-    """What was chosen, how, and from how many, so that nobody takes the score for an unbiased one."""
-    metric, trial = sweep_metric(sweep), best.trial
+def _description(sweep: SweepRecord, best: SummaryRow, cells: Sequence[DevCell]) -> str:
+    """What was chosen, how, and from how many: the first line alone stands in MLflow's list, as plain text."""
+    metric, chosen = sweep_metric(sweep), cells[0]
+    others = f", the highest of {counted(len(cells), 'cell')}" if cells[1:] else ""
+    of_several = f"; of its {len(chosen.trials)} encoders this one has the highest ({best.dev:.2f})" if chosen.trials[1:] else ""
+    score = best.scores.get(metric)
     lines = [
-        f"**{trial.name}** of the sweep `{sweep.name}`: {metric} {best.scores[metric]:.2f}.",
-        f"Chosen because its {metric} on the *test* sets is the highest of {len(rows)} scored trials, so this score is optimistic; means over "
-        "seeds in the report are not.",
+        f"{best.trial.name}, chosen on dev by {chosen.task}.",
+        f"The mean dev score of {chosen.label} is {chosen.dev:.2f}{others}{of_several}.",
     ]
-    if best.dev is not None:
-        lines.append(f"Its checkpoint within the training was chosen on a dev set (score {best.dev:.2f}).")
-    if rows[0].trial.key != trial.key:
-        lines.append(f"The untouched checkpoint scores higher: {rows[0].scores[metric]:.2f} ({rows[0].trial.name}).")
+    if score is not None:
+        lines.append(f"On the test sets, which had no say: {metric} {score:.2f}. Means over seeds with intervals stand in the report.")
     return "\n\n".join(lines)

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.palette import colors_of
+from sentdist.store.chosen import cells_by_dev
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
@@ -43,6 +45,7 @@ HISTORY = "history.jsonl"
 STATUS: dict[Outcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
 PUBLISHED = "sentdist.published"  # set last: a run that has the time of its record is complete
 REASON = "sentdist.reason"
+COLOR = "mlflow.runColor"  # of its charts: seeds of a cell look alike
 MODEL = "sentdist.model"
 REPORT = "sentdist.report"  # the report's page among the artifacts
 
@@ -70,7 +73,7 @@ class SweepRuns:
         `started_ms`: when it began, if not now."""
         sweep = self.sweep
         tags = {
-            "mlflow.experiment.primaryMetric.name": notes.sweep_metric(sweep),
+            "mlflow.experiment.primaryMetric.name": notes.order_metric(sweep),
             "mlflow.experiment.primaryMetric.greaterIsBetter": "true",
             "mlflow.experimentKind": "custom_model_development",  # else the pages are laid out for language-model applications
         }
@@ -171,11 +174,11 @@ class SweepRuns:
         if run.data.tags.get(NOTE) == note:
             return
         client.log_text(self._parent_id, notes.summary_csv(rows), "summary.csv")
-        metric = notes.sweep_metric(sweep)
-        best = {f"best_{metric}": rows[0].scores[metric]} if rows and metric in rows[0].scores else {}
         update = RunUpdate(run)
-        update.figures(best, max(map(_ended_ms, records.values()), default=0), step=len(rows))  # a sweep that was stopped had another best
-        update.tags({NOTE: note} | ({"sentdist.best": rows[0].trial.name} if best else {}))
+        # A sweep that was stopped had another best one, hence the step.
+        update.figures(notes.choice_metrics(sweep, records), max(map(_ended_ms, records.values()), default=0), step=len(rows))
+        cells = cells_by_dev(sweep, records)
+        update.tags({NOTE: note} | ({"sentdist.best": cells[0].label} if cells else {}))
         update.send(client)
 
     def log_report(self, client: MlflowClient, folder: Path) -> None:
@@ -259,6 +262,8 @@ class SweepRuns:
                 update.files({f"{folder}{HISTORY}": history} if history else {})
                 update.curve(_points(history))
         update.tags({PARENT: self._parent_id, NOTE: self._note(owner, own, reason or run.data.tags.get(REASON))})
+        if owner in self.layout.trials:
+            update.tags({COLOR: self._colors[self.layout.trials[owner].cell]})
         if own:
             update.tags({"sentdist.place": self._address(self.sweep.places[owner])})
             update.tags({"sentdist.uses": " ".join(self.layout.made_from(owner))})
@@ -326,10 +331,15 @@ class SweepRuns:
         return run_page(self.experiment, run_id)
 
     @cached_property
+    def _colors(self) -> dict[str, str]:
+        return colors_of(trial.cell for trial in self.sweep.trials)
+
+    @cached_property
     def _views(self) -> tuple[View, ...]:
         scores = [metric_name(score) for score in notes.sweep_scores(self.sweep)]
         trials = [self.layout.parameters(key) for key in self.layout.trials]
-        return views(metric=notes.sweep_metric(self.sweep), scores=scores, trials=trials)
+        order, metric = notes.order_metric(self.sweep), notes.sweep_metric(self.sweep)
+        return views(order=order, metric=metric, scores=scores, trials=trials)
 
     @property
     def _view_links(self) -> list[Link]:

@@ -69,7 +69,7 @@ class Tracker(Protocol):
         ...
 
     def register_best(self, sweep: SweepRecord) -> str | None:
-        """Register the encoder of the best trained trial; returns the address of the model, None if there is none."""
+        """Register the encoder that dev chose; returns the address of the model, None if there is none."""
         ...
 
 

@@ -32,14 +32,15 @@ class View:
         return TAG + self.id, json.dumps({"name": self.name, "createdAt": made_ms, "updatedAt": made_ms, "state": json.dumps(self.state)})
 
 
-def views(*, metric: str, scores: Sequence[str], trials: Sequence[Mapping[str, str]]) -> tuple[View, ...]:
+def views(*, order: str, metric: str, scores: Sequence[str], trials: Sequence[Mapping[str, str]]) -> tuple[View, ...]:
     """The views of a sweep: its trials best first, their methods averaged over seeds, their charts, and the stages that they share.
 
-    metric: what orders the trials. scores: the other scores that a table shows. trials: the parameters of each.
+    order: the metric that orders the trials. metric: the test score that stands first. scores: those that a table shows.
+    trials: the parameters of each.
     """
-    columns = _columns("metrics", (metric, *(score for score in scores if score != metric), "best_dev_score", "train_s"))
+    columns = _columns("metrics", tuple(dict.fromkeys((order, metric, *scores, "best_dev_score", "train_s"))))
     varied = varied_parameters(trials)
-    table: dict[str, Json] = {"orderByKey": _metric(metric), "orderByAsc": False, "searchFilter": TRIALS_ONLY, "runsHiddenMode": "SHOW_ALL"}
+    table: dict[str, Json] = {"orderByKey": _metric(order), "orderByAsc": False, "searchFilter": TRIALS_ONLY, "runsHiddenMode": "SHOW_ALL"}
     # ordered by time, MLflow would fold the stages away below their sweep
     listed: dict[str, Json] = {"orderByKey": "params.`kind`", "orderByAsc": True, "searchFilter": STAGES_ONLY}
     by_method: Json = {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "cell"}]}
@@ -109,7 +110,7 @@ def _columns(kind: Literal["metrics", "params"], names: Sequence[str]) -> tuple[
 
 def _table(*columns: str) -> dict[str, Json]:
     """Columns in the order given (MLflow would take that of the alphabet), after names that can be read whole."""
-    widths: dict[str, Json] = {"attributes.`Run Name`": 320, "metrics.`best_dev_score`": 130, "params.`objective.name`": 130}
+    widths: dict[str, Json] = {"attributes.`Run Name`": 320, "metrics.`best_dev_score`": 150, "params.`objective.name`": 130}
     order: list[Json] = ["attributes.`Run Name`", *columns, "runDateAndNestInfo", "duration"]
     return {"selectedColumns": list(columns), "columnOrder": order, "columnWidths": widths}
 

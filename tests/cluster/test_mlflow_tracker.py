@@ -107,7 +107,7 @@ def test_trials_and_shared_stages_are_children_of_the_sweep(tracked: Tracked) ->
 
 def test_the_experiment_says_what_is_compared(tracked: Tracked) -> None:
     tags = tracked.client.get_experiment(tracked.experiment).tags
-    assert tags["mlflow.experiment.primaryMetric.name"] == "avg_sts"
+    assert tags["mlflow.experiment.primaryMetric.name"] == "best_dev_score"
     assert tags["mlflow.experiment.primaryMetric.greaterIsBetter"] == "true"
     assert "small" in tags["mlflow.note.content"]
 
@@ -118,7 +118,7 @@ def test_curves_scores_and_system_metrics_stand_on_the_trial(tracked: Tracked) -
         points = tracked.client.get_metric_history(run.info.run_id, name)
         assert [point.step for point in points] == [5 * number for number in range(1, NUM_POINTS + 1)]
     assert run.data.metrics["dev_score"] == 80.5
-    assert run.data.metrics["avg_sts"] == pytest.approx(sum(run.data.metrics[task] for task in STS) / 7)
+    assert run.data.metrics["avg_sts"] == pytest.approx(sum(run.data.metrics[task] for task in STS) / 7, abs=0.01)
     assert any(name.startswith("system/cpu") for name in run.data.metrics)
     assert {"record.json", "train"} <= tracked.artifacts(run)
     assert tracked.artifacts(run, "train") == {"train/record.json", "train/history.jsonl"}
@@ -177,8 +177,9 @@ def test_the_sweep_shows_its_table_and_what_sharing_saved(tracked: Tracked) -> N
     parent = tracked.parent
     note = parent.data.tags["mlflow.note.content"]
     assert "5 of 5 trials are scored" in note
-    assert note.index("RCL (phis={0.01, 0.02})") < note.index("Eq. 1") < note.index("MiniLM, untouched")
-    assert parent.data.metrics["best_avg_sts"] == pytest.approx(81.3)
+    assert "Best on dev: Eq. 1, stsb-dev 80.50 (mean of 1 training). On the test sets it has avg_sts 79.30." in note
+    assert note.index("Eq. 1 · seed 0") < note.index("RCL (phis={0.01, 0.02})") < note.index("MiniLM, untouched")
+    assert {name: parent.data.metrics[name] for name in ("best_dev_score", "avg_sts")} == {"best_dev_score": 80.5, "avg_sts": 79.3}
     assert f"{len(tracked.plan.stages)} stages stand for the {sum(tracked.plan.mentions.values())} that the trials need" in note
     assert {"recipe.yaml", "summary.csv"} <= tracked.artifacts(parent)
 
@@ -208,7 +209,7 @@ def test_a_larger_sweep_of_the_same_name_adds_its_trials(server: MlflowServer, c
     assert len(grown.trials) == 5
     assert len(grown.runs()) == 1 + 5 + 5
     (parent,) = (run for run in grown.runs() if "sentdist.sweep" in run.data.tags)
-    best = client.get_metric_history(parent.info.run_id, "best_avg_sts")
+    best = client.get_metric_history(parent.info.run_id, "best_dev_score")
     assert [point.step for point in best] == [4, 5], "one point for each number of scored trials"
 
 
@@ -376,10 +377,11 @@ def test_the_best_encoder_is_registered_once_and_loads(tracked: Tracked, server:
     assert tracker.register_best(tracked.sweep) == address
     assert len(tracked.client.search_model_versions("name = 'tracked'")) == 1
     version = tracked.client.get_model_version_by_alias("tracked", "best")
-    best = tracked.trials["RCL (phis={0.01, 0.02}) · seed 0"]
-    assert version.run_id == best.info.run_id
-    assert version.tags["avg_sts"] == "81.3000"
-    assert "*test* sets is the highest of 5" in version.description
+    chosen = tracked.trials["Eq. 1 · seed 0"]
+    assert version.run_id == chosen.info.run_id, "dev chooses it, though RCL is two points higher on the test sets"
+    assert version.tags["avg_sts"] == "79.3000"
+    assert version.description.startswith("Eq. 1 · seed 0, chosen on dev by stsb-dev.\n\n")
+    assert "the highest of 3 cells" in version.description and "which had no say: avg_sts 79.30" in version.description
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     mlflow.set_tracking_uri(server.uri)
     mlflow.set_registry_uri(server.uri)

@@ -142,7 +142,8 @@ def make_up(stage: Stage, store: ArtifactStore, *, encoder: Path | None = None) 
                     shutil.copytree(encoder, folder, dirs_exist_ok=True)
                 (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history(stage)))
                 results = {
-                    "num_steps": 40, "stopped_early": False, "stopping_step": None, "best_step": 40, "best_dev_score": 80.5,
+                    "num_steps": 40, "stopped_early": False, "stopping_step": None, "best_step": 40,
+                    "best_dev_score": 80.5 - len(stage.banks),  # the other way round than the test scores below
                     "final_loss": 0.31, "sentences_per_s": 404.5, "num_parameters": 22_713_216,
                 }  # fmt: skip
             case Bank():

@@ -124,6 +124,7 @@ def test_the_average_over_sts_needs_all_seven() -> None:
     scores = dict.fromkeys(STS, 70.0) | {"sickr": 77.0}
     assert averages(scores) == {"avg_sts": 71.0}
     assert averages({"stsb": 80.0, "sickr": 70.0}) == {"avg": 75.0}
+    assert averages({"scenes-sts": 80.0, "scenes-faq": 40.0}) == {}, "a correlation and a precision have no mean"
     assert averages({"stsb": 80.0}) == {}
 
 
@@ -161,7 +162,8 @@ def test_the_sweeps_note_orders_trials_and_says_what_sharing_saved() -> None:
         views=[Link(name="Trials", kind="view", url="#/c")],
         store="/store",
     )
-    assert note.startswith("**3 of 5 trials are scored**; best avg_sts 72.00: [Entropy encoder · seed 0](#/x).\n\n[Trials](#/c)\n\n")
+    assert note.startswith("**3 of 5 trials are scored.**\n\n[Trials](#/c)\n\n")
+    assert note.index("Entropy encoder") < note.index("Eq. 1")
     assert f"{len(sweep.places)} stages stand for the {sum(sweep.mentions.values())} that the trials need" in note
     lines = summary_csv(summary_rows(sweep, records)).splitlines()
     assert lines[0].startswith("trial,method,seed,fold,dev_score,avg_sts,sts12")

@@ -22,15 +22,15 @@ def test_parameters_that_differ_come_first_and_constants_not_at_all() -> None:
 
 
 def test_the_score_that_orders_the_trials_is_the_first_column() -> None:
-    trials, methods, *_ = views(metric="avg_sts", scores=["avg_sts", "sts12"], trials=TRIALS)
-    assert trials.state["selectedColumns"][:2] == ["metrics.`avg_sts`", "metrics.`sts12`"]  # type: ignore[index]
+    trials, methods, *_ = views(order="best_dev_score", metric="avg_sts", scores=["avg_sts", "sts12"], trials=TRIALS)
+    assert trials.state["selectedColumns"][:3] == ["metrics.`best_dev_score`", "metrics.`avg_sts`", "metrics.`sts12`"]  # type: ignore[index]
     assert trials.state["selectedColumns"][-1] == "params.`phis`"  # type: ignore[index]
-    assert (trials.state["orderByKey"], trials.state["orderByAsc"]) == ("metrics.`avg_sts`", False)
+    assert (trials.state["orderByKey"], trials.state["orderByAsc"]) == ("metrics.`best_dev_score`", False)
     assert methods.state["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "cell"}]}
 
 
 def test_every_chart_lies_in_a_section_that_is_open() -> None:
-    (charts,) = [view for view in views(metric="stsb", scores=["stsb"], trials=TRIALS) if view.mode == "CHART"]
+    (charts,) = [view for view in views(order="stsb", metric="stsb", scores=["stsb"], trials=TRIALS) if view.mode == "CHART"]
     cards, sections = charts.state["compareRunCharts"], charts.state["compareRunSections"]
     assert isinstance(cards, list) and isinstance(sections, list)
     opened = {section["uuid"] for section in sections if section["display"]}  # type: ignore[index, call-overload]
@@ -39,7 +39,7 @@ def test_every_chart_lies_in_a_section_that_is_open() -> None:
 
 
 def test_a_tag_is_what_mlflow_reads_back() -> None:
-    (first, *_) = made = views(metric="stsb", scores=["stsb"], trials=TRIALS)
+    (first, *_) = made = views(order="stsb", metric="stsb", scores=["stsb"], trials=TRIALS)
     tags = dict(view.tag(place) for place, view in enumerate(made))
     assert len(tags) == len(made)
     shown = {key: json.loads(value) for key, value in tags.items()}

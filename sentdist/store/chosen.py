@@ -1,0 +1,70 @@
+"""What dev chose among the cells of a sweep; no test score has a say."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sentdist.plan.specs import dev_tasks
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord, TrialRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevCell:
+    """A cell all of whose trainings kept the weights that a dev task found best.
+
+    label: of the cell. task: that dev task, as a recipe spells it. dev: mean of their best dev scores (× 100).
+    trials: its trials, in the order of the sweep; best: the one whose training has the highest dev score.
+    """
+
+    label: str
+    task: str
+    dev: float
+    trials: tuple[TrialRecord, ...]
+    best: TrialRecord
+
+
+def cells_by_dev(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevCell]:
+    """The cells that can be compared on dev, best mean first; of equal ones the first in the sweep.
+
+    A cell counts when all its trials are scored and all their trainings were selected on dev. Only cells that were selected on the same
+    tasks can be compared: where a sweep has several dev tasks, those of the task that most cells share.
+    """
+    found: list[DevCell] = []
+    for label in dict.fromkeys(trial.cell for trial in sweep.trials):
+        trials = tuple(trial for trial in sweep.trials if trial.cell == label)
+        chosen_by = {trial.key: by for trial in trials if (by := dev_score(trial, records)) is not None}
+        if len(chosen_by) == len({trial.key for trial in trials}):
+            found.append(
+                DevCell(
+                    label=label,
+                    task=" and ".join(sorted({task for task, _ in chosen_by.values()})),
+                    dev=statistics.fmean(chosen_by[trial.key][1] for trial in trials),
+                    trials=trials,
+                    best=max(trials, key=lambda trial: chosen_by[trial.key][1]),
+                )
+            )
+    if not found:
+        return []
+    ((task, _),) = Counter(cell.task for cell in found).most_common(1)
+    return sorted((cell for cell in found if cell.task == task), key=lambda cell: -cell.dev)
+
+
+def dev_score(trial: TrialRecord, records: Mapping[str, Record]) -> tuple[str, float] | None:
+    """Name of the dev tasks that chose the weights of a scored trial, and their score (× 100); None where none did."""
+    train = records.get(trial.train or "")
+    if train is None or trial.key not in records:
+        return None
+    fields, score = train.stage.get("fields"), train.results.get("best_dev_score")
+    selection = fields.get("selection") if isinstance(fields, dict) else None
+    if not isinstance(selection, dict) or not isinstance(score, float):
+        return None
+    return "+".join(str(task["name"]) for task in dev_tasks(selection)), score
+
+
+def dev_chooses(sweep: SweepRecord) -> bool:
+    """Whether its recipe names a task that chooses on dev."""
+    return bool(sweep.recipe.get("selection"))
