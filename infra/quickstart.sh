@@ -31,7 +31,7 @@ minutes=$(((SECONDS - started_at) / 60)) seconds=$(((SECONDS - started_at) % 60)
 say
 say "Done in $minutes min $seconds s (run this again: every stage is found in the store)."
 say "  artifacts      $SENTDIST_STORE   (sentdist store list)"
-say "  MLflow         $(mlflow_link)"
+say "  MLflow         $(mlflow_link "$(grep -o '#/experiments/.*' "$state/logs/sweep.log" | tail -n 1)")"
 say "  Ray dashboard  $dashboard   (token: $RAY_AUTH_TOKEN_PATH)"
 say "  use these from your shell:   source .sentdist/env"
 say "  stop the servers:            bash infra/stop.sh"

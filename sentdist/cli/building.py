@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sentdist.cli.live import told_live
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import DataError, RecipeError, counted, first_line
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from sentdist.stages.context import Context
     from sentdist.store.store import ArtifactStore
 
+
+KEY_LETTERS = 8  # of a key, which commands take for the whole
 
 Local = Annotated[bool, typer.Option("--local", help="In this process, without Ray: one stage after another, the same numbers.")]
 
@@ -143,8 +146,10 @@ def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data
 
     from sentdist.execution.local_progress import build_locally
 
-    build_locally(plan, context, print_line=typer.echo)
+    with told_live() as (print_line, show):
+        build_locally(plan, context, print_line=print_line, show=show)
     _print_scores(plan.recipe.name, context.store)
+    _print_next(plan.recipe.name, context.store)
 
 
 def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
@@ -157,10 +162,12 @@ def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | N
         options = "".join(f" --set '{override}'" for override in overrides if override != "sweep={}")
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
-    summary = run_on_cluster(plan, context, tracking=tracking, print_line=typer.echo)
+    with told_live() as (print_line, show):
+        summary = run_on_cluster(plan, context, tracking=tracking, print_line=print_line, show=show)
     _print_scores(plan.recipe.name, context.store)
     if command == "sweep" and len(summary.failures) < summary.num_trials and not summary.was_stopped:
         _publish_report(plan.recipe.name, context.store, tracking)
+    _print_next(plan.recipe.name, context.store)
     if summary.failures:
         raise typer.Exit(1)
 
@@ -177,6 +184,31 @@ def _print_scores(name: str, store: ArtifactStore) -> None:
     open_console().print(table)
 
 
+def _print_next(name: str, store: ArtifactStore) -> None:
+    """What dev chose, where its encoder lies, and what to type next."""
+    from sentdist.store.chosen import cells_by_dev
+    from sentdist.store.sweep import load_sweep
+
+    sweep = load_sweep(store, name)
+    records = sweep.records(store)
+    cells = cells_by_dev(sweep, records)
+    keys = {trial.train for trial in sweep.trials if trial.train in records and trial.key in records}
+    key = cells[0].best.train if cells else keys.pop() if len(keys) == 1 else None
+    if cells:
+        typer.echo(f"Best on dev: {cells[0].told}.")
+    if key is None:
+        return
+    typer.echo(f"Encoder: {store.folder(store.find(key)) if store.is_local else store.find(key).uri}")
+    short = key[:KEY_LETTERS]
+    typer.echo("Next:")
+    for command in (
+        f'sentdist similarity {short} "A dog runs." "A puppy is running."',
+        f'sentdist search {short} "what you look for" --corpus SENTENCES.txt',
+        f"sentdist export {short} --to my-encoder",
+    ):
+        typer.echo(f"  {command}")
+
+
 def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:
     """Write the report beside the artifacts, tell the tracker of it and of the best encoder."""
     from sentdist.report.sweep_report import report_sweep
@@ -189,7 +221,9 @@ def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> No
         tracker, sweep = make_tracker(tracking, store), load_sweep(store, name)
         tracker.log_report(sweep, Path(scratch))
         model = tracker.register_best(sweep)
+    if tracker.trials_page:
+        typer.echo(f"MLflow, trials best first: {tracker.trials_page}")
     if model:
-        typer.echo(f"Best encoder, registered: {model}")
+        typer.echo(f"Registered, as dev chose: {model} (@best)")
     for warning in tracker.warnings:
         typer.echo(f"MLflow: {warning}", err=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sentdist.errors import counted
 from sentdist.execution.board.events import PRINT_EVERY, StageEvent
 from sentdist.execution.disk_estimate import disk_estimate
+from sentdist.execution.progress import Show, SweepProgress, progress_of
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage
@@ -22,8 +23,8 @@ from sentdist.store.store import Artifact
 from sentdist.store.sweep import save_sweep, sweep_record
 
 
-def build_locally(plan: Plan, context: Context, *, print_line: Callable[[str], None]) -> None:
-    """Build all trials of a plan in this process and note them as a sweep; print_line takes each line of progress.
+def build_locally(plan: Plan, context: Context, *, print_line: Callable[[str], None], show: Show | None = None) -> None:
+    """Build all trials of a plan in this process and note them as a sweep; print_line takes each line of progress, show all of it.
 
     Raises:
         SentdistError: no room on the disk, data that cannot be read, a training that diverged, …
@@ -38,17 +39,19 @@ def build_locally(plan: Plan, context: Context, *, print_line: Callable[[str], N
     if warning := estimate.warning(context.store.free_bytes()):
         print_line(warning)
     save_sweep(context.store, sweep_record(plan))
-    run_local(plan, context, listen=local_listener(print_line))
+    run_local(plan, context, listen=local_listener(progress_of(plan, missing), print_line, show=show))
     build_overlaps(plan, context)
 
 
-def local_listener(print_line: Callable[[str], None]) -> Listener:
+def local_listener(progress: SweepProgress, print_line: Callable[[str], None], *, show: Show | None = None) -> Listener:
     """A listener for `run_local` that says every tenth of a training, every dev score and every finished stage."""
 
     def listen(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
         told = _told(stage, session, event)
         if told is not None:
-            print_line(told.line)
+            print_line(progress.line(told))
+            if show is not None:
+                show(progress)
 
     return listen
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import ray
@@ -19,6 +20,7 @@ from sentdist.execution.board.printer import printed_events
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.disk_estimate import disk_estimate
+from sentdist.execution.progress import Show, progress_of
 from sentdist.execution.resources import Capacity, capacity, gpu_memory_note, gpus_line, nodes_of, share_of_a_gpu, with_devices
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
@@ -81,10 +83,12 @@ class SweepSummary:
         return any(isinstance(failure.error, SweepStopped) for failure in self.failures)
 
 
-def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, print_line: PrintLine = print) -> SweepSummary:
+def run_sweep(
+    plan: Plan, context: Context, *, tracker: Tracker | None = None, print_line: PrintLine = print, show: Show | None = None
+) -> SweepSummary:
     """Build whatever the store lacks of a plan, on the cluster that this process is connected to.
 
-    Trials that fail do not stop the others; they stand in the summary.
+    Trials that fail do not stop the others; they stand in the summary. show: takes the progress several times a second.
 
     Raises:
         ResourceError: the cluster can never carry one training of this runtime; nothing was started.
@@ -119,7 +123,9 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, p
                 print_line(line)
             if warning := estimate.warning(context.store.free_bytes()):
                 print_line(warning)
-            outcomes |= _carry_out(plan.recipe.name, missing, context, tracker, offered, print_line)
+            progress = progress_of(plan, frozenset(key for key, found in is_there.items() if not found))
+            events_told = partial(printed_events, progress=progress, print_line=print_line, show=show)
+            outcomes |= _carry_out(plan.recipe.name, missing, context, tracker, offered, print_line, events_told)
     try:
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
@@ -131,14 +137,20 @@ def run_sweep(plan: Plan, context: Context, *, tracker: Tracker | None = None, p
 
 
 def _carry_out(
-    name: str, missing: list[Trial], context: Context, tracker: Tracker, offered: Capacity, print_line: PrintLine
+    name: str,
+    missing: list[Trial],
+    context: Context,
+    tracker: Tracker,
+    offered: Capacity,
+    print_line: PrintLine,
+    events_told: Callable[[BoardClient], AbstractContextManager[None]],
 ) -> dict[str, Outcome]:
     from sentdist.execution.trials import run_trials  # Tune takes seconds to import, and often nothing is missing
 
     submission = Submission(context=context, tracker=tracker, trainings_at_once=offered.trainings_at_once, sweep=name)
     board = BoardClient(submission, build_stage)
     try:
-        with printed_events(board, print_line):
+        with events_told(board):
             outcomes = run_trials(missing, submission, build_stage, at_once=offered.max_concurrent_trials, print_line=print_line)
     finally:
         board.leave()

@@ -32,9 +32,17 @@ def open_store(store: str | None) -> ArtifactStore:
 
 
 def encoder_folder(encoder: str, store: ArtifactStore) -> str:
-    """A key of a train artifact becomes its folder; all else is a checkpoint as it stands."""
-    is_key = len(encoder) >= 6 and all(letter in "0123456789abcdef" for letter in encoder) and not Path(encoder).exists()
-    return str(store.folder(store.find(encoder))) if is_key or encoder.startswith("train/") else encoder
+    """A training's key or label, as pages show them, becomes the folder of its encoder; all else is a checkpoint as it stands."""
+    if Path(encoder).exists():
+        return encoder
+    is_key = len(encoder) >= 6 and all(letter in "0123456789abcdef" for letter in encoder)
+    if is_key or encoder.startswith("train/") or _is_label(encoder, store):
+        return str(store.folder(store.find(encoder)))
+    return encoder
+
+
+def _is_label(encoder: str, store: ArtifactStore) -> bool:
+    return "/" not in encoder and any(encoder in found.record.shown_names for found in store.artifacts("train"))
 
 
 def encoder_use(

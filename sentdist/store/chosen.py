@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sentdist.errors import counted
 from sentdist.plan.specs import dev_tasks
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -25,6 +26,11 @@ class DevCell:
     dev: float
     trials: tuple[TrialRecord, ...]
     best: TrialRecord
+
+    @property
+    def told(self) -> str:
+        """For people: the cell, and what chose it."""
+        return f"{self.label}, {self.task} {self.dev:.2f} (mean of {counted(len(self.trials), 'training')})"
 
 
 def cells_by_dev(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevCell]:

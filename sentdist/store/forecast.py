@@ -97,14 +97,14 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                 mentions=sum(plan.mentions[stage.key] for stage in stages),
                 distinct=len(stages),
                 finished=len(stages) - len(left),
-                sentences=sum(_sentences(stage, plan) for stage in left),
+                sentences=sum(sentences_of(stage, plan) for stage in left),
                 sentences_per_s=_speed(store, kind) if left else None,
             )
         )
     return Forecast(kinds=tuple(kinds), finished=finished)
 
 
-def _sentences(stage: Stage, plan: Plan) -> int:
+def sentences_of(stage: Stage, plan: Plan) -> int:
     """Sentences that a stage trains on or encodes, at most."""
     match stage:
         case Train():

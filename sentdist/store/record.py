@@ -56,6 +56,11 @@ class Record(BaseModel):
         return record.model_copy(update={"stage": in_words_of_today(record.stage)})
 
     @property
+    def shown_names(self) -> tuple[str, ...]:
+        """What terminals and pages call the artifact, apart from its key."""
+        return self.place, self.place.partition("/")[2], self.label
+
+    @property
     def facts(self) -> dict[str, FileFacts]:
         """What was noted of each file when it was written."""
         return {name: FileFacts(num_bytes=size, sha256=self.digests.get(name)) for name, size in self.files.items()}

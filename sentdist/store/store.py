@@ -69,12 +69,12 @@ class ArtifactStore:
         return Artifact(record=record, uri=self._uri(place))
 
     def find(self, key: str) -> Artifact:
-        """The artifact whose key begins with `key`, or whose place is `key`.
+        """The artifact whose key begins with `key`; or whose place is `key`, with or without its kind; or whose label is.
 
         Raises:
             StoreError: none or several.
         """
-        found = [artifact for artifact in self.artifacts() if artifact.key.startswith(key) or artifact.record.place == key]
+        found = [artifact for artifact in self.artifacts() if artifact.key.startswith(key) or key in artifact.record.shown_names]
         if len(found) != 1:
             names = ", ".join(artifact.record.place for artifact in found) or "none"
             raise StoreError(where=f"{self.shown}: {key}", found=names, expected="one artifact", remedy="`sentdist store list` shows all.")

@@ -47,6 +47,11 @@ class MlflowTracker:
         runs = self._runs
         return None if runs is None or runs.parent is None else self._server.run_page(runs.experiment, runs.parent)
 
+    @property
+    def trials_page(self) -> str | None:
+        runs = self._runs
+        return None if runs is None or not runs.experiment else f"{self._server.page}/{runs.trials_page}"
+
     def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> None:
         self._runs = self._made(sweep, stages)
         self._attempt("open the sweep", lambda client, runs: runs.open(client, is_running=True), wait_s=WAIT_S)

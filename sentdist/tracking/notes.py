@@ -138,10 +138,9 @@ def choice(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
     if not cells:
         return ""
     chosen, metric = cells[0], sweep_metric(sweep)
-    seeds = counted(len(chosen.trials), "training")
     value = mean_score(chosen, records, metric)
     test = "" if value is None else f" On the test sets it has {metric} {_score(value)}."
-    return f"Best on dev: {markdown_text(chosen.label)}, {chosen.task} {_score(chosen.dev)} (mean of {seeds})." + test
+    return f"Best on dev: {markdown_text(chosen.told)}.{test}"
 
 
 def choice_metrics(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[str, float]:

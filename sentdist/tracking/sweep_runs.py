@@ -65,6 +65,12 @@ class SweepRuns:
         return self.__dict__ | {"_run_ids": dict(self._run_ids)}  # an attempt that nobody waits for may still add to it
 
     @property
+    def trials_page(self) -> str:
+        """Relative to the server; the experiment is known."""
+        first = self._views[0]
+        return view_page(self.experiment, first.id, first.mode)
+
+    @property
     def sweep(self) -> SweepRecord:
         return self.layout.sweep
 

@@ -68,6 +68,11 @@ class Tracker(Protocol):
         """Keep a report's tables and figures on the sweep's run, with a summary of the trials."""
         ...
 
+    @property
+    def trials_page(self) -> str | None:
+        """Where the trials of the sweep stand, best first; None without a server that answers."""
+        ...
+
     def register_best(self, sweep: SweepRecord) -> str | None:
         """Register the encoder that dev chose; returns the address of the model, None if there is none."""
         ...
@@ -105,6 +110,10 @@ class NullTracker:
     def finish_sweep(self, outcome: Outcome | None = None) -> None: ...
 
     def log_report(self, sweep: SweepRecord, folder: Path) -> None: ...
+
+    @property
+    def trials_page(self) -> str | None:
+        return None
 
     def register_best(self, sweep: SweepRecord) -> str | None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from infra.browser import HOW_TO_GET_ONE, Browser, found, open_browser
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.local import run_local
+from sentdist.store.chosen import dev_score
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
@@ -113,12 +115,14 @@ def test_the_trials_stand_best_first_with_their_scores_before_all_else(shown: Sh
     browser.visit(shown.runs_page("trials"))
     browser.wait_for_text("fine_tuned · seed 0", f"{len(shown.plan.trials)} matching runs")
     names = rows(browser)
-    records = {trial.name: shown.store.find(trial.key).record.results["stsb"] for trial in shown.plan.trials}
-    assert sorted(names) == sorted(records)  # all, and none twice
-    scores = [records[name] for name in names]
-    assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
+    sweep = sweep_record(shown.plan)
+    records = sweep.records(shown.store)
+    by_dev = {trial.name: dev_score(trial, records) for trial in sweep.trials}
+    assert sorted(names) == sorted(by_dev)  # all, and none twice
+    chosen_by = [-math.inf if (found := by_dev[name]) is None else found[1] for name in names]
+    assert chosen_by == sorted(chosen_by, reverse=True), "what dev knows nothing of stands last"
     shown_columns = columns(browser)
-    assert shown_columns.index("stsb") < shown_columns.index("method") < shown_columns.index("seed")
+    assert shown_columns.index("best_dev_score") < shown_columns.index("stsb") < shown_columns.index("method") < shown_columns.index("seed")
     assert "Dataset" not in shown_columns
 
 
@@ -187,7 +191,7 @@ def test_trials_can_be_laid_side_by_side(shown: Shown, browser: Browser) -> None
 
 def test_the_best_encoder_is_a_model_with_a_card(shown: Shown, browser: Browser) -> None:
     browser.visit("#/models/tiny/versions/1?workflowType=machine_learning")
-    text = browser.wait_for_text("@ best", "of the sweep tiny", "is the highest of 7 scored trials, so this score is optimistic")
+    text = browser.wait_for_text("@ best", "chosen on dev by stsb-dev", "On the test sets, which had no say: stsb")
     assert "Source Run" in text
     browser.visit("#/models?workflowType=machine_learning")
     browser.wait_for_text("tiny", "Version 1")

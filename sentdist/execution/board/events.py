@@ -1,4 +1,4 @@
-"""Events of stages while they are built, and the line that is printed for each."""
+"""Events of stages while they are built, and what is told of each."""
 
 from __future__ import annotations
 
@@ -29,12 +29,6 @@ class StageEvent:
     seconds: float | None = None
     message: str | None = None
     at: float = field(default_factory=time.time)
-
-    @property
-    def line(self) -> str:
-        """The event as a line, about 100 letters: clock, stage, what happened."""
-        clock = time.strftime("%H:%M:%S", time.localtime(self.at))
-        return f"{clock}  {self.kind:<6}  {self.label}  {self.told}"
 
     @property
     def told(self) -> str:

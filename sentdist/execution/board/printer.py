@@ -1,4 +1,4 @@
-"""Prints the board's events on the driver while the trials run."""
+"""Tells the board's events on the driver while the trials run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,24 @@ from ray.exceptions import RayError, RayTaskError
 from sentdist.errors import SweepStopped
 from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
+from sentdist.execution.progress import Show, SweepProgress
 
 LOOK_UP_S = 0.5  # how long after the end it may still wait for events
 
 
 @contextmanager
-def printed_events(board: BoardClient, print_line: Callable[[str], None]) -> Iterator[None]:
-    """PrintLine a line for every event of the board while the context is open."""
+def printed_events(
+    board: BoardClient, progress: SweepProgress, print_line: Callable[[str], None], *, show: Show | None = None
+) -> Iterator[None]:
+    """While the context is open, print a line for every event of the board, and one that says what runs where nothing happens for long.
+
+    show: takes the progress several times a second.
+    """
     is_over = threading.Event()
-    printer = threading.Thread(target=_print_events, args=(board, print_line, is_over), name="sentdist-printer", daemon=True)
+    show = show or (lambda progress: None)
+    printer = threading.Thread(
+        target=_print_events, args=(board, progress, print_line, show, is_over), name="sentdist-printer", daemon=True
+    )
     printer.start()
     try:
         yield
@@ -29,13 +38,18 @@ def printed_events(board: BoardClient, print_line: Callable[[str], None]) -> Ite
         printer.join()
 
 
-def _print_events(board: BoardClient, print_line: Callable[[str], None], is_over: threading.Event) -> None:
+def _print_events(
+    board: BoardClient, progress: SweepProgress, print_line: Callable[[str], None], show: Show, is_over: threading.Event
+) -> None:
     since: int | None = None
     while True:
         news = board.events(since)
         while not ray.wait([news], timeout=LOOK_UP_S)[0]:
             if is_over.is_set():
                 return
+            if line := progress.silence_line():
+                print_line(line)
+            show(progress)
         try:
             events, since = ray.get(news)
         except RayTaskError as error:
@@ -50,4 +64,5 @@ def _print_events(board: BoardClient, print_line: Callable[[str], None], is_over
             since = 0
             continue
         for event in events:
-            print_line(event.line)
+            print_line(progress.line(event))
+        show(progress)

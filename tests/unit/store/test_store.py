@@ -145,6 +145,7 @@ def test_artifacts_are_listed_by_kind_and_found_by_the_beginning_of_a_key(store:
     assert {artifact.key for artifact in store.artifacts("train")} == {train.key, other.key}
     assert store.find(train.key[:12]) == train
     assert store.find(train.record.place) == train
+    assert store.find(train.record.place.partition("/")[2]) == store.find(train.record.label) == train, "as MLflow and the terminal show it"
     with pytest.raises(StoreError, match="one artifact"):
         store.find("")
     with pytest.raises(StoreError, match="found none"):

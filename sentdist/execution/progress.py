@@ -1,0 +1,141 @@
+"""How far a sweep is: stages that are finished, what runs, and how long the rest takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sentdist.errors import counted
+from sentdist.execution.board.events import StageEvent
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Train
+from sentdist.plan.unroll import Plan
+from sentdist.store.forecast import sentences_of
+
+SILENCE_S = 20.0  # after which a line says what still runs
+TRAIN_COST = 3.0  # of a sentence that is trained on, in sentences that are only encoded: forward and backward
+MOST_NAMED = 3  # stages in a line
+ENDS = ("finished", "failed", "lost")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A stage that is being built. done: share of it, where it is known; said: its last figures, for people."""
+
+    stage: str
+    since: float
+    done: float = 0.0
+    said: str = ""
+
+
+class SweepProgress:
+    """Follows the events of the stages that a sweep has to build; others' events change nothing.
+
+    work: what each of them costs, by key, in any unit. clock: seconds, for tests.
+    """
+
+    def __init__(self, work: Mapping[str, float], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._work = dict(work)
+        self._clock = clock
+        self._began = self._last_line = clock()
+        self._finished: set[str] = set()
+        self._has_trained = False
+        self.running: dict[str, Running] = {}
+
+    @property
+    def total(self) -> int:
+        """How many stages there are to build."""
+        return len(self._work)
+
+    @property
+    def num_finished(self) -> int:
+        """How many of them are built."""
+        return len(self._finished)
+
+    @property
+    def now(self) -> float:
+        """By the clock of `Running.since`."""
+        return self._clock()
+
+    @property
+    def share(self) -> float:
+        """Of the work that is done."""
+        halves = sum(self._work[key] * running.done for key, running in self.running.items())
+        return (sum(self._work[key] for key in self._finished) + halves) / (sum(self._work.values()) or 1.0)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the speed until now; None before a training is finished, for start-ups tell nothing of the rest."""
+        if not self._has_trained or not self.share:
+            return None
+        return (self.now - self._began) * (1 - self.share) / self.share
+
+    @property
+    def left(self) -> str:
+        """`seconds_left` for people; "" where it is not known or nothing is left."""
+        seconds = self.seconds_left
+        return "" if seconds is None or self.num_finished == self.total else f"about {duration(seconds)} left"
+
+    def line(self, event: StageEvent) -> str:
+        """The event as a line: clock, how many stages are finished, stage, what happened."""
+        self._take(event)
+        self._last_line = self._clock()
+        left = f", {self.left}" if event.what == "finished" and self.left else ""
+        clock = time.strftime("%H:%M:%S", time.localtime(event.at))
+        return f"{clock}  {self._counted}  {event.kind:<6}  {event.label}  {event.told}{left}"
+
+    def silence_line(self) -> str | None:
+        """What still runs, when nothing was said for SILENCE_S; None where there is nothing to say."""
+        now = self._clock()
+        if now - self._last_line < SILENCE_S or self.num_finished == self.total:
+            return None
+        self._last_line = now
+        stages = [f"{one.stage} ({', '.join(filter(None, (one.said, duration(now - one.since))))})" for one in self.running.values()]
+        others = f" and {counted(len(stages) - MOST_NAMED, 'other stage')}" if stages[MOST_NAMED:] else ""
+        said = f"still at work: {', '.join(stages[:MOST_NAMED])}{others}" if stages else "processes are being started; nothing runs yet"
+        return f"{time.strftime('%H:%M:%S')}  {self._counted}  {said}"
+
+    @property
+    def _counted(self) -> str:
+        width = len(str(self.total))
+        return f"[{self.num_finished:>{width}}/{self.total}]"
+
+    def _take(self, event: StageEvent) -> None:
+        if event.key not in self._work:
+            return
+        if event.what in ENDS:
+            self.running.pop(event.key, None)
+            if event.what == "finished":
+                self._finished.add(event.key)
+                self._has_trained = self._has_trained or event.kind == "train"
+            return
+        before = self.running.get(event.key) or Running(stage=f"{event.kind} {event.label}", since=self._clock())
+        if event.step is None or not event.num_steps:
+            self.running[event.key] = before
+            return
+        said = f"step {event.step}/{event.num_steps}" + ("" if event.loss is None else f", loss {event.loss:.4f}")
+        if event.what == "dev":
+            said = before.said
+        self.running[event.key] = Running(stage=before.stage, since=before.since, done=event.step / event.num_steps, said=said)
+
+
+Show = Callable[[SweepProgress], None]
+
+
+def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], float] = time.monotonic) -> SweepProgress:
+    """missing: keys of the stages that are to be built."""
+    return SweepProgress({stage.key: _cost(stage, plan) for stage in plan.stages if stage.key in missing}, clock=clock)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 45 s, 3 min, 2.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def _cost(stage: Stage, plan: Plan) -> float:
+    """In sentences through the encoder; a corpus takes a moment."""
+    sentences = sentences_of(stage, plan) or 1
+    return sentences * (TRAIN_COST if isinstance(stage, Train) else 1.0)

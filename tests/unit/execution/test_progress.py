@@ -1,0 +1,94 @@
+"""What is told of a sweep while it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.progress import SILENCE_S, SweepProgress, duration, progress_of
+from sentdist.plan.stages import Train
+from tests.support.planning import plan_of, small_recipe
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _event(key: str, what: Any, *, kind: str = "train", **values: Any) -> StageEvent:
+    return StageEvent(key=key, kind=kind, label=f"label-{key}", what=what, at=0.0, **values)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def progress(clock: Clock) -> SweepProgress:
+    return SweepProgress({"a": 3.0, "b": 6.0, "bank": 1.0}, clock=clock)
+
+
+def test_a_line_counts_the_stages_that_are_finished(progress: SweepProgress) -> None:
+    assert progress.line(_event("a", "started"))[8:] == "  [0/3]  train   label-a  started"
+    assert "  [1/3]  train   label-a  done in 5.0 s" in progress.line(_event("a", "finished", seconds=5.0))
+    assert "[1/3]" in progress.line(_event("a", "finished", seconds=5.0)), "two drivers may tell the same"
+    assert "[1/3]" in progress.line(_event("of another sweep", "finished", seconds=5.0))
+
+
+def test_the_time_left_is_told_after_the_first_training_by_the_work_that_is_left(progress: SweepProgress, clock: Clock) -> None:
+    clock.now += 5
+    assert "left" not in progress.line(_event("bank", "finished", kind="bank", seconds=5.0))
+    clock.now += 35
+    assert progress.line(_event("a", "finished", seconds=35.0)).endswith("done in 35.0 s, about 60 s left")  # 4 of 10 in 40 s
+    clock.now += 30
+    progress.line(_event("b", "step", step=1, num_steps=2))
+    assert progress.share == pytest.approx(0.7)
+    assert progress.seconds_left == pytest.approx(30.0)
+    assert progress.line(_event("b", "finished", seconds=60.0)).endswith("done in 60.0 s")
+
+
+def test_silence_is_broken_by_what_runs(progress: SweepProgress, clock: Clock) -> None:
+    assert progress.silence_line() is None
+    clock.now += SILENCE_S
+    line = progress.silence_line()
+    assert line is not None and line.endswith("[0/3]  processes are being started; nothing runs yet")
+    assert progress.silence_line() is None, "once a time"
+    progress.line(_event("a", "started"))
+    progress.line(_event("a", "step", step=3, num_steps=10, loss=0.5))
+    progress.line(_event("a", "dev", step=3, num_steps=10, score=80.0, task="stsb-dev"))
+    clock.now += SILENCE_S
+    line = progress.silence_line()
+    assert line is not None and line.endswith("still at work: train label-a (step 3/10, loss 0.5000, 20 s)")
+    for key in ("a", "b", "bank"):
+        progress.line(_event(key, "finished", seconds=1.0))
+    clock.now += SILENCE_S
+    assert progress.silence_line() is None
+
+
+def test_what_failed_or_waits_for_an_input_runs_no_longer(progress: SweepProgress) -> None:
+    for what in ("failed", "lost"):
+        progress.line(_event("a", "started"))
+        assert list(progress.running) == ["a"]
+        progress.line(_event("a", what, message="why"))
+        assert not progress.running and not progress.num_finished
+
+
+def test_a_training_weighs_more_than_what_only_encodes() -> None:
+    plan = plan_of(small_recipe(methods={"one": {"objective": {"name": "info_nce"}}}))
+    missing = frozenset(stage.key for stage in plan.stages)
+    progress = progress_of(plan, missing)
+    assert progress.total == len(missing)
+    (train,) = (stage for stage in plan.stages if isinstance(stage, Train))
+    progress.line(_event(train.key, "finished", seconds=1.0))
+    assert 0.5 < progress.share < 1.0
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (45, "45 s"), (150, "2 min"), (5340, "89 min"), (9000, "2.5 h")])
+def test_durations_are_short(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
