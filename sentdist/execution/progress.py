@@ -83,7 +83,7 @@ class SweepProgress:
         self._last_line = self._clock()
         left = f", {self.left}" if event.what == "finished" and self.left else ""
         clock = time.strftime("%H:%M:%S", time.localtime(event.at))
-        return f"{clock}  {self._counted}  {event.kind:<6}  {event.label}  {event.told}{left}"
+        return f"{clock}  {self._counted}  {event.line}{left}"
 
     def silence_line(self) -> str | None:
         """What still runs, when nothing was said for SILENCE_S; None where there is nothing to say."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from sentdist.execution.board.events import What
 
 _LINE = re.compile(
-    r"^\d\d:\d\d:\d\d  (?P<kind>\w+) +(?P<label>\S.*?)  (?P<told>started|goes on|step (?P<step>\d+)/(?P<num_steps>\d+)|done in|FAILED)"
+    r"^\d\d:\d\d:\d\d  \[ *\d+/\d+\]  "
+    r"(?P<kind>\w+) +(?P<label>\S.*?)  (?P<told>started|goes on|step (?P<step>\d+)/(?P<num_steps>\d+)|done in|FAILED)"
 )
 SAME_NEWS_S = 5.0  # within which two drivers hear of one event
 UNDER_WAY_S = 0.5  # of an event, from where it happens to here
@@ -36,7 +37,7 @@ class Observed:
 
 
 def observed(line: str, *, at: float, driver: int) -> Observed | None:
-    """The event in a line (`StageEvent.line`); None if it tells of no stage."""
+    """The event in a line (`SweepProgress.line`); None if it tells of no stage."""
     found = _LINE.match(line)
     if found is None:
         return None

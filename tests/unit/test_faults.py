@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.execution.board.events import StageEvent
+from sentdist.execution.progress import SweepProgress
 from tests.faults.artifacts import differences, digests, record_marks
 from tests.faults.disk import damage
 from tests.faults.events import Observed, built_twice, observed, recovery_s
@@ -67,7 +68,7 @@ def test_every_fault_names_moments_that_exist() -> None:
     ],
 )
 def test_the_lines_of_a_driver_are_understood(event: StageEvent, what: str, step: int) -> None:
-    found = observed(event.line, at=2.0, driver=1)
+    found = observed(SweepProgress({}).line(event), at=2.0, driver=1)
     assert found is not None
     assert (found.stage, found.what, found.step) == ((event.kind, event.label), what, step)
 

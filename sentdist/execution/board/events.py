@@ -31,6 +31,11 @@ class StageEvent:
     at: float = field(default_factory=time.time)
 
     @property
+    def line(self) -> str:
+        """The event as a line: stage, what happened."""
+        return f"{self.kind:<6}  {self.label}  {self.told}"
+
+    @property
     def told(self) -> str:
         """What happened."""
         done = f"step {self.step}/{self.num_steps}" if self.step is not None else ""
