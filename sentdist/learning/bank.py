@@ -31,17 +31,24 @@ def read_bank_shape(folder: Path) -> BankShape:
         return bank_shape(path.read_text(encoding="utf-8"), where=str(path))
 
 
-def look_up(shards: Sequence[np.ndarray], sentence_ids: np.ndarray, *, rows_per_shard: int) -> np.ndarray:
-    """(K, D) rows for K ids from one encoder's shards: row = id, shard = id // rows_per_shard."""
+def look_up(encoders: Sequence[Sequence[np.ndarray]], sentence_ids: np.ndarray, *, rows_per_shard: Sequence[int]) -> np.ndarray:
+    """(N, K, D) rows for K ids from the shards of N encoders: row = id, shard = id // rows_per_shard."""
     ids = np.asarray(sentence_ids).ravel()
-    if len(shards) == 1:
-        return shards[0].view(np.ndarray)[ids]
-    rows_KD = np.empty((ids.size, shards[0].shape[1]), dtype=shards[0].dtype)
+    dtype = np.result_type(*(shards[0] for shards in encoders))
+    rows_NKD = np.empty((len(encoders), ids.size, encoders[0][0].shape[1]), dtype=dtype)
+    for rows_KD, shards, per_shard in zip(rows_NKD, encoders, rows_per_shard, strict=True):
+        _look_up(shards, ids, per_shard, rows_KD)
+    return rows_NKD
+
+
+def _look_up(shards: Sequence[np.ndarray], ids: np.ndarray, rows_per_shard: int, rows_KD: np.ndarray) -> None:
+    if len(shards) == 1 and shards[0].dtype == rows_KD.dtype:
+        np.take(shards[0].view(np.ndarray), ids, axis=0, out=rows_KD, mode="clip")  # ids were checked; to check again takes a copy
+        return
     shard_of_row, place = np.divmod(ids, rows_per_shard)
     for shard in np.unique(shard_of_row):
         chosen = shard_of_row == shard
         rows_KD[chosen] = shards[shard][place[chosen]]
-    return rows_KD
 
 
 def check_ids(sentence_ids: np.ndarray, *, num_sentences: int, where: str) -> None:
@@ -92,8 +99,7 @@ class FileBank:
         """As `BankReader.rows`."""
         ids = np.asarray(sentence_ids).ravel()
         check_ids(ids, num_sentences=self.shapes[0].num_sentences, where=", ".join(map(str, self.folders)))
-        pairs = zip(self._shards, self.shapes, strict=True)
-        return torch.from_numpy(np.stack([look_up(shards, ids, rows_per_shard=shape.rows_per_shard) for shards, shape in pairs]))
+        return torch.from_numpy(look_up(self._shards, ids, rows_per_shard=[shape.rows_per_shard for shape in self.shapes]))
 
 
 def own_rows(bank: BankReader, sentence_ids_CM: np.ndarray, rows: slice) -> Tensor:

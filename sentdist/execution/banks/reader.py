@@ -45,8 +45,7 @@ class ObjectStoreBank:
         """As `BankReader.rows`."""
         ids = np.asarray(sentence_ids).ravel()
         check_ids(ids, num_sentences=self.orders[0].shape.num_sentences, where=", ".join(order.label for order in self.orders))
-        pairs = zip(self._shards, self.orders, strict=True)
-        rows_NKD = np.stack([look_up(shards, ids, rows_per_shard=order.shape.rows_per_shard) for shards, order in pairs])
+        rows_NKD = look_up(self._shards, ids, rows_per_shard=[order.shape.rows_per_shard for order in self.orders])
         if time.monotonic() - self._said_at > SAY_EVERY_S:
             self._said_at = time.monotonic()
             bank_owner(self.orders[0].store).read.options(max_task_retries=0).remote(

@@ -15,21 +15,30 @@ from sentdist.learning.encoder.flat_attention import group_borders
 _GROUP_COST = 4000.0  # squared tokens; a group costs one whole forward here, so groups are fewer than inside attention
 
 
-def padded_layers(model: PreTrainedModel, tokens: TokenBatch, *, pad_id: int) -> list[Tensor]:
-    """Return all hidden states as flat (T, D) tensors, embeddings first, computed in padded groups of similar length."""
+def padded_layers(model: PreTrainedModel, tokens: TokenBatch, *, pad_id: int, every: bool) -> list[Tensor]:
+    """Return hidden states as flat (T, D) tensors, computed in padded groups of similar length: the last layer's alone, or those of
+    `every` layer, embeddings first. Places are computed on the host, so that nobody waits for a device to learn them."""
+    device = tokens.token_ids.device
     lengths = np.asarray(tokens.lengths)
-    order = np.argsort(lengths, kind="stable")
-    borders = group_borders(lengths[order], group_cost=_GROUP_COST)
-    sentences = tokens.token_ids.split(list(tokens.lengths))
-    groups = []
-    for first, last in pairwise(borders):
-        members = [sentences[index] for index in order[first:last]]
-        token_ids = torch.nn.utils.rnn.pad_sequence(members, batch_first=True, padding_value=pad_id)
-        row_lengths = torch.as_tensor(lengths[order[first:last]], device=token_ids.device)
-        mask = torch.arange(token_ids.shape[1], device=token_ids.device) < row_lengths[:, None]
-        output = model(input_ids=token_ids, attention_mask=mask.long(), output_hidden_states=True)
-        groups.append([layer[mask] for layer in output.hidden_states])
     starts = np.cumsum(lengths) - lengths
-    token_order = np.concatenate([np.arange(lengths[index]) + starts[index] for index in order])
-    back = torch.from_numpy(np.argsort(token_order)).to(tokens.token_ids.device)
+    order = np.argsort(lengths, kind="stable")
+    padded_ids = torch.cat([tokens.token_ids, tokens.token_ids.new_full((1,), pad_id)])
+    groups, token_order = [], []
+    for first, last in pairwise(group_borders(lengths[order], group_cost=_GROUP_COST)):
+        members = order[first:last]
+        column = np.arange(int(lengths[members[-1]]))
+        inside = column < lengths[members][:, None]
+        places = np.where(inside, starts[members][:, None] + column, tokens.num_tokens)  # the last one is padding
+        token_ids = padded_ids.index_select(0, _there(places.ravel(), device)).view(places.shape)
+        mask = _there(inside.astype(np.int64), device)
+        output = model(input_ids=token_ids, attention_mask=mask, output_hidden_states=every)
+        real = _there(np.flatnonzero(inside), device)
+        layers = output.hidden_states if every else (output.last_hidden_state,)
+        groups.append([layer.flatten(0, 1).index_select(0, real) for layer in layers])
+        token_order.append(places[inside])
+    back = _there(np.argsort(np.concatenate(token_order)), device)
     return [torch.cat(layer).index_select(0, back) for layer in zip(*groups, strict=True)]
+
+
+def _there(values: np.ndarray, device: torch.device) -> Tensor:
+    return torch.from_numpy(values).to(device, non_blocking=True)
