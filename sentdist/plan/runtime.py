@@ -18,6 +18,7 @@ class Runtime(Frozen):
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU for each worker where there are enough, unless gpus_per_worker says
     gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
     micro_batch: Annotated[int, Field(ge=1)] | None = None  # sentences a worker holds the activations of while training; None: all
+    recompute_layers: bool = False  # keep what goes into each transformer layer, and compute the rest again in the backward pass
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 0
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None  # None: what the cluster can run at once
     max_failures: Annotated[int, Field(ge=0)] = 1  # losses of a process or host that a stage may take without getting on

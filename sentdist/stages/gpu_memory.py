@@ -49,10 +49,12 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
     at_a_time = sentences_at_a_time(stage, context.runtime)
     tried = f"{counted(at_a_time, 'sentence')} at a time (runtime.micro_batch)"
     if at_a_time == 1:
+        if not context.runtime.recompute_layers:
+            return tried, "Set runtime.recompute_layers=true, which changes no result, or lower training.max_length."
         return tried, "Lower training.max_length, take a smaller encoder, or set runtime.zero_stage=3 on several workers."
     size = encoder_size(encoder_configuration(stage.encoder, dict(context.folders)), layers=stage.encoder.layers)
     # By estimate, and if that had it fit by half: the estimate knows nothing of long sentences, and nothing of who else uses the GPU.
-    fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, num_bytes=num_bytes))
+    fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, context.runtime, num_bytes=num_bytes))
     rows = max(1, fewer * context.runtime.workers // stage.corpus.num_columns)
     remedy = f"Set runtime.micro_batch={fewer}, which changes no result, or training.batch_size={rows}, which does."
     return tried, f"{remedy} What is finished is kept."

@@ -68,6 +68,8 @@ class TrainSession:
         torch.manual_seed(stage.seed)  # heads that start random start alike on all ranks
         self._encoder = load_encoder(stage, context)
         self._encoder.checked_length(stage.training.max_length)
+        if context.runtime.recompute_layers:
+            self._encoder.recompute_layers()
         self._tokens = tokens_of(stage, context, self._encoder.tokenizer)
         self._objective = make_objective(
             stage.objective,

@@ -68,17 +68,17 @@ def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
         return held
     sentences = stage.training.batch_size * stage.corpus.num_columns / runtime.workers
     heap = MICRO_BATCH_HEAP if runtime.micro_batch is not None and runtime.micro_batch < sentences else 1.0
-    return held + HEAP_BYTES + heap * min(sentences, runtime.micro_batch or sentences) * _sentence_bytes(stage, size)
+    return held + HEAP_BYTES + heap * min(sentences, runtime.micro_batch or sentences) * _sentence_bytes(stage, size, runtime)
 
 
 def gpu_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     """Peak memory of one worker on its GPU, by the same formula; what ZeRO shares out is not taken off."""
-    return CUDA_BYTES + _state_bytes(stage, size) + sentences_at_a_time(stage, runtime) * _sentence_bytes(stage, size)
+    return CUDA_BYTES + _state_bytes(stage, size) + sentences_at_a_time(stage, runtime) * _sentence_bytes(stage, size, runtime)
 
 
-def fitting_micro_batch(stage: Train, size: EncoderSize, *, num_bytes: float) -> int:
+def fitting_micro_batch(stage: Train, size: EncoderSize, runtime: Runtime, *, num_bytes: float) -> int:
     """Sentences whose activations fit into so much of a GPU's memory, by estimate; at least 1."""
-    return max(1, int((num_bytes - CUDA_BYTES - _state_bytes(stage, size)) // _sentence_bytes(stage, size)))
+    return max(1, int((num_bytes - CUDA_BYTES - _state_bytes(stage, size)) // _sentence_bytes(stage, size, runtime)))
 
 
 def _state_bytes(stage: Train, size: EncoderSize) -> float:
@@ -86,7 +86,10 @@ def _state_bytes(stage: Train, size: EncoderSize) -> float:
     return BYTES_PER_PARAMETER[stage.training.precision] * size.num_parameters
 
 
-def _sentence_bytes(stage: Train, size: EncoderSize) -> float:
+def _sentence_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     """Activations of one sentence."""
-    tokens = min(TOKENS_PER_SENTENCE, stage.training.max_length)
-    return tokens * BYTES_PER_UNIT[stage.training.precision] * size.num_layers * size.width
+    units = min(TOKENS_PER_SENTENCE, stage.training.max_length) * size.width
+    of_a_layer = BYTES_PER_UNIT[stage.training.precision] * units
+    if runtime.recompute_layers:  # what goes into each, in float32, and all of the one that is computed again
+        return of_a_layer + 4 * units * size.num_layers
+    return of_a_layer * size.num_layers

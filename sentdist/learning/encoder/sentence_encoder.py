@@ -131,6 +131,22 @@ class SentenceEncoder(nn.Module):
         limit = self.max_length if max_length is None else max_length
         return _checked_length(limit, self.max_length, Path(str(self.model.config.name_or_path))) if limit > self.max_length else limit
 
+    def recompute_layers(self) -> None:
+        """While training, keep only what goes into each transformer layer and compute the rest again in the backward pass, with the same
+        random numbers: less memory for long sentences and large models, at the price of a second forward pass. Changes no number.
+
+        Raises:
+            EncoderError: the model cannot.
+        """
+        if not self.model.supports_gradient_checkpointing:
+            raise EncoderError(
+                where=f"encoder {self.model.config.name_or_path}: runtime.recompute_layers",
+                found=f"a {type(self.model).__name__}, whose layers cannot be recomputed",
+                expected="a model that transformers can checkpoint layer by layer",
+                remedy="Set runtime.recompute_layers=false; runtime.micro_batch saves memory, too.",
+            )
+        self.model.activation_checkpointing_enable({"use_reentrant": False})
+
     def forward(self, tokens: TokenBatch) -> Tensor:
         """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized."""
         tokens = tokens.to(self.device)
@@ -144,15 +160,17 @@ class SentenceEncoder(nn.Module):
         return self._layers(tokens.to(self.device))[-1]
 
     def _layers(self, tokens: TokenBatch) -> Sequence[Tensor]:
-        return self._flat_layers(tokens) if self.is_flat else padded_layers(self.model, tokens, pad_id=self.tokenizer.pad_token_id or 0)
+        every = needs_all_layers(self.pooling)
+        if self.is_flat:
+            return self._flat_layers(tokens, every=every)
+        return padded_layers(self.model, tokens, pad_id=self.tokenizer.pad_token_id or 0, every=every)
 
-    def _flat_layers(self, tokens: TokenBatch) -> Sequence[Tensor]:
+    def _flat_layers(self, tokens: TokenBatch, *, every: bool) -> Sequence[Tensor]:
         config = self.model.config
         starts = tokens.boundaries[:-1].repeat_interleave(tokens.boundaries.diff(), output_size=tokens.num_tokens)
         positions = torch.arange(tokens.num_tokens, device=starts.device) - starts
         if FLAT_FAMILIES[config.model_type]:
             positions += config.pad_token_id + 1
-        every = needs_all_layers(self.pooling)
         output = self.model(
             input_ids=tokens.token_ids[None],
             position_ids=positions[None],

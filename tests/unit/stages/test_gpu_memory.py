@@ -46,7 +46,8 @@ def told(stage: Any, where: Context) -> str:
         ),
         ({"gpus_per_worker": 0.25}, ["0.25 of a GPU's 8.0 GiB full"]),
         ({"gpus_per_worker": 1, "micro_batch": 64}, ["full with 64 sentences", "runtime.micro_batch=32,"]),  # the estimate had it fit
-        ({"gpus_per_worker": 1, "micro_batch": 1}, ["full with 1 sentence at", "Lower training.max_length"]),
+        ({"gpus_per_worker": 1, "micro_batch": 1}, ["full with 1 sentence at", "Set runtime.recompute_layers=true", "lower training.max"]),
+        ({"gpus_per_worker": 1, "micro_batch": 1, "recompute_layers": True}, ["full with 1 sentence at", "Lower training.max_length"]),
     ],
 )
 def test_of_a_training_the_micro_batch_is_named(runtime: dict[str, Any], sentences: list[str]) -> None:

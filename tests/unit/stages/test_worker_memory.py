@@ -63,8 +63,12 @@ def test_on_a_gpu_the_same_formula_says_what_lies_there_and_how_much_fits() -> N
     few = whole.model_copy(update={"micro_batch": 192})
     assert GIB < gpu_bytes(stage, MINILM, few) < gpu_bytes(stage, MINILM, whole)
     assert gpu_bytes(stage, MINILM, Runtime(workers=8)) == gpu_bytes(stage, MINILM, few)
-    assert fitting_micro_batch(stage, MINILM, num_bytes=gpu_bytes(stage, MINILM, few)) == 192
-    assert fitting_micro_batch(stage, MINILM, num_bytes=0) == 1
+    assert fitting_micro_batch(stage, MINILM, whole, num_bytes=gpu_bytes(stage, MINILM, few)) == 192
+    assert fitting_micro_batch(stage, MINILM, whole, num_bytes=0) == 1
+    recomputed = whole.model_copy(update={"recompute_layers": True})
+    assert GIB < gpu_bytes(stage, MINILM, recomputed) < gpu_bytes(stage, MINILM, whole) / 2
+    most = gpu_bytes(stage, MINILM, whole)
+    assert fitting_micro_batch(stage, MINILM, recomputed, num_bytes=most) > 3 * fitting_micro_batch(stage, MINILM, whole, num_bytes=most)
 
 
 def test_the_demo_runs_on_a_small_machine() -> None:

@@ -1,0 +1,56 @@
+"""Layers that are computed again in the backward pass: the same numbers, dropout and all, in a part of the memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.errors import EncoderError
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.grad_cache import encode_in_micro_batches
+from tests.support.tiny_encoders import SENTENCES, tiny_encoder
+
+pytestmark = pytest.mark.parity
+
+
+def _gradients(folder: Path, *, recompute: bool, micro_batch: int | None = None) -> tuple[Tensor, list[Tensor], float, int]:
+    """Embeddings, gradients, what is drawn next, and the bytes that are kept for the backward pass."""
+    encoder = SentenceEncoder.load(
+        folder, hidden_dropout=0.3, attention_dropout=0.3, drophead=0.2 if "bert" in folder.name else 0.0
+    ).train()
+    if recompute:
+        encoder.recompute_layers()
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    torch.manual_seed(5)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        embeddings = encode_in_micro_batches(encoder, encoder.tokenize(SENTENCES * 6), micro_batch=micro_batch)
+        weights = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
+        num_bytes = sum(size for place, size in kept.items() if place not in weights)
+    embeddings.square().mul(torch.linspace(-1, 1, embeddings.shape[1])).sum().backward()
+    found = [parameter.grad for parameter in encoder.parameters() if parameter.grad is not None]
+    return embeddings.detach(), found, float(torch.rand(())), num_bytes
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(("family", "micro_batch"), [("bert", None), ("bert", 5), ("ernie", None)])
+def test_value_gradient_and_random_numbers_are_the_same(family: str, micro_batch: int | None, tmp_path: Path) -> None:
+    """Flat, flat in micro-batches, and padded: to the last bit."""
+    folder = tiny_encoder(tmp_path / family, family, num_hidden_layers=6)
+    whole, again = (_gradients(folder, recompute=recompute, micro_batch=micro_batch) for recompute in (False, True))
+    assert torch.equal(whole[0], again[0]) and whole[2] == again[2]
+    assert len(whole[1]) == len(again[1]) and all(torch.equal(one, other) for one, other in zip(whole[1], again[1], strict=True))
+    if micro_batch is None:
+        assert again[3] < whole[3] / 3, "six layers' insides against what goes into them"
+
+
+def test_a_model_that_cannot_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match=r"runtime\.recompute_layers: found a MPNetModel"):
+        SentenceEncoder.load(tiny_encoder(tmp_path, "mpnet")).recompute_layers()
