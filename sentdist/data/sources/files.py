@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # pyarrow takes 0.2 s to import, which planning with remembered facts need not pay: hence the imports inside functions.
 
+WHOLE = "train"  # the split that a file without a column `split` is
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
@@ -121,9 +122,14 @@ def check_split(name: str, splits: Sequence[str], split: str | None) -> None:
     raise DataError(
         where=name,
         found=f'split "{split}"',
-        expected=f"one of {', '.join(splits)}" if splits else "no split (the source has no column `split`)",
+        expected=f"one of {', '.join(splits)}" if splits else 'no split, or "train" for all rows (the source has no column `split`)',
         remedy=f'Did you mean "{near[0]}"?' if near else "Name one of them, or leave the split out to take all rows.",
     )
+
+
+def part_of(splits: Sequence[str], split: str | None) -> str | None:
+    """The split to look for in a file: a file without splits is asked for the rows to train on, and gives all that it has."""
+    return None if split == WHOLE and not splits else split
 
 
 def read_file(name: str, path: Path, *, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:

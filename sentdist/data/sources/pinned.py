@@ -54,7 +54,8 @@ def inspect_source(
     else:
         release = released.find(name, data_root)
         file = released.facts(name, release) if release else files.file_facts(name, files.locate(name, data_root))
-        facts = _facts(name, file.digest, file.num_rows, file.columns, dict(file.splits), split)
+        sizes = dict(file.splits)
+        facts = _facts(name, file.digest, file.num_rows, file.columns, sizes, files.part_of(tuple(sizes), split))
     if columns is not None:
         files.check_columns(name, facts.columns, columns)
     return facts
@@ -74,10 +75,13 @@ def read_source(
     if name.startswith(hub.PREFIX):
         return hub.read(name, split=split, columns=columns, revision=hub_revision)
     if (release := released.find(name, data_root)) is not None:
-        return files.chosen(name, released.read(name, release), split=split, columns=columns)
+        table = released.read(name, release)
+        return files.chosen(name, table, split=files.part_of([one for one in table.column_names if one == "split"], split), columns=columns)
     path = files.locate(name, data_root)
     if split is not None:
-        files.check_split(name, [known for known, _ in files.file_facts(name, path).splits], split)
+        splits = [known for known, _ in files.file_facts(name, path).splits]
+        split = files.part_of(splits, split)
+        files.check_split(name, splits, split)
     return files.read_file(name, path, split=split, columns=columns)
 
 

@@ -184,5 +184,8 @@ def test_an_unknown_split_lists_the_known(root: Path) -> None:
         with pytest.raises(DataError, match=r'split "trian"; expected one of train, dev.*Did you mean "train"'):
             look("nli/triplets", split="trian", data_root=root)
     (root / "plain.csv").write_text("sentence\nA.\n")
+    assert (
+        read_source("plain", split="train", data_root=root).num_rows == inspect_source("plain", split="train", data_root=root).num_rows == 1
+    )
     with pytest.raises(DataError, match="no column `split`"):
-        inspect_source("plain", split="train", data_root=root)
+        inspect_source("plain", split="test", data_root=root)
