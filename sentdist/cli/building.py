@@ -149,6 +149,10 @@ def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data
     with told_live() as (print_line, show):
         build_locally(plan, context, print_line=print_line, show=show)
     _print_scores(plan.recipe.name, context.store)
+    if fresh := _confirming(plan.recipe.name, context.store, store, data):
+        with told_live() as (print_line, show):
+            build_locally(*fresh, print_line=print_line, show=show)
+        _print_scores(fresh[0].recipe.name, context.store)
     _print_next(plan.recipe.name, context.store)
 
 
@@ -165,11 +169,31 @@ def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | N
     with told_live() as (print_line, show):
         summary = run_on_cluster(plan, context, tracking=tracking, print_line=print_line, show=show)
     _print_scores(plan.recipe.name, context.store)
+    has_failed = bool(summary.failures)
+    if not summary.was_stopped and (fresh := _confirming(plan.recipe.name, context.store, store, data)):
+        with told_live() as (print_line, show):
+            confirmed = run_on_cluster(*fresh, tracking=tracking, print_line=print_line, show=show)
+        _print_scores(fresh[0].recipe.name, context.store)
+        has_failed = has_failed or bool(confirmed.failures)
     if command == "sweep" and len(summary.failures) < summary.num_trials and not summary.was_stopped:
         _publish_report(plan.recipe.name, context.store, tracking)
     _print_next(plan.recipe.name, context.store)
-    if summary.failures:
+    if has_failed:
         raise typer.Exit(1)
+
+
+def _confirming(name: str, opened: ArtifactStore, store: str | None, data: Path | None) -> tuple[Plan, Context] | None:
+    """What trains the cell that dev chose again, with fresh seeds; None where the recipe asks for none."""
+    from sentdist.stages.planning.planned import planned_recipe
+    from sentdist.store.confirmation import confirmation
+    from sentdist.store.sweep import load_sweep
+
+    sweep = load_sweep(opened, name)
+    recipe = confirmation(sweep, sweep.records(opened))
+    if recipe is None:
+        return None
+    typer.echo(f"Dev has chosen: {recipe.about}")
+    return planned_recipe(recipe, store=store_root(store), data=data)
 
 
 def _print_scores(name: str, store: ArtifactStore) -> None:

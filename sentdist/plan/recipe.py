@@ -128,6 +128,7 @@ class Recipe(Frozen):
     baseline: str | None = None
     headline: str | None = None  # the method that the report opens with; None: the first one that is trained
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
+    confirm_seeds: Annotated[int, Field(ge=0, le=1000)] = 0  # fresh ones, with which the cell that dev chose is trained again
     sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)
     runtime: Runtime = Runtime()
     paper: PaperName | None = None  # whose printed tables stand beside ours in the report
@@ -166,6 +167,8 @@ class Recipe(Frozen):
             _check_dev_tasks(self.selection.names)
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
+        if self.confirm_seeds and (self.selection is None or self.baseline is None):
+            raise ValueError("confirm_seeds: has no effect without a selection and a baseline; add both or leave it out")
         _check_gpus(self.runtime)
         return self
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sentdist.plan.specs import dev_tasks
 from sentdist.plan.stage import Json
 from sentdist.report.tables import ResultTable
+from sentdist.store.confirmation import chosen_by_dev, confirmed_name
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
@@ -87,6 +88,26 @@ def selection_sentence(cells: list[Chosen], *, column: str) -> str:
         return f"{said} The test would have chosen the same."
     return (
         f"{said} Choosing on the test itself would have reported {flattered.label} with {best:.2f}: {best - score:.2f} points of optimism."
+    )
+
+
+def confirmation_sentence(sweep: SweepRecord, records: Mapping[str, Record], confirmed: ResultTable | None) -> str:
+    """What the seeds say that chose nothing, or that there are none; "" where nothing was chosen among several cells.
+
+    confirmed: the table of the sweep of fresh seeds, once some are there.
+    """
+    choice = chosen_by_dev(sweep, records)
+    if choice is None or choice.num_cells < 2:
+        return ""
+    if confirmed is None or not confirmed.verdicts:
+        return (
+            f"Exploratory: dev chose {choice.cell} among {choice.num_cells} cells with the very seeds whose test scores stand above, so its lead is partly "
+            "their luck. With `confirm_seeds: N` in the recipe the chosen cell is trained with fresh seeds, and these speak."
+        )
+    seeds = max(line.num_seeds for line in confirmed.lines)
+    said = " ".join(confirmed.verdicts.values())
+    return (
+        f"Confirmed or not, by {seeds} fresh seeds of what dev chose among {choice.num_cells} cells ({confirmed_name(sweep.name)}): {said}"
     )
 
 

@@ -22,6 +22,7 @@ from sentdist.report.selection import (
     SELECTION_NOTE,
     SELECTION_TITLE,
     chosen_cells,
+    confirmation_sentence,
     selection_rows,
     selection_sentence,
 )
@@ -30,9 +31,10 @@ from sentdist.report.style import Drawing
 from sentdist.report.sweep_drawings import sweep_drawings
 from sentdist.report.sweep_rows import KIND_TABLES, RETRIEVAL_TITLES, TASK_TITLES, SweepRows, shared_trainings, sweep_rows
 from sentdist.report.tables import ResultTable, SharedStages, build_table
+from sentdist.store.confirmation import confirmed_name
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import SweepRecord, load_sweep
+from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
 from sentdist.table_text import markdown_link, markdown_table, markdown_text
 
 STS_TITLE = "Semantic textual similarity"
@@ -74,12 +76,13 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
         if table.title == STS_TITLE and sweep.paper is not None
         for one in tables_of(sweep.paper).beside(table, found.facts)
     ]
+    chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep))
     drawings = list(sweep_drawings(sweep, store, records, found=found, tables=tables))
     used = citations.cite(_used(found, sweep))
     return Report(
         name=name,
-        markdown=_markdown(sweep, found, tables, printed, drawings, used, records, leaks),
-        html=_page(sweep, found, tables, printed, drawings, used, records, leaks),
+        markdown=_markdown(sweep, found, tables, printed, drawings, used, records, leaks, chosen),
+        html=_page(sweep, found, tables, printed, drawings, used, records, leaks, chosen),
         files=_files(tables, drawings, used),
     )
 
@@ -108,6 +111,18 @@ def result_tables(sweep: SweepRecord, found: SweepRows, shared: SharedStages | N
             rows, title=title, tasks=columns, baseline=_present(baseline, rows), unit=unit, average=len(columns) > 1, shared=said,
             exploratory=found.exploratory, leaked=leaks.of_columns(columns, {TASK_TITLES.get(task, task): task for task in found.tasks}),
         )  # fmt: skip
+
+
+def _confirmed_table(store: ArtifactStore, sweep: SweepRecord) -> ResultTable | None:
+    """The first table of the sweep of fresh seeds; None before one of its trials is finished."""
+    if confirmed_name(sweep.name) not in sweep_names(store):
+        return None
+    fresh = load_sweep(store, confirmed_name(sweep.name))
+    records = fresh.records(store)
+    found = sweep_rows(fresh, store, records)
+    if not (found.sts or found.retrieval or found.other):
+        return None
+    return next(iter(result_tables(fresh, found, None, sweep_leaks(fresh, store, records))), None)
 
 
 def _present(baseline: str | None, rows: list[ResultRow]) -> str | None:
@@ -205,7 +220,7 @@ GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "
 
 def _markdown(
     sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], printed: list[SideBySide], drawings: list[Drawing],
-    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks,
+    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks, chosen: str,
 ) -> str:  # fmt: skip
     parts = [f"# {sweep.name}", markdown_text(_lead(sweep, tables))]
     parts += [to_markdown(table) for table in tables]
@@ -213,7 +228,13 @@ def _markdown(
     parts += [f"!{markdown_link(drawing.caption, f'{drawing.name}.svg')}\n\n{markdown_text(drawing.caption)}" for drawing in drawings]
     if cells := chosen_cells(sweep, records, tables[0]):
         said = selection_sentence(cells, column=tables[0].columns[-1])
-        parts += [f"## {SELECTION_TITLE}", SELECTION_NOTE, _markdown_table(SELECTION_HEADER, selection_rows(cells)), markdown_text(said)]
+        parts += [
+            f"## {SELECTION_TITLE}",
+            SELECTION_NOTE,
+            _markdown_table(SELECTION_HEADER, selection_rows(cells)),
+            markdown_text(said),
+            markdown_text(chosen),
+        ]
     if any(trial.train for trial in sweep.trials):
         parts += [f"## {LEAKS_TITLE}", LEAKS_NOTE if leaks.is_known else NOT_CHECKED]
         parts += [_markdown_table(LEAKS_HEADER, leaks.rows)] if leaks.rows else []
@@ -235,7 +256,7 @@ def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str
 
 def _page(
     sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], printed: list[SideBySide], drawings: list[Drawing],
-    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks,
+    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks, chosen: str,
 ) -> str:  # fmt: skip
     sections = [Section(title=table.title, body=to_html(table)) for table in tables]
     if drawings:
@@ -243,7 +264,7 @@ def _page(
     if printed:
         sections.append(Section(title="Beside the paper", body="".join(side_by_side_to_html(one) for one in printed)))
     if cells := chosen_cells(sweep, records, tables[0]):
-        said = paragraphs(SELECTION_NOTE, selection_sentence(cells, column=tables[0].columns[-1]))
+        said = paragraphs(*filter(None, (SELECTION_NOTE, selection_sentence(cells, column=tables[0].columns[-1]), chosen)))
         sections.append(Section(title=SELECTION_TITLE, body=said + plain_table(SELECTION_HEADER, selection_rows(cells))))
     if any(trial.train for trial in sweep.trials):
         said = paragraphs(LEAKS_NOTE if leaks.is_known else NOT_CHECKED)

@@ -1,0 +1,173 @@
+"""The page on how often the decisive test errs, and how often its intervals hold: `python -m rayjobs.benchmarks.calibration_page`."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import scipy
+
+from rayjobs.benchmarks.calibration import (
+    by_items_alone,
+    by_seeds_alone,
+    decisive,
+    decisive_over_table,
+    errors,
+    monte_carlo_error,
+    not_best,
+)
+from rayjobs.benchmarks.null_worlds import NullWorld
+from sentdist.report.style import Drawing, canvas, house_style, save
+
+RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)
+SEEDS = (2, 3, 5, 10)
+ROWS = (1, 3, 10, 30, 100)
+ITEMS = 60
+
+WORLDS = {
+    "seeds paired, correlation 0.9": NullWorld(shared_luck=0.9),
+    "luck skewed": NullWorld(luck="skewed"),
+    "luck of two modes": NullWorld(luck="bimodal"),
+    "one training in ten collapses": NullWorld(luck="collapse"),
+    "items right or wrong (ties)": NullWorld(ties=True),
+    "items in groups of 10": NullWorld(num_items=400, group_size=10, items_over_seeds=4.0),
+    "items in groups of 40": NullWorld(num_items=800, group_size=40, items_over_seeds=4.0),
+    "checkpoint, 1 row, normal": NullWorld(is_fixed=True),
+    "checkpoint, 1 row, skewed, 5 seeds": NullWorld(is_fixed=True, luck="skewed", num_seeds=5),
+    "checkpoint, 1 row, two modes, 5 seeds": NullWorld(is_fixed=True, luck="bimodal", num_seeds=5),
+    "checkpoint, 6 rows, skewed": NullWorld(is_fixed=True, luck="skewed", num_rows=6),
+    "checkpoint, 6 rows, two modes": NullWorld(is_fixed=True, luck="bimodal", num_rows=6),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Shares in [0, 1] over what was varied."""
+
+    label: str
+    places: Sequence[float]
+    shares: Sequence[float]
+
+
+def main() -> None:
+    """Simulate, and write calibration.md and its figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", default="infra/benchmarks", type=Path)
+    parser.add_argument("--tables", default=4000, type=int, help="of a world with one row; a fortieth of it with a hundred rows")
+    asked = parser.parse_args()
+    started = time.process_time()
+    lines, by_ratio, by_rows = list(_page(asked.tables)), _curves_by_ratio(asked.tables), _by_rows(asked.tables)
+    (asked.out / "calibration.svg").write_text(picture(by_ratio, by_rows).svg)
+    text = "\n".join([*_head(asked.tables), *_ratio_table(by_ratio, asked.tables), *_row_table(by_rows), *lines])
+    (asked.out / "calibration.md").write_text(f"{text}\n\nProcessor seconds: {time.process_time() - started:.0f}.\n")
+
+
+def _head(count: int) -> Iterator[str]:
+    yield "# How often the test of significance errs"
+    yield ""
+    yield "`sentdist/evaluation/decisive.py` on made-up tables in which no system is better than another (`rayjobs/benchmarks/null_worlds.py`). A difference is told at 5 %."
+    yield "The interval of a difference leaves out the truth exactly where its p < 0.05, so coverage is 100 % less the false positives (but against a checkpoint, where p has a floor)."
+    yield f"Counting error (95 %) of 5 %: ± {100 * monte_carlo_error(0.05, count):.1f} for {count:,} tables."
+    yield ""
+    yield f"`python -m rayjobs.benchmarks.calibration_page --tables {count}`; Python {platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}."
+    yield ""
+    yield "![False positives by ratio and by rows](calibration.svg)"
+    yield ""
+
+
+def _curves_by_ratio(count: int) -> list[Curve]:
+    """One row against a baseline, by the ratio of standard errors from items and from seeds."""
+    worlds = {seeds: [NullWorld(num_seeds=seeds, items_over_seeds=ratio, num_items=ITEMS) for ratio in RATIOS] for seeds in SEEDS}
+    own = [Curve(label=f"decisive, {seeds} seeds", places=RATIOS, shares=[errors(decisive, one, count=count).one_row for one in row])
+           for seeds, row in worlds.items()]  # fmt: skip
+    old = [Curve(label=f"{label}, 3 seeds", places=RATIOS, shares=[errors(rule, one, count=count).one_row for one in worlds[3]])
+           for label, rule in (("seeds alone", by_seeds_alone), ("items alone", by_items_alone))]  # fmt: skip
+    return [*own, *old]
+
+
+def _by_rows(count: int) -> list[Curve]:
+    """Tables of equal rows: some mark at all; the best row's equals left out; today's rule before; three seeds."""
+    some, best, before = [], [], []
+    for rows in ROWS:
+        world = NullWorld(num_rows=rows, num_items=ITEMS)
+        fewer = max(100, count // max(1, rows // 3))
+        some.append(errors(decisive_over_table, world, count=fewer).any_row)
+        best.append(not_best(world, count=max(60, count // (rows + 10))))
+        before.append(errors(by_seeds_alone, world, count=fewer).any_row)
+    labels = ("some mark in the table", "some equal said not to be the best", "some star by seeds alone")
+    return [Curve(label=label, places=ROWS, shares=shares) for label, shares in zip(labels, (some, best, before), strict=True)]
+
+
+def _ratio_table(curves: Sequence[Curve], count: int) -> Iterator[str]:
+    yield f"## One row, items against seeds ({count:,} tables each)"
+    yield ""
+    yield "False positives in %, by the standard error from items over that from seeds (variances: 1/16 to 16). A quarter of a training's variance is its own on these items."
+    yield ""
+    yield "| | " + " | ".join(f"{ratio:g}" for ratio in RATIOS) + " |"
+    yield "|---|" + "---:|" * len(RATIOS)
+    for curve in curves:
+        yield f"| {curve.label} | " + " | ".join(f"{100 * share:.1f}" for share in curve.shares) + " |"
+    yield ""
+
+
+def _row_table(curves: Sequence[Curve]) -> Iterator[str]:
+    yield "## Many rows (3 seeds)"
+    yield ""
+    yield "Share of tables in %, all rows being equal; `decisive_over_table` and `may_be_best`."
+    yield ""
+    yield "| rows | " + " | ".join(map(str, ROWS)) + " |"
+    yield "|---|" + "---:|" * len(ROWS)
+    for curve in curves:
+        yield f"| {curve.label} | " + " | ".join(f"{100 * share:.1f}" for share in curve.shares) + " |"
+    yield ""
+
+
+def _page(count: int) -> Iterator[str]:
+    yield "## Unkind worlds (3 seeds but where said)"
+    yield ""
+    yield "| | decisive | seeds alone | items alone |"
+    yield "|---|---:|---:|---:|"
+    for name, world in WORLDS.items():
+        fewer = count // 2 if world.num_items > 200 or world.num_rows > 1 else count
+        one = world if world.num_items > 200 else replace(world, num_items=ITEMS)
+        shares = [errors(rule, one, count=fewer).one_row for rule in (decisive, by_seeds_alone, by_items_alone)]
+        yield f"| {name} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |"
+    yield ""
+    yield "Against a checkpoint few seeds of one row are told by their signs alone: below 6 seeds never. Uneven rows, every second one three times as variable:"
+    yield ""
+    for rows in (3, 10, 30):
+        world = NullWorld(num_rows=rows, num_items=ITEMS, uneven=3.0)
+        found = errors(decisive_over_table, world, count=max(200, count // rows))
+        yield f"- {rows} rows: some mark in {100 * found.any_row:.1f} % of tables."
+    yield ""
+    power = errors(decisive_over_table, NullWorld(num_rows=10, num_items=ITEMS, gain=4.0), count=count // 8).last_row
+    yield f"With ten rows, three seeds and a last row that is better by four standard errors, its mark stands in {100 * power:.0f} % of tables."
+
+
+def picture(by_ratio: Sequence[Curve], by_rows: Sequence[Curve]) -> Drawing:
+    """Two panels: false positives over the ratio, and over the number of rows; the band is 3 to 6 %."""
+    names = ("standard error from items over that from seeds", "rows")
+    with house_style():
+        figure, panels = canvas(width=9.0, height=3.8, columns=2)
+        for axes, curves, name in zip(panels, (by_ratio, by_rows), names, strict=True):
+            axes.axhspan(3, 6, color="#e4e4e4", zorder=0)
+            for curve in curves:
+                style = ":" if "alone" in curve.label else "-"
+                axes.plot(curve.places, [100 * share for share in curve.shares], marker="o", linestyle=style, label=curve.label)
+            axes.set_xscale("log")
+            axes.set_xticks(list(curves[0].places), [f"{place:g}" for place in curves[0].places])
+            axes.set_xlabel(name)
+            axes.set_ylabel("false positives (%)")
+            axes.set_ylim(bottom=0)
+            axes.legend(fontsize=7)
+        records = [[one.label, place, share] for one in (*by_ratio, *by_rows) for place, share in zip(one.places, one.shares, strict=True)]
+        return save(figure, name="calibration", caption="Grey: 3 to 6 %.", header=["rule", "place", "share"], records=records)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What dev chose is trained again with seeds that chose nothing, and a report says which of the two it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Train
+from sentdist.plan.unroll import Plan, Trial, unroll
+from sentdist.report.sweep_report import report_sweep
+from sentdist.stages.context import Context
+from sentdist.stages.planning.resolve import FileResolver
+from sentdist.store.confirmation import chosen_by_dev, confirmation
+from sentdist.store.sweep import load_sweep
+from tests.support.synthetic_sweeps import fill_store
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+RATES: Json = [1e-3, 2e-3, 3e-3]
+
+
+def _dev(trial: Trial) -> float:
+    """The middle rate of rcl is best on dev, but for the baseline, which is no candidate."""
+    rate = dict(trial.params)["training.learning_rate"]
+    return 90.0 if trial.method == "fine_tuned" else 84.0 if rate == 2e-3 else 80.0
+
+
+def _swept(folder: Path, encoder: Path, **changes: Json) -> tuple[Plan, Context]:
+    values = tiny_values(encoder, seeds=[0, 1, 2], sweep={"training.learning_rate": RATES}, **changes)
+    plan, context = tiny_plan(values, data=write_data(folder / "data"), store=folder / "store")
+    fill_store(context.store, plan, noise=lambda trial: 1.5, dev=_dev, num_items={"stsb": 60})
+    return plan, context
+
+
+def test_the_chosen_cell_and_the_baseline_are_trained_with_fresh_seeds(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    plan, context = _swept(tmp_path, tiny_encoder_dir, confirm_seeds=4)
+    sweep = load_sweep(context.store, "tiny")
+    recipe = confirmation(sweep, sweep.records(context.store))
+    assert recipe is not None and (recipe.name, recipe.seeds, recipe.sweep, recipe.confirm_seeds) == ("tiny-confirmed", (3, 4, 5, 6), {}, 0)
+    fresh = unroll(recipe, FileResolver(data_root=tmp_path / "data"))
+    assert {(trial.method, trial.seed) for trial in fresh.trials} == {
+        (name, seed) for name in ("fine_tuned", "rcl") for seed in (3, 4, 5, 6)
+    }
+    encoders = [trial.scores.encoder for trial in fresh.trials]
+    assert all(isinstance(encoder, Train) and encoder.training.learning_rate == 2e-3 for encoder in encoders)
+    assert not {encoder.key for encoder in encoders} & {stage.key for stage in plan.stages}
+    alike = next(trial for trial in plan.trials if trial.method == "rcl" and dict(trial.params)["training.learning_rate"] == 2e-3)
+    (same,) = [
+        trial
+        for trial in unroll(recipe.model_copy(update={"seeds": (0,)}), FileResolver(data_root=tmp_path / "data")).trials
+        if trial.method == "rcl"
+    ]
+    assert same.key == alike.key, "but for its seed it is the very cell"
+
+
+def test_a_report_is_exploratory_until_fresh_seeds_speak(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    _, context = _swept(tmp_path, tiny_encoder_dir, confirm_seeds=3)
+    before = report_sweep(context.store, "tiny").markdown
+    assert "Exploratory: dev chose rcl (learning" in before and "among 6 cells" not in before and "among 3 cells" in before
+    sweep = load_sweep(context.store, "tiny")
+    recipe = confirmation(sweep, sweep.records(context.store))
+    assert recipe is not None
+    fresh = unroll(recipe, FileResolver(data_root=tmp_path / "data"))
+    fill_store(context.store, fresh, noise=lambda trial: 0.8 if trial.method == "rcl" else 1.6, num_items={"stsb": 60})
+    after = report_sweep(context.store, "tiny").markdown
+    assert "Exploratory: dev chose" not in after and "by 3 fresh seeds of what dev chose among 3 cells (tiny-confirmed): rcl is" in after
+
+
+def test_nothing_is_confirmed_unasked_or_without_a_choice(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    _, context = _swept(tmp_path, tiny_encoder_dir)
+    sweep = load_sweep(context.store, "tiny")
+    records = sweep.records(context.store)
+    choice = chosen_by_dev(sweep, records)
+    assert choice is not None and choice.method == "rcl" and choice.dev == 84.0
+    assert confirmation(sweep, records) is None and chosen_by_dev(sweep, {}) is None
+    with pytest.raises(RecipeError, match="confirm_seeds: has no effect"):
+        recipe_from_values(tiny_values(tiny_encoder_dir, confirm_seeds=3) | {"selection": None}, where="tiny")
