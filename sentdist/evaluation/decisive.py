@@ -82,6 +82,7 @@ class Difference:
     about: what else could have come out: other seeds and items, other items (of these very encoders), other seeds (of these very items).
     table_p: p over all comparisons of the table, which marks and words go by. detectable: the smallest true difference that these seeds
     and items find at the table's 5 % level with probability 0.8. num_seeds: of the side that has fewer; None where neither has.
+    by_signs: p is that of the seeds' signs, which cannot fall below 5 %; the interval takes seeds as normally spread.
     """
 
     difference: float
@@ -93,6 +94,7 @@ class Difference:
     reason: str = ""
     detectable: float | None = None
     num_seeds: int | None = None
+    by_signs: bool = False
 
     @property
     def is_told(self) -> bool:
@@ -348,11 +350,12 @@ def _difference(
         is_copies = bool(column.is_copies[row] or column.is_copies[other])
         return replace(plain, reason=COPIES if is_copies else NOTHING_VARIES)
     margin = pairs.margin(place, float(norm.isf(ALPHA / 2)))
-    p = max(float(2 * norm.sf(pairs.normal[place])), float(pairs.least_p[place]))
+    least = float(pairs.least_p[place])
+    p = max(float(2 * norm.sf(pairs.normal[place])), least)
+    seen = None if least >= ALPHA else pairs.margin(place, limit) + float(norm.ppf(POWER) * pairs.errors[place])
     return replace(
-        plain, low=difference - margin, high=difference + margin, p=p, about=pairs.about[place],
-        table_p=_table_p(p, greatest, num_tests),
-        detectable=pairs.margin(place, limit) + float(norm.ppf(POWER) * pairs.errors[place]),
+        plain, low=difference - margin, high=difference + margin, p=p, about=pairs.about[place], detectable=seen,
+        table_p=_table_p(p, greatest, num_tests), by_signs=ALPHA <= p == least,
     )  # fmt: skip
 
 

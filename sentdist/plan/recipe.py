@@ -255,10 +255,9 @@ def _known(where: str, name: str, names: Sequence[str]) -> None:
 
 
 SECTIONS: dict[str, tuple[type[Frozen], ...]] = {
-    "encoder": (EncoderSection,), "corpus": CORPUS_SECTIONS, "folds": (FoldsSection,),
-    "training": (Training,), "selection": (SelectionSection,), "evaluation": (EvaluationSection,), "runtime": (Runtime,),
-    "regularizers": (Regularizers,), "stopping": (Stopping,), "view": (View,),
-    "targets": (TargetsSection,), "probes": (Probes,), "augmentation": (AugmentationSection,),
+    "encoder": (EncoderSection,), "corpus": CORPUS_SECTIONS, "folds": (FoldsSection,), "training": (Training,),
+    "selection": (SelectionSection,), "evaluation": (EvaluationSection,), "runtime": (Runtime,), "regularizers": (Regularizers,),
+    "stopping": (Stopping,), "view": (View,), "targets": (TargetsSection,), "probes": (Probes,), "augmentation": (AugmentationSection,),
 }  # fmt: skip
 
 

@@ -86,6 +86,8 @@ def _verdict(found: Difference) -> str:
     untried = "; other seeds were not tried" if found.about == "items" and found.num_seeds is not None else ""
     if found.is_told:
         return f"more than {'other test items explain' if found.about == 'items' else 'chance explains'}{untried}"
+    if found.by_signs:
+        return f"not told from chance: {found.num_seeds} seeds beside few other rows tell by their signs alone against a checkpoint; 6 would do"
     seen = "" if found.detectable is None else f"; a true difference of {found.detectable:.2f} points would be found in 4 of 5 such tables"
     return f"not told from chance{untried}{seen}"
 
