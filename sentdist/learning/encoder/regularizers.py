@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -56,9 +58,28 @@ def head_scales(num_examples: int, num_heads: int, p: float, *, device: torch.de
     """Draw the DropHead factors (S, H) of one layer: m_h · H / Σ m_h with m_h ~ Bernoulli(1 − p), one mask an example.
 
     Source: Zhou et al. 2020, "Scheduled DropHead" (arXiv 2004.13342), with a constant p as named by RCL.
-    An example whose heads are all dropped is drawn again, as 0/0 would follow otherwise.
+    An example whose heads are all dropped is drawn again, as 0/0 would follow otherwise; on a GPU by one more draw for all, since to look
+    which those are would be to wait in every layer.
     """
     kept = torch.empty(num_examples, num_heads, device=device).bernoulli_(1.0 - p)
+    if device.type != "cpu" and p > 0.0:
+        return _scaled(torch.where(kept.any(dim=1, keepdim=True), kept, heads_of_which_one_is_kept(kept, p)))
     while bool((empty := kept.sum(dim=1) == 0).any()):
         kept[empty] = torch.empty(int(empty.sum()), num_heads, device=device).bernoulli_(1.0 - p)
-    return kept * (num_heads / kept.sum(dim=1, keepdim=True))
+    return _scaled(kept)
+
+
+def heads_of_which_one_is_kept(like: Tensor, p: float) -> Tensor:
+    """Draw (S, H) m_h ~ Bernoulli(1 − p) given that some m_h of an example is 1: what drawing again until it is so gives, without looking.
+
+    First the first head that is kept, P(j) = pʲ (1 − p) / (1 − p^H), by inversion; those before it are dropped, those behind it are free.
+    """
+    num_examples, num_heads = like.shape
+    shares = torch.rand(num_examples, 1, device=like.device, dtype=like.dtype) * (1.0 - p**num_heads)
+    first = (torch.log1p(-shares) / math.log(p)).floor().clamp(max=num_heads - 1)
+    head = torch.arange(num_heads, device=like.device)
+    return torch.where(head > first, torch.empty_like(like).bernoulli_(1.0 - p), (head == first).to(like.dtype))
+
+
+def _scaled(kept: Tensor) -> Tensor:
+    return kept * (kept.shape[1] / kept.sum(dim=1, keepdim=True))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sentdist.learning.encoder.flat_attention import Segments, flat_attention
-from sentdist.learning.encoder.regularizers import Dropout, dropout, head_scales, keep_mask
+from sentdist.learning.encoder.regularizers import Dropout, dropout, head_scales, heads_of_which_one_is_kept, keep_mask
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from tests.support.tiny_encoders import SENTENCES
 
@@ -72,6 +72,19 @@ def test_head_scales_keep_the_sum_and_never_drop_all() -> None:
     assert torch.allclose(scales.max(dim=1).values, 4 / kept)
     # P(kept = k) given that not all are dropped: E[kept] = H(1-p) / (1 - p^H)
     assert float(kept.float().mean()) == pytest.approx(4 * 0.3 / (1 - 0.7**4), abs=0.06)
+
+
+@pytest.mark.parametrize("p", [0.2, 0.7])
+def test_what_a_gpu_draws_where_all_heads_were_dropped_is_what_drawing_again_gives(p: float) -> None:
+    """Each of the seven patterns of three heads, against Π p^(1−m) (1−p)^m / (1 − p³)."""
+    torch.manual_seed(0)
+    num_draws = 200_000
+    kept = heads_of_which_one_is_kept(torch.zeros(num_draws, 3), p)
+    found = torch.bincount((kept * torch.tensor([1, 2, 4])).sum(dim=1).long(), minlength=8) / num_draws
+    for pattern in range(8):
+        ones = pattern.bit_count()
+        expected = 0.0 if pattern == 0 else p ** (3 - ones) * (1 - p) ** ones / (1 - p**3)
+        assert float(found[pattern]) == pytest.approx(expected, abs=5 * (expected * (1 - expected) / num_draws) ** 0.5)  # 5 σ
 
 
 def test_head_scales_differ_by_example_and_without_ratio_do_nothing() -> None:
