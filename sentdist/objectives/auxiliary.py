@@ -135,6 +135,17 @@ class Auxiliary(ObjectiveSpec):
         )
 
 
+TAG_SHARE = 128 / 768  # of the channels, as the poster splits RoBERTa-base's 768
+
+
+def channel_sizes(width: int, sizes: tuple[int, int] | None = None) -> tuple[int, int]:
+    """Channels of tags and of words: as given, or 128 : 640 of an encoder's width, rounded."""
+    if sizes is not None:
+        return sizes
+    tags = max(1, round(width * TAG_SHARE))
+    return tags, width - tags
+
+
 def misfit_of_channels(channels: tuple[int, int], width: int) -> Misfit | None:
     """Why two channels do not share out an encoder's width; None where they do."""
     if sum(channels) == width and min(channels) >= 1:

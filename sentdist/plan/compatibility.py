@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sentdist.errors import RecipeError
-from sentdist.objectives.auxiliary import misfit_of_channels
+from sentdist.objectives.auxiliary import Auxiliary, channel_sizes, misfit_of_channels
 from sentdist.objectives.objective import Misfit, Rows, Start
 from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
@@ -91,7 +91,7 @@ def check_channels(view: View, probes: Probes | None, *, width: int | None, wher
         misfit = misfit_of_channels(probes.channels, width)
         if misfit is not None:
             raise _error(misfit, "evaluation.probes.channels")
-    if view.channels is None:
+    if view.channels is None or isinstance(view.channels, str):
         return
     first, last = view.channels
     if not 0 <= first < last or (width is not None and last > width):
@@ -101,6 +101,44 @@ def check_channels(view: View, probes: Probes | None, *, width: int | None, wher
             expected=f"two numbers from 0 to {width or 'the width'}, the lower one first",
             remedy="Correct the view.",
         )
+
+
+def parts_of(objective: Objective, width: int) -> dict[str, tuple[int, int]] | None:
+    """First and behind-last channel of tags and of words; None where an objective gives them none."""
+    term = next((term for term in terms_of(objective) if isinstance(term, Auxiliary)), None)
+    if term is None:
+        return None
+    tags, words = channel_sizes(width, term.channels)
+    return {"tags": (0, tags), "words": (tags, tags + words)}
+
+
+def settled_view(view: View, objective: Objective | None, *, width: int | None, where: str) -> View:
+    """A view whose named part is written in numbers, where the encoder's width is known.
+
+    Raises:
+        RecipeError: a part of an encoder without parts, or channels of an encoder with parts that are no part of it.
+    """
+    if view.channels is None:
+        return view
+    parts = None if objective is None else parts_of(objective, width or 768)
+    if isinstance(view.channels, str):
+        if parts is None:
+            raise RecipeError(
+                where=f"{where}.channels",
+                found=f"{view.channels} of an encoder that gives them no channels of their own",
+                expected=f"an encoder that the objective {names_where(targets=True)} has trained",
+                remedy="Name two numbers, or leave channels out.",
+            )
+        return view if width is None else view.model_copy(update={"channels": parts[view.channels]})
+    if parts is not None and width is not None and view.channels not in parts.values():
+        tags, words = (f"{first} to {last}" for first, last in parts.values())
+        raise RecipeError(
+            where=f"{where}.channels",
+            found=f"{view.channels[0]} to {view.channels[1]}",
+            expected=f"a part of this encoder: tags ({tags}) or words ({words})",
+            remedy="Write channels: tags, or channels: words.",
+        )
+    return view
 
 
 def relations_of(objective: Objective, corpus: AnyCorpus) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.dotted import with_path
+from sentdist.plan.inheritance import with_inherited_corpora
 from sentdist.plan.objectives import OBJECTIVES, Objective, Sum, names_where, terms_of, uses_bank, uses_targets
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.runtime import Runtime
@@ -143,6 +144,11 @@ class Recipe(Frozen):
         recipe = load_recipe(Path(path), overrides)
         check_unique_name(Path(path), recipe.name)
         return recipe
+
+    @model_validator(mode="before")
+    @classmethod
+    def _corpora_inherit(cls, values: object) -> object:
+        return with_inherited_corpora(values)
 
     @model_validator(mode="after")
     def _names_exist(self) -> Recipe:

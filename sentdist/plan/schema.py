@@ -8,6 +8,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
+from sentdist.plan.inheritance import LIKE
 from sentdist.plan.recipe import EncoderSection, Method, Recipe
 from sentdist.plan.specs import Training
 from sentdist.plan.stage import Frozen, Json
@@ -24,8 +26,21 @@ def recipe_schema() -> dict[str, Json]:
     schema = Recipe.model_json_schema()
     for field, section in CHANGES.items():
         schema["$defs"][Method.__name__]["properties"][field] = {"$ref": f"#/$defs/{section.__name__}"}
+    corpora = schema["properties"]["corpora"]
+    for key in ("additionalProperties", "patternProperties"):
+        if isinstance(corpora.get(key), dict):
+            corpora[key] = (
+                _or_like(corpora[key]) if key == "additionalProperties" else {name: _or_like(one) for name, one in corpora[key].items()}
+            )
     _refuse_other_keys(schema)
     return {"$schema": DIALECT, **schema}
+
+
+def _or_like(section: Json) -> Json:
+    """A section, or one that names another which it is like and what differs."""
+    fields: dict[str, Json] = {name: {} for one in CORPUS_SECTIONS for name in one.model_fields}
+    like: Json = {"type": "object", "required": [LIKE], "properties": {LIKE: {"type": "string"}, **fields}, "additionalProperties": False}
+    return {"anyOf": [section, like]}
 
 
 def schema_text() -> str:

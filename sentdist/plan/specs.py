@@ -16,6 +16,9 @@ Precision = Literal["fp32", "bf16"]
 Pooling = Literal["mean", "cls", "cls_mlp", "cls_mlp_train_only", "first_last"]
 
 
+Part = Literal["tags", "words"]
+
+
 class EncoderSpec(Frozen):
     """A pretrained checkpoint and how its token vectors become one embedding."""
 
@@ -104,7 +107,9 @@ class Task(Frozen):
 class View(Frozen):
     """How an encoder's embeddings are read when they are scored."""
 
-    channels: tuple[int, int] | None = None  # first and behind-last channel; None: all
+    # First and behind-last channel, or the part that the objective auxiliary gives to tags or to words; None: all. A plan writes numbers
+    # for a part as soon as it knows the encoder's width, so that both have one key.
+    channels: tuple[int, int] | Part | None = None
     postprocess: Literal["none", "center", "whiten"] = "none"  # statistics of the sentences that are scored
     relations: RelationalScoring | None = None
 

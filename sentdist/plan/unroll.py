@@ -21,12 +21,13 @@ from sentdist.plan.compatibility import (
     check_view,
     relations_of,
     settled,
+    settled_view,
 )
 from sentdist.plan.corpora import AnyCorpus, CorpusSection
 from sentdist.plan.corpora.kind import Planning
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
-from sentdist.plan.objectives import names_with, phi_of, uses_targets
+from sentdist.plan.objectives import Objective, names_with, phi_of, uses_targets
 from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection, recipe_from_values
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
@@ -247,7 +248,7 @@ class _Builder:
             training=training,
             regularizers=method.regularizers,
             stopping=method.stopping,
-            selection=self._selection(fold, method.view, relations_of(objective, corpus)) if method.select else None,
+            selection=self._selection(fold, method.view, objective, corpus, width=pin.width) if method.select else None,
             seed=seed,
         )
 
@@ -259,6 +260,7 @@ class _Builder:
         probes = section.probes if method.of is None and method.lexical is None else None
         width = self._pinned(self.recipe.methods[method.of or name])[1].width
         check_channels(method.view, probes, width=width, where=f"methods.{name}.view")
+        view = settled_view(method.view, train.objective if train else None, width=width, where=f"methods.{name}.view")
         found = tuple(self._task(task, fold=fold, role="test") for task in task_names(section.tasks))
         check_names(found, where="evaluation.tasks")
         check_lexical(method.lexical, found, where=f"methods.{name}")
@@ -267,7 +269,7 @@ class _Builder:
             tasks=(*found, *self._links(name, fold, train)),
             max_length=section.max_length,
             precision=section.precision,
-            view=method.view,
+            view=view,
             probes=probes,
             targets=None if probes is None else self._targets(self.corpus(method.corpus, fold)),
         )
@@ -311,14 +313,15 @@ class _Builder:
         check_links(task, train, where=f"methods.{name}")
         return (task,)
 
-    def _selection(self, fold: int | None, own: View, relations: tuple[str, ...]) -> Selection | None:
+    def _selection(self, fold: int | None, own: View, objective: Objective, corpus: AnyCorpus, *, width: int | None) -> Selection | None:
         """The recipe's selection; an encoder that is scored by relations is also chosen by them."""
         section = self.recipe.selection
         if section is None:
             return None
-        check_view(section.view, relations, where="selection.view")
+        check_view(section.view, relations_of(objective, corpus), where="selection.view")
         is_own = section.view.relations is None and own.relations is not None
         view = View.model_validate(section.view.model_dump() | {"relations": _without_curve(own)}) if is_own else section.view
+        view = settled_view(view, objective, width=width, where="selection.view")
         task, *further = [self._selectable(name, fold=fold, role="dev") for name in section.names]
         return Selection(task=task, further_tasks=tuple(further), view=view, every_fraction=section.every_fraction)
 

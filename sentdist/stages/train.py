@@ -241,7 +241,7 @@ class TrainSession:
         view = self.stage.selection.view
         scorer = live_scorer(self._objective, view.relations)
         scores = [
-            task.score(viewed(embeddings_SD, view, where=self.stage.label), scorer).main
+            task.score(viewed(embeddings_SD, view, where=self.stage.label, objective=self.stage.objective), scorer).main
             for task, embeddings_SD in zip(self._dev, embeddings, strict=True)
         ]
         defined = [score for score in scores if score is not None]

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.batch import Batch
-
-POS_SHARE = 128 / 768  # of the channels, as the poster splits RoBERTa-base's 768
+from sentdist.objectives.auxiliary import channel_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +23,7 @@ class Channels:
     def of(cls, width: int, sizes: tuple[int, int] | None = None) -> Channels:
         """The channels of an encoder of `width`: `sizes` (tags, words), or 128 : 640 of it, rounded;
         RecipeError unless they add up to the width."""
-        if sizes is None:
-            pos = max(1, round(width * POS_SHARE))
-            sizes = (pos, width - pos)
+        sizes = channel_sizes(width, sizes)
         if min(sizes) < 1 or sum(sizes) != width:
             fitting = cls.of(width) if width > 1 else None
             raise RecipeError(

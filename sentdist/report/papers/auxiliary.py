@@ -82,7 +82,9 @@ def auxiliary_facts(cell: CellFacts) -> AuxiliaryFacts | None:
     if cell.trained is None:
         return None
     channels = cell.trained.view.get("channels")
-    part: Literal["whole", "pos", "bow"] = "whole" if channels is None else "pos" if items(channels)[0] == 0 else "bow"
+    part: Literal["whole", "pos", "bow"] = (
+        "whole" if channels is None else "pos" if channels == "tags" or (channels != "words" and items(channels)[0] == 0) else "bow"
+    )
     terms = {str(term["name"]): term for term in terms_of(cell.trained.objective)}
     if set(terms) == {"info_nce"}:
         return AuxiliaryFacts(has_tasks=False, part=part)

@@ -67,7 +67,7 @@ def _embedded_scores(
     unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     row = {sentence: number for number, sentence in enumerate(unique)}
     embeddings = kept_or_encoded(stage, of, unique, context, embed) if context.keeps_embeddings else embed(unique)
-    embeddings = viewed(embeddings, stage.view, where=stage.label)
+    embeddings = viewed(embeddings, stage.view, where=stage.label, objective=of.objective if isinstance(of, Train) else None)
     scores = [task.score(_rows_of(task, embeddings, row), scorer) for task in tasks]
     geometry, cloud = _geometry(tasks, embeddings, row)
     return scores, geometry | _relations(tasks, embeddings, row, scorer) | probe_results(stage, embed, context), cloud

@@ -22,7 +22,9 @@ from sentdist.evaluation.nearest import Ranking, search
 from sentdist.evaluation.postprocess import postprocess
 from sentdist.evaluation.retrieval import DEPTH, judgements_of, rank_by, score_ranking
 from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities, score_sts
+from sentdist.plan.compatibility import parts_of
 from sentdist.plan.corpora.relations import LinkTask
+from sentdist.plan.objectives import Objective
 from sentdist.plan.specs import Task, View
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
 from sentdist.stages.scores.relational_scorer import RelationalScorer
@@ -184,14 +186,16 @@ class RankedLinks:
         return TaskScore(task=self.links.task.name, main=found.overall.mrr, measures=link_measures(found), items=self.links.items(found))
 
 
-def viewed(embeddings_SD: np.ndarray, view: View, *, where: str) -> np.ndarray:
+def viewed(embeddings_SD: np.ndarray, view: View, *, where: str, objective: Objective | None = None) -> np.ndarray:
     """The embeddings as a view reads them: some of the channels, with the mean or all correlation removed.
+    objective: what the encoder was trained with, whose parts a view may name.
 
     Raises:
         RecipeError: channels that the embeddings do not have.
     """
     if view.channels is not None:
-        first, last = view.channels
+        parts = (None if objective is None else parts_of(objective, embeddings_SD.shape[1])) or {}
+        first, last = parts[view.channels] if isinstance(view.channels, str) else view.channels
         if not 0 <= first < last <= embeddings_SD.shape[1]:
             raise RecipeError(
                 where=f"{where}: view.channels",

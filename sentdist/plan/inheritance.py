@@ -1,0 +1,56 @@
+"""Corpora that are like another one of the recipe: what they do not say themselves is taken from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sentdist.plan.wording import not_one_of
+
+LIKE = "like"
+MAIN = "corpus"  # the recipe's own, beside the names under `corpora`
+
+
+def with_inherited_corpora(values: object) -> object:
+    """The values of a recipe with each `like: NAME` under `corpora` written out.
+
+    NAME is `corpus` or another name under `corpora`. A list of names under `relations` stands for the relations of that name there. What
+    `--set` changes of the one is changed of those like it.
+
+    Raises:
+        ValueError: an unknown name, a circle, a relation that is not there, a sweep over the corpus that others are like.
+    """
+    if not isinstance(values, dict) or not isinstance(corpora := values.get("corpora"), dict):
+        return values
+    known = {MAIN: values.get(MAIN), **corpora}
+    inherits = {name: one[LIKE] for name, one in corpora.items() if isinstance(one, dict) and LIKE in one}
+    for path in values.get("sweep") or {}:
+        swept = path.removeprefix("corpora.").partition(".")[0]
+        if swept in inherits.values():
+            raise ValueError(f"sweep.{path}: corpora that are like {swept} would keep their values; expected a sweep over each, or no like")
+    written = {name: _written(name, known, inherits, ()) if name in inherits else one for name, one in corpora.items()}
+    return values | {"corpora": written} if inherits else values
+
+
+def _written(name: str, known: dict[str, Any], inherits: dict[str, Any], chain: tuple[str, ...]) -> dict[str, Any]:
+    own, other = known[name], inherits[name]
+    where = f"corpora.{name}.{LIKE}"
+    if other not in known:
+        raise ValueError(f"{where}: {not_one_of(str(other), tuple(known))}")
+    if other == name or other in chain:
+        raise ValueError(f"{where}: found {' → '.join((*chain, name, other))}; expected no circle")
+    base = _written(other, known, inherits, (*chain, name)) if other in inherits else known[other]
+    if not isinstance(base, dict):
+        raise ValueError(f"{where}: found {other}, which is no section; expected a corpus")
+    merged = {**base, **{field: value for field, value in own.items() if field != LIKE}}
+    if "relations" in own:
+        merged["relations"] = [_relation(one, base.get("relations") or [], where=f"corpora.{name}.relations") for one in own["relations"]]
+    return merged
+
+
+def _relation(one: Any, there: list[Any], *, where: str) -> Any:
+    if not isinstance(one, str):
+        return one
+    named = {relation.get("name"): relation for relation in there if isinstance(relation, dict)}
+    if one not in named:
+        raise ValueError(f"{where}: {not_one_of(one, tuple(map(str, named)))}")
+    return named[one]

@@ -1,0 +1,61 @@
+"""Corpora that are like another, and views that name a part of the channels."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.objectives.auxiliary import Auxiliary
+from sentdist.objectives.info_nce import InfoNCE
+from sentdist.plan.compatibility import settled_view
+from sentdist.plan.specs import View
+from sentdist.plan.stage import Json
+from tests.support.planning import small_recipe
+
+
+def test_what_a_corpus_does_not_say_is_taken_from_the_other() -> None:
+    corpora: Json = {"short": {"like": "corpus", "limit": 5}, "shorter": {"like": "short", "limit_seed": 3}}
+    recipe = small_recipe(corpus={"source": "nli/triplets", "limit": 100, "add_reversed": True}, corpora=corpora)
+    assert [(one.limit, one.limit_seed, one.add_reversed) for one in recipe.corpora.values()] == [(5, 0, True), (5, 3, True)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("corpora", "message"),
+    [
+        ({"short": {"like": "corpsu"}}, 'corpora.short.like: "corpsu" is not one of corpus, short. Did you mean "corpus"'),
+        ({"one": {"like": "two"}, "two": {"like": "one"}}, "found one → two → one; expected no circle"),
+        ({"one": {"like": "one"}}, "expected no circle"),
+        ({"one": {"like": "corpus", "relations": ["entailment"]}}, "corpora.one.relations"),
+    ],
+)
+def test_a_corpus_like_nothing_is_refused(corpora: Json, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        small_recipe(corpora=corpora)
+
+
+def test_a_sweep_over_what_others_are_like_is_refused() -> None:
+    with pytest.raises(RecipeError, match="corpora that are like corpus would keep their values"):
+        small_recipe(corpora={"short": {"like": "corpus"}}, sweep={"corpus.limit": [5, 6]})
+
+
+def test_a_part_follows_objective_and_width() -> None:
+    own, default = Auxiliary(channels=(8, 24)), Auxiliary()
+    assert settled_view(View(channels="tags"), own, width=32, where="v").channels == (0, 8)
+    assert settled_view(View(channels="words"), default, width=768, where="v").channels == (128, 768)
+    assert settled_view(View(channels="words"), default, width=None, where="v").channels == "words", (
+        "a hub encoder's width is not known yet"
+    )
+    assert settled_view(View(channels=(0, 5)), InfoNCE(), width=32, where="v").channels == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("view", "objective", "message"),
+    [
+        (View(channels="tags"), InfoNCE(), "gives them no channels of their own"),
+        (View(channels="tags"), None, "gives them no channels of their own"),
+        (View(channels=(0, 64)), Auxiliary(), r"found 0 to 64; expected a part of this encoder: tags \(0 to 128\) or words \(128 to 768\)"),
+    ],
+)
+def test_other_channels_than_the_parts_are_refused(view: View, objective: Auxiliary | InfoNCE | None, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        settled_view(view, objective, width=768, where="methods.tags.view")

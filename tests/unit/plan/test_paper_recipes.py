@@ -1,0 +1,173 @@
+"""The recipes at the papers' size: what they unroll to is what the papers say, number by number."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from sentdist.plan.corpora.graded import GradedCorpus
+from sentdist.plan.corpora.groups import GroupedCorpus
+from sentdist.plan.corpora.relations import RelationalCorpus
+from sentdist.plan.objectives import terms_of, value_of
+from sentdist.plan.recipe import load_recipe
+from sentdist.plan.stages import Train
+from sentdist.plan.unroll import Plan
+from tests.support.paper_size import paper_plan, takes
+from tests.support.planning import RECIPES
+
+NAMES = sorted(path.name for path in (RECIPES / "papers").glob("*.yaml"))
+SROBERTA, BERT, LARGE = "sentence-transformers/nli-roberta-base-v2", "google-bert/bert-base-uncased", "google-bert/bert-large-uncased"
+ROBERTA, ROBERTA_LARGE = "FacebookAI/roberta-base", "FacebookAI/roberta-large"
+PHIS = [(0.01, 0.02, 0.03, 0.04, 0.05)[:number] for number in range(1, 6)]
+FIVE = {0, 1, 2, 3, 4}
+# (encoder, batch, rate, epochs) of the reported trainings; seeds; columns × rows of each corpus; temperatures.
+RCL = {"runs": {(SROBERTA, 64, 2e-5, 1)}, "seeds": FIVE, "corpora": {(3, 275_601)}, "temperatures": {1.0}, "tasks": 7}
+RSE_RUNS = {(BERT, 512, 5e-5, 3), (LARGE, 512, 3e-5, 3), (ROBERTA, 256, 5e-5, 3), (ROBERTA_LARGE, 256, 1e-5, 3)}
+RSE = {"runs": RSE_RUNS, "seeds": FIVE, "corpora": {(3, 463_023), (3, 314_023)}, "temperatures": {0.05}, "tasks": 7}
+SUPMPN = {
+    "runs": {(BERT, 256, 5e-5, 3), (LARGE, 200, 1e-5, 3)}, "seeds": FIVE, "temperatures": {0.05}, "tasks": 7,
+    "corpora": {(11, 471_034), (11, 94_206), (3, 471_034), (3, 94_206)},  # planning's upper bounds: half of the rows, a tenth
+}  # fmt: skip
+REGRESSION = {"seeds": FIVE, "temperatures": set(), "tasks": 7}
+STAGE_1 = {(BERT, 16, 5e-5, 1), (BERT, 16, 2e-5, 1), (ROBERTA, 16, 2e-5, 1)}
+PRINTED: dict[str, dict[str, Any]] = {
+    "rcl_table1.yaml": RCL,
+    "rcl_table3.yaml": RCL | {"runs": {(SROBERTA, 32, 2e-5, 1), (SROBERTA, 64, 2e-5, 1)}},
+    "rcl_table4.yaml": RCL,
+    "rcl_table5.yaml": RCL,
+    "auxiliary_table1.yaml": {
+        "runs": {(ROBERTA, 512, 1e-5, 1)}, "seeds": FIVE, "corpora": {(2, 1_000_000)}, "temperatures": {0.05}, "tasks": 7,
+    },
+    "regression_table2.yaml": REGRESSION | {"runs": STAGE_1, "corpora": {(2, 942_069)}},
+    "regression_table3.yaml": REGRESSION
+    | {
+        "runs": {(BERT, 16, 5e-5, 1), (ROBERTA, 16, 2e-5, 1), (BERT, 32, 5e-5, 4), (ROBERTA, 32, 5e-5, 4)},
+        "corpora": {(2, 942_069), (2, 10_249)},
+    },
+    "regression_table4.yaml": REGRESSION
+    | {"runs": {(BERT, 16, 5e-5, 1), (BERT, 16, 2e-5, 1), (BERT, 32, 5e-5, 4)}, "corpora": {(2, 942_069), (2, 10_249)}, "seeds": {0}},
+    "rse_table1.yaml": {
+        "runs": {(BERT, 512, 5e-5, 3)}, "seeds": FIVE, "temperatures": {0.05}, "tasks": 7,
+        # RSE's two, all five, and each: 314 K, 149 K, 330 K of ParaNMT, 318 K captions' pairs, QNLI, a million sentences
+        "corpora": {(3, n) for n in (463_023, 1_215_596, 314_023, 149_000, 330_000, 317_830, 104_743, 1_000_000)},
+    },
+    "rse_table2.yaml": RSE,
+    "rse_table3.yaml": RSE | {"tasks": 1},
+    "rse_table4.yaml": RSE
+    | {"runs": {(BERT, 512, 5e-5, 3)}, "seeds": {0}, "corpora": {(3, 463_023)}, "temperatures": {0.001, 0.01, 0.05, 0.1, 1.0}},
+    "rse_table6.yaml": RSE | {"runs": {(BERT, 128, 1e-5, 3), (ROBERTA, 256, 1e-5, 3)}, "corpora": {(3, 644_023)}},
+    "supmpn_table2.yaml": SUPMPN,
+    "supmpn_table3.yaml": SUPMPN,
+    "supmpn_tablea1.yaml": SUPMPN | {"runs": {(BERT, 256, 5e-5, 3)}, "corpora": {(11, 471_034)}, "seeds": {0}},
+}  # fmt: skip
+
+
+def trainings(plan: Plan) -> list[Train]:
+    """Of the rows that a report has."""
+    return list(
+        {trial.scores.encoder.key: trial.scores.encoder for trial in plan.trials if isinstance(trial.scores.encoder, Train)}.values()
+    )
+
+
+@pytest.fixture(scope="module")
+def plans() -> dict[str, Plan]:
+    return {name: paper_plan(name) for name in NAMES}
+
+
+def test_every_recipe_of_a_paper_is_compared() -> None:
+    assert set(PRINTED) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_unrolls_to_the_papers_numbers(name: str, plans: dict[str, Plan]) -> None:
+    plan, printed = plans[name], PRINTED[name]
+    found = trainings(plan)
+    runs = {(one.encoder.checkpoint, one.training.batch_size, one.training.learning_rate, one.training.epochs) for one in found}
+    assert runs == printed["runs"]
+    assert {one.seed for one in found} == printed["seeds"]
+    assert {(one.corpus.num_columns, plan.rows[one.corpus.key]) for one in found} == printed["corpora"]
+    temperatures = {value_of(term, "temperature") for one in found for term in terms_of(one.objective)} - {None}
+    assert temperatures == printed["temperatures"]
+    assert {len(trial.scores.tasks) for trial in plan.trials} == {printed["tasks"]}
+    assert all(one.selection is not None for one in found if one.stopping is None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_header_tells_the_cost_and_sets_no_size(name: str, plans: dict[str, Plan]) -> None:
+    header = (RECIPES / "papers" / name).read_text().partition("\nname:")[0]
+    assert f"#   takes       {takes(plans[name])}" in header.splitlines()
+    assert re.findall(r"--set (\S+?)=", header) in ([], ["encoder.revision"])
+    pinned = [one.encoder for one in trainings(plans[name]) if one.encoder.checkpoint != SROBERTA]
+    assert all(re.fullmatch("[0-9a-f]{40}", encoder.revision) for encoder in pinned)
+
+
+def test_rcl_has_the_papers_grid(plans: dict[str, Plan]) -> None:
+    for name in ("rcl_table3.yaml", "rcl_table4.yaml"):
+        rcl = [one for one in trainings(plans[name]) if one.objective.name == "rcl"]
+        sets = {(one.training.batch_size, tuple(bank.encoder.objective.phi for bank in one.banks)) for one in rcl}  # type: ignore[union-attr]
+        assert sets == {(batch, phis) for batch in ((32, 64) if "3" in name else (64,)) for phis in PHIS}
+    dropouts = {(one.regularizers.attention_dropout, one.regularizers.drophead) for one in trainings(plans["rcl_table1.yaml"])}
+    assert dropouts == {(None, 0.0), *((p, 0.0) for p in (0.1, 0.2, 0.3)), *((None, p) for p in (0.1, 0.2, 0.3))}
+    assert any(trial.method == "base" for trial in plans["rcl_table4.yaml"].trials), "row 0 of Table 4 is the checkpoint itself"
+
+
+def test_regression_has_the_papers_slopes_and_thresholds(plans: dict[str, Plan]) -> None:
+    def values(name: str) -> set[tuple[object, ...]]:
+        found = [one for one in trainings(plans[name]) if one.objective.slope is not None]  # type: ignore[union-attr]
+        return {
+            (one.encoder.checkpoint, one.objective.loss, one.objective.slope, one.objective.threshold, one.start is not None)  # type: ignore[union-attr]
+            for one in found
+        }
+
+    assert values("regression_table2.yaml") == {
+        (BERT, "translated_relu", 2.5, 0.25, False), (BERT, "smooth_k2", 2.0, 0.25, False), (ROBERTA, "translated_relu", 1.0, 0.25, False),
+        (ROBERTA, "smooth_k2", 3.0, 0.25, False),
+    }  # fmt: skip
+    assert {one for one in values("regression_table3.yaml") if one[-1]} == {
+        (BERT, "smooth_k2", 4.0, 0.25, True), (ROBERTA, "smooth_k2", 3.0, 0.25, True),
+    }  # fmt: skip
+    table4 = {(loss, k, x0, later) for _, loss, k, x0, later in values("regression_table4.yaml")}
+    printed = {("translated_relu", k, 0.25, False) for k in (1.5, 2.0, 2.5)} | {("smooth_k2", k, 0.25, False) for k in (2.0, 2.5, 3.0)}
+    printed |= {("smooth_k2", k, x0, True) for k, x0 in ((4.0, 0.2), (3.5, 0.25), (4.0, 0.3), (4.0, 0.25))}
+    assert printed <= table4
+    clips = {one.training.clip_norm for one in trainings(plans["regression_table2.yaml"]) if value_of(one.objective, "slope") == 3.0}  # type: ignore[arg-type]
+    assert clips == {2.0}
+    for plan in (plans["regression_table2.yaml"], plans["regression_table4.yaml"]):
+        assert {(one.training.max_length, one.training.layer_decay) for one in trainings(plan)} == {(256, 0.95)}
+
+
+def test_corpora_are_those_of_the_papers(plans: dict[str, Plan]) -> None:
+    table1 = {tuple(one.corpus.relation_names): one for one in trainings(plans["rse_table1.yaml"]) if one.objective.name == "info_nce"}
+    assert all(isinstance(one.corpus, RelationalCorpus) for one in table1.values())
+    five = ("entailment", "duplicate-question", "paraphrase", "same-caption", "qa-entailment")
+    assert five in table1 and {names for names in table1 if len(names) == 1} == {(name,) for name in (*five, "same-sentence")}
+    caps = {part.name: part.cap for one in table1.values() for part in one.corpus.relations}  # type: ignore[attr-defined]
+    assert caps == {name: 330_000 for name in five} | {"same-sentence": 1_000_000}
+    with_negatives = {one.corpus.relation_names for one in trainings(plans["rse_table1.yaml"]) if value_of(one.objective, "hard_negatives")}
+    assert with_negatives == {("entailment",), ("entailment", "duplicate-question")}, "supervised SimCSE and RSE alone have hard negatives"
+    weights = {
+        tuple(trial.scores.view.relations.by_name.items()) for trial in plans["rse_table2.yaml"].trials if trial.scores.view.relations
+    }
+    assert weights == {(("duplicate-question", 0.5), ("entailment", 1.0))}
+    groups = [one.corpus for one in trainings(plans["supmpn_table2.yaml"])]
+    assert {(one.num_positives, one.num_negatives, one.at_least) for one in groups if isinstance(one, GroupedCorpus)} == {
+        (5, 5, 1), (5, 5, 5), (1, 1, 1), (1, 1, 5),
+    }  # fmt: skip
+    graded = [one.corpus for one in trainings(plans["regression_table3.yaml"])]
+    assert {len(one.without) for one in graded if isinstance(one, GradedCorpus)} == {0, 7}
+
+
+def test_views_follow_the_objective(plans: dict[str, Plan]) -> None:
+    views = {trial.method: trial.scores.view.channels for trial in plans["auxiliary_table1.yaml"].trials}
+    assert (views["tag_channels"], views["word_channels"]) == ("tags", "words")
+    channels = {value_of(term, "channels") for one in trainings(plans["auxiliary_table1.yaml"]) for term in terms_of(one.objective)} - {
+        None
+    }
+    assert channels == {(128, 640)}
+
+
+def test_a_change_of_the_corpus_changes_those_that_are_like_it() -> None:
+    recipe = load_recipe(RECIPES / "papers/rse_table1.yaml", ["corpus.cap=1000"])
+    assert {section.cap for section in (recipe.corpus, *recipe.corpora.values())} == {1000}  # type: ignore[attr-defined]
