@@ -145,10 +145,7 @@ class Recipe(Frozen):
         check_unique_name(Path(path), recipe.name)
         return recipe
 
-    @model_validator(mode="before")
-    @classmethod
-    def _corpora_inherit(cls, values: object) -> object:
-        return with_inherited_corpora(values)
+    _inherited = model_validator(mode="before")(with_inherited_corpora)
 
     @model_validator(mode="after")
     def _names_exist(self) -> Recipe:
@@ -156,7 +153,8 @@ class Recipe(Frozen):
             _check_method(name, method, self.methods)
             _check_overrides(f"methods.{name}.training", self.training, method.training)
             _check_overrides(f"methods.{name}.encoder", self.encoder, method.encoder)
-            _known_corpus(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
+            if method.corpus is not None:
+                _known(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
         has_tasks = any(method.objective is not None and uses_targets(method.objective) for method in self.methods.values())
         if self.targets is not None and not has_tasks and self.evaluation.probes is None:
             raise ValueError(f"targets: has no effect without the objective {names_where(targets=True)} or evaluation.probes; leave it out")
@@ -167,8 +165,8 @@ class Recipe(Frozen):
         for number, task in enumerate(self.evaluation.tasks):
             if not is_task_name(task):
                 _known(f"evaluation.tasks[{number}]", task, (*TASKS, *TASK_GROUPS, *(f"{kind}=SOURCE" for kind in OWN_KINDS)))
-        if self.evaluation.links is not None:
-            _known_corpus("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
+        if self.evaluation.links is not None and self.evaluation.links.corpus is not None:
+            _known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         if self.selection is not None:
             _check_dev_tasks(self.selection.names)
         if len(set(self.seeds)) != len(self.seeds):
@@ -248,11 +246,6 @@ def _check_dev_tasks(names: tuple[str, ...]) -> None:
         raise ValueError(f"selection.task: found tasks of {' and of '.join(kinds)}; expected tasks of one kind, whose scores have a mean")
     if len(set(names)) < len(names):
         raise ValueError(f"selection.task: found {'+'.join(names)}; expected each task once")
-
-
-def _known_corpus(where: str, name: str | None, names: Sequence[str]) -> None:
-    if name is not None:
-        _known(where, name, names)
 
 
 def _known(where: str, name: str, names: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sentdist.plan.stage import Json
 
@@ -10,6 +10,7 @@ from sentdist.plan.stage import Json
 @dataclass(frozen=True, kw_only=True)
 class Trained:
     """Fields of a training's record and of those beside it. goes_on: from another training's encoder. view: how its embeddings are scored.
+    encoder, training: what it started from and how it was optimized.
 
     corpus, corpus_kind: of its corpus; {} and None where its record is gone.
     """
@@ -19,6 +20,22 @@ class Trained:
     corpus_kind: str | None
     corpus: dict[str, Json]
     view: dict[str, Json]
+    encoder: dict[str, Json] = field(default_factory=dict)
+    training: dict[str, Json] = field(default_factory=dict)
+
+    @property
+    def told(self) -> str:
+        """What a reader must know to compare a row with a printed one."""
+        name = str(self.encoder.get("checkpoint", "")).rpartition("/")[2]
+        parts = (
+            name,
+            str(self.encoder.get("pooling", "")),
+            *(f"{word} {self.training[key]}" for key, word in _TOLD if key in self.training),
+        )
+        return ", ".join(part for part in parts if part)
+
+
+_TOLD = (("batch_size", "batch"), ("epochs", "epochs"))
 
 
 @dataclass(frozen=True, kw_only=True)

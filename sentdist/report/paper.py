@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from sentdist.plan.papers import PAPERS
@@ -52,8 +52,11 @@ class PaperTables(Generic[Facts]):
         return self.matches({label: self.facts(cell) for label, cell in cells.items()})
 
     def beside(self, table: ResultTable, cells: Mapping[str, CellFacts]) -> Iterator[SideBySide]:
-        """The paper's tables that have rows of ours, beside ours."""
-        return self.beside_facts(table, {line.label: self.facts(cells[line.label]) for line in table.lines})
+        """The paper's tables that have rows of ours, beside ours; each row says what ours is."""
+        seeds = {line.label: f"{line.num_seeds} seed{'' if line.num_seeds == 1 else 's'}" for line in table.lines}
+        what = {label: f"{trained.told}, {seeds[label]}" for label in seeds if (trained := cells[label].trained) is not None}
+        for found in self.beside_facts(table, {label: self.facts(cells[label]) for label in seeds}):
+            yield replace(found, rows=tuple(replace(row, what=what.get(row.label, "")) for row in found.rows))
 
     def beside_facts(self, table: ResultTable, facts: Mapping[str, Facts]) -> Iterator[SideBySide]:
         """The same, from the facts of the table's labels."""

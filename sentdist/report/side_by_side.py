@@ -23,6 +23,7 @@ class SideBySideRow:
     paper: tuple[float, ...]
     our_gain: tuple[float | None, ...]
     paper_gain: tuple[float | None, ...]
+    what: str = ""  # encoder, batch and seeds of ours, which are not the paper's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ def side_by_side_to_markdown(found: SideBySide) -> str:
     """Two lines a system: ours, then the paper's."""
     rows = []
     for row in found.rows:
-        rows.append((markdown_text(row.label), "ours", *_cells(row.ours, row.our_gain)))
+        rows.append((markdown_text(row.label), markdown_text(_ours(row)), *_cells(row.ours, row.our_gain)))
         rows.append((markdown_text(row.paper_label), "paper", *_cells(row.paper, row.paper_gain)))
     title = f"### Beside the paper's Table {found.paper.number}: {markdown_text(found.paper.caption)}"
     notes = " ".join(map(markdown_text, (found.note, *found.paper.notes)))
@@ -96,13 +97,19 @@ def side_by_side_to_html(found: SideBySide) -> str:
             ("paper", row.paper_label, row.paper, row.paper_gain),
         ):
             cells = "".join(f"<td>{_html_cell(score, gain)}</td>" for score, gain in zip(scores, gains, strict=True))
-            body.append(f'<tr class="{kind}"><th scope="row">{html.escape(label)}</th><td class="who">{kind}</td>{cells}</tr>')
+            body.append(
+                f'<tr class="{kind}"><th scope="row">{html.escape(label)}</th><td class="who">{html.escape(_ours(row) if kind == "ours" else kind)}</td>{cells}</tr>'
+            )
     notes = html.escape(" ".join((found.note, *found.paper.notes)))
     title = html.escape(f"Beside the paper's Table {found.paper.number}: {found.paper.caption}")
     return (
         f'<figure class="results beside"><figcaption>{title}</figcaption><div class="scroll"><table><thead><tr><th></th><th></th>{head}</tr>'
         f'</thead><tbody>{"".join(body)}</tbody></table></div><p class="notes">{notes}</p></figure>'
     )
+
+
+def _ours(row: SideBySideRow) -> str:
+    return f"ours: {row.what}" if row.what else "ours"
 
 
 def _means(table: ResultTable, label: str, columns: Sequence[str]) -> list[float | None]:

@@ -146,6 +146,8 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
             corpus_kind=None if corpus is None else corpus.kind,
             corpus={} if corpus is None else _fields(corpus),
             view=mapping(_fields(records[trial.key]).get("view") or {}),
+            encoder=mapping(fields["encoder"]),
+            training=mapping(fields["training"]),
         ),
     )
 

@@ -11,7 +11,7 @@ from sentdist.report.paper import PaperTables
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 
 _PAPER = "poster on auxiliary tasks"
-_RECIPE = "rayjobs/recipes/auxiliary.yaml"
+_RECIPE = "rayjobs/recipes/papers/auxiliary_table1.yaml"
 _SIMCSE, _SENTENCE, _BOW, _POS = "SimCSE", "Our sentence", "Our BOW", "Our POS"
 _SIMCSE_NOTE = "SimCSE's row is that of its own paper (RoBERTa-base, unsupervised), whose average the poster repeats."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sentdist.report.cell_facts import CellFacts, items, mapping
 from sentdist.report.paper import FurtherTable, PaperTables, told_apart
@@ -17,8 +17,10 @@ from sentdist.store.sweep import SweepRecord
 
 _PAPER = "RSE paper"
 PAPER_TEMPERATURE = 0.05
-_STS = "rayjobs/recipes/rse_sts.yaml"
-_TRANSFER = f"{_STS} --set evaluation.tasks=[transfer]"
+_PAPERS = "rayjobs/recipes/papers"
+_MIXED = ("entailment", "duplicate-question")  # RSE's relations for STS
+_FIVE = (*_MIXED, "paraphrase", "same-caption", "qa-entailment")
+_ENCODERS = {"bert-base": "RSE", "bert-large": "RSE-BERT-large", "roberta-base": "RSE-RoBERTa-base", "roberta-large": "RSE-RoBERTa-large"}
 _POOLED = "STS-B and SICK-R of RSE's own rows are scored on train, dev and test pooled, those of SimCSE on test: ours on test."
 
 # Relation, as recipes call it -> its row in Table 7.
@@ -32,7 +34,7 @@ RSE_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="1",
         base=None,
-        recipes={"": "rayjobs/recipes/rse_relations.yaml"},
+        recipes={"": f"{_PAPERS}/rse_table1.yaml"},
         caption="Sources of positive pairs, BERT-base",
         columns=("Avg",),
         rows=(
@@ -52,7 +54,7 @@ RSE_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="2",
         base=SIMCSE_SUPERVISED.label,
-        recipes={SIMCSE_SUPERVISED.label: _STS, "RSE": _STS},
+        recipes={label: f"{_PAPERS}/rse_table2.yaml" for label in (SIMCSE_SUPERVISED.label, *_ENCODERS.values())},
         caption="Semantic textual similarity",
         columns=STS_COLUMNS,
         rows=(
@@ -93,7 +95,7 @@ RSE_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="4",
         base="τ = 0.05",
-        recipes={"": "rayjobs/recipes/sweeps/rse_temperature.yaml"},
+        recipes={"": f"{_PAPERS}/rse_table4.yaml"},
         caption="Temperature, BERT-base",
         columns=("Avg",),
         rows=tuple(
@@ -128,7 +130,7 @@ RSE_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="6",
         base=SIMCSE_SUPERVISED.label,
-        recipes={SIMCSE_SUPERVISED.label: _TRANSFER, "RSE": _TRANSFER},
+        recipes={label: f"{_PAPERS}/rse_table6.yaml" for label in ("RSE", "RSE-RoBERTa-base")},
         caption="Transfer tasks",
         columns=TRANSFER_COLUMNS,
         rows=(
@@ -176,6 +178,7 @@ class RelationalFacts:
     is_scored: bool
     hard_negatives: bool
     temperature: float
+    checkpoint: str = ""
 
 
 def rse_matches(facts: Mapping[str, RelationalFacts | None]) -> dict[str, dict[str, str]]:
@@ -183,11 +186,18 @@ def rse_matches(facts: Mapping[str, RelationalFacts | None]) -> dict[str, dict[s
     known = {label: found for label, found in facts.items() if found is not None}
     printed = {row.label for row in RSE_TABLES["4"].rows}
     main = {label: row for label, found in known.items() if (row := _main_row(found))}
+    transfer = {label: _encoder_row(found) for label, found in known.items() if _learned(found, ("entailment", "paraphrase"))}
     return {
         "1": {label: row for label, found in known.items() if (row := _source_row(found))},
         "2": main,
-        "4": {label: tau for label, found in known.items() if found.is_scored and (tau := f"τ = {found.temperature:g}") in printed},
-        "6": main,
+        "4": {
+            label: tau
+            for label, found in known.items()
+            if found.is_scored
+            and _learned(replace(found, temperature=PAPER_TEMPERATURE), _MIXED)
+            and (tau := f"τ = {found.temperature:g}") in printed
+        },
+        "6": transfer,
     }
 
 
@@ -197,25 +207,36 @@ def rse_compared(table: ResultTable, facts: Mapping[str, RelationalFacts | None]
 
 
 def _source_row(facts: RelationalFacts) -> str | None:
+    """Of Table 1: only entailment was also trained with hard negatives, and all five relations were merged."""
     if facts.is_modelled or facts.temperature != PAPER_TEMPERATURE:
         return "RSE, mixed" if _is_rse(facts) else None
-    if len(facts.relations) > 1:
-        return "All 5 relations"
-    (relation,) = facts.relations
-    if relation == "entailment":
+    if facts.relations == ("entailment",):
         return "*Entailment" if facts.hard_negatives else "Entailment"
-    return _ALONE.get(relation)
+    if facts.hard_negatives:
+        return None
+    if set(facts.relations) == set(_FIVE):
+        return "All 5 relations"
+    return _ALONE.get(facts.relations[0]) if len(facts.relations) == 1 else None
 
 
 def _main_row(facts: RelationalFacts) -> str | None:
     if _is_rse(facts):
-        return "RSE"
+        return _encoder_row(facts)
     is_simcse = not facts.is_modelled and facts.relations == ("entailment",) and facts.hard_negatives
     return SIMCSE_SUPERVISED.label if is_simcse and facts.temperature == PAPER_TEMPERATURE else None
 
 
 def _is_rse(facts: RelationalFacts) -> bool:
-    return facts.is_modelled and facts.is_scored and len(facts.relations) > 1 and facts.temperature == PAPER_TEMPERATURE
+    return facts.is_scored and _learned(facts, _MIXED)
+
+
+def _learned(facts: RelationalFacts, relations: tuple[str, ...]) -> bool:
+    return facts.is_modelled and set(facts.relations) == set(relations) and facts.temperature == PAPER_TEMPERATURE
+
+
+def _encoder_row(facts: RelationalFacts) -> str:
+    """The row of the encoder: BERT-base's for encoders that the paper does not have."""
+    return next((row for name, row in _ENCODERS.items() if name in facts.checkpoint), "RSE")
 
 
 def _first_of_each(rows: Mapping[str, str]) -> dict[str, str]:
@@ -239,6 +260,7 @@ def relational_facts(cell: CellFacts) -> RelationalFacts | None:
         is_scored=trained.view.get("relations") is not None,
         hard_negatives=bool(objective["hard_negatives"]),
         temperature=float(str(objective["temperature"])),
+        checkpoint=str(trained.encoder.get("checkpoint", "")),
     )
 
 

@@ -13,8 +13,8 @@ from sentdist.report.thresholds import TITLES, LossShape, ThresholdCell
 _PAPER = "STS regression paper"
 _SMOOTH_K2 = PaperRow(label="BERT Smooth K2 Loss", scores=(72.39, 78.33, 75.28, 80.26, 74.52, 78.78, 72.65, 76.03))
 
-_STS = "rayjobs/recipes/sts_regression.yaml"
-_GRID = "rayjobs/recipes/sweeps/thresholds.yaml"
+_STS = "rayjobs/recipes/papers/regression_table2.yaml"
+_GRID = "rayjobs/recipes/papers/regression_table4.yaml"
 _SECOND = "Ours + STS-B and SICK-R train"
 
 # Table 4: average STS score of each setting; the last six of BERT's and RoBERTa's each went on with scores.
@@ -69,7 +69,7 @@ REGRESSION_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="3",
         base="BERT Smooth K2 Loss",
-        recipes={_SECOND: _STS},
+        recipes={_SECOND: "rayjobs/recipes/papers/regression_table3.yaml"},
         caption="Going on with STS-B and SICK-R train",
         columns=STS_COLUMNS,
         rows=(

@@ -11,8 +11,8 @@ from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COL
 
 _PAPER = "SupMPN paper"
 _SIMCSE, _SUPMPN = SIMCSE_SUPERVISED.label, "SupMPN"
-_STS = "rayjobs/recipes/supmpn_sts.yaml"
-_TRANSFER = f"{_STS} --set evaluation.tasks=[transfer]"
+_STS = "rayjobs/recipes/papers/supmpn_table2.yaml"
+_TRANSFER = "rayjobs/recipes/papers/supmpn_table3.yaml"
 _SINGLE_RUNS = "The paper gives one number a row, without saying of how many runs."
 
 SUPMPN_TABLES: dict[str, PaperTable] = {
@@ -90,7 +90,7 @@ SUPMPN_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="A1",
         base="None",
-        recipes={"": "rayjobs/recipes/supmpn_augmentation.yaml", "PP": "rayjobs/recipes/options/paraphrases.yaml"},
+        recipes={"": "rayjobs/recipes/papers/supmpn_tablea1.yaml", "PP": "rayjobs/recipes/options/paraphrases.yaml"},
         caption="What takes the place of missing positives, BERT-base",
         columns=STS_COLUMNS,
         rows=(

@@ -82,7 +82,7 @@ def test_ours_stand_beneath_theirs_with_difference_interval_and_gain(tmp_path: P
     mean, low, high = float(cell.split()[0]), *map(float, cell.split("[")[1].split("]")[0].split(","))
     assert low < mean < high and f"{mean - 84.85:+.2f} [{low - 84.85:+.2f}" in cell
     assert ours.split("|")[8].strip() == "–", "an average over fewer tasks is another number"
-    assert "↳ not run: rayjobs/recipes/baselines.yaml" in table
+    assert "↳ not run: rayjobs/recipes/papers/rcl_table1.yaml" in table
 
 
 def test_link_prediction_stands_under_its_relations(tmp_path: Path, tiny_encoder_dir: Path) -> None:

@@ -9,6 +9,7 @@ from sentdist.report.rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
 
 TWO = ("entailment", "duplicate-question")
+FIVE = (*TWO, "paraphrase", "same-caption", "qa-entailment")
 
 
 def facts(
@@ -30,7 +31,10 @@ def test_cells_find_their_rows() -> None:
         "base": None,
         "nli": facts("entailment"),
         "questions": facts("duplicate-question"),
-        "merged": facts(*TWO),
+        "alone": facts("duplicate-question", negatives=False),
+        "merged": facts(*TWO, negatives=False),
+        "five with negatives": facts(*FIVE),
+        "five": facts(*FIVE, negatives=False),
         "rse": facts(*TWO, modelled=True, scored=True),
         "rse, one direction": facts(*TWO, modelled=True, scored=True),
         "rse, plain": facts(*TWO, modelled=True),
@@ -38,13 +42,13 @@ def test_cells_find_their_rows() -> None:
     sources, main = TABLES.beside_facts(table_of(*known), known)
     assert [(row.label, row.paper_label) for row in sources.rows] == [
         ("nli", "*Entailment"),
-        ("questions", "Duplicate Question"),
-        ("merged", "All 5 relations"),
+        ("alone", "Duplicate Question"),
+        ("five", "All 5 relations"),
         ("rse", "RSE, mixed"),
     ]
     assert [(row.label, row.paper_label) for row in main.rows] == [("nli", "SimCSE, supervised"), ("rse", "RSE")]
     assert main.columns == ("STS12", "STS-B", "Avg")
-    assert main.rows[1].our_gain == pytest.approx((3.0, 0.0, 1.5)) and main.rows[1].paper_gain == pytest.approx((0.97, 0.09, 0.61))
+    assert main.rows[1].our_gain == pytest.approx((6.0, 0.0, 3.0)) and main.rows[1].paper_gain == pytest.approx((0.97, 0.09, 0.61))
 
 
 def test_temperatures_find_their_rows() -> None:
