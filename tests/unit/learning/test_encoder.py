@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -243,3 +245,17 @@ def test_a_random_encoder_takes_only_the_architecture(tiny_encoder_dir: Path) ->
         assert torch.equal(weights[0][name], weights[1][name])
         assert not torch.equal(weights[0][name], weights[2][name])
         assert not torch.equal(weights[0][name], weights[3][name])
+
+
+def test_an_encoder_is_saved_without_deepspeed(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """transformers would import it, for seconds, to learn whether it wraps the model."""
+    script = (
+        "import sys; from pathlib import Path; from sentdist.learning.encoder.card import EncoderCard; "
+        "from sentdist.learning.encoder.sentence_encoder import SentenceEncoder; "
+        f"SentenceEncoder.load(Path({str(tiny_encoder_dir)!r})).save(Path({str(tmp_path / 'saved')!r}), "
+        "card=EncoderCard(base_model='tiny', objective='info_nce')); "
+        "print('deepspeed' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+    assert "DeepSpeed" not in done.stderr and "accelerator" not in done.stderr
