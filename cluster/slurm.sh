@@ -19,10 +19,18 @@ export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300 # large file systems import to
 unset RAY_ADDRESS # of another cluster that the submitting shell uses
 . cluster/security.sh
 (use_tls "$head_ip" head) # makes the authority, once, in a home that all hosts share
+# `ray symmetric-run` ends with 0 also where Ray did not start: the first host looks whether the sweep came to an end.
 on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" && address="$1" && shift && close_metrics &&
     use_tls "$(hostname -I)" node && {
+    export SENTDIST_ENDED="$folder.ended"
+    rm -f "$SENTDIST_ENDED"
     ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" --temp-dir "$folder" \
     ${SLURM_CPUS_ON_NODE:+--num-cpus "$SLURM_CPUS_ON_NODE"} ${SLURM_GPUS_ON_NODE:+--num-gpus "$SLURM_GPUS_ON_NODE"} \
-    -- python -m rayjobs.sweep "$@"
-    status=$?; rm -rf "$folder"; exit "$status"; }'
+    -- bash -c "python -m rayjobs.sweep \"\$@\"; code=\$?; echo \$code >\"\$SENTDIST_ENDED\"; exit \$code" sweep "$@"
+    status=$?
+    if [ "${SLURM_NODEID:-0}" = 0 ] && [ ! -s "$SENTDIST_ENDED" ]; then
+        echo "Stopped: Ray did not start on $(hostname), or not on enough hosts, so nothing was built. The lines above say why." >&2
+        status=1
+    fi
+    rm -rf "$folder" "$SENTDIST_ENDED"; exit "$status"; }'
 srun --ntasks-per-node=1 --nodes="$SLURM_JOB_NUM_NODES" bash -c "$on_each_host" sentdist "$head_ip:6379" "$@"

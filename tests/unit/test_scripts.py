@@ -93,7 +93,7 @@ STARTS_RAY = {
 def _starts_ray(script: str, folder: Path, temp: Path) -> subprocess.CompletedProcess[str]:
     """Run a script of cluster/ with programs that only say how they were called."""
     tools = {
-        "ray": "printf '%s\\n' \"$@\"",
+        "ray": 'printf \'%s\\n\' "$@"; [ -z "${SENTDIST_ENDED:-}" ] || echo 0 >"$SENTDIST_ENDED"',
         "scontrol": "echo localhost",
         "srun": 'while [[ "$1" == --* ]]; do shift; done; exec "$@"',
     }

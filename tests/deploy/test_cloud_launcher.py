@@ -1,0 +1,57 @@
+"""`ray up cluster/cloud.yaml`: what Ray's launcher makes of the file, and the shell in which it runs its commands."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+LAUNCHED = ROOT / "cluster" / "cloud.yaml"
+
+
+@pytest.fixture(scope="module")
+def prepared() -> dict[str, Any]:
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    config: dict[str, Any] = prepare_config(yaml.safe_load(LAUNCHED.read_text()))
+    validate_config(config)
+    return config
+
+
+def test_the_launcher_installs_nothing_over_the_image(prepared: dict[str, Any]) -> None:
+    """Its defaults for AWS install a Ray of its own, for a Python that the image has not."""
+    for name in ("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"):
+        assert prepared[name] == [], name
+    for kind in prepared["available_node_types"].values():
+        assert not kind.get("worker_setup_commands")
+
+
+def test_every_node_has_the_token_and_the_data(prepared: dict[str, Any]) -> None:
+    assert {"~/.sentdist_ray_token", "/home/ray/data"} == set(prepared["file_mounts"])
+    submit = next(line for line in LAUNCHED.read_text().splitlines() if "ray job submit" in line)
+    assert "--data /home/ray/data" in submit
+    starts = [*prepared["head_start_ray_commands"], *prepared["worker_start_ray_commands"]]
+    assert all("RAY_AUTH_TOKEN_PATH=~/.sentdist_ray_token" in start for start in starts if "ray start" in start)
+
+
+def test_ray_is_found_in_a_login_shell(tmp_path: Path) -> None:
+    """Debian's /etc/profile sets PATH anew, then reads /etc/profile.d; what the image puts there is executed here."""
+    dockerfile = (ROOT / "infra" / "Dockerfile").read_text()
+    written = re.search(r"^RUN echo '(.+)' > /etc/profile\.d/\w+\.sh$", dockerfile, re.MULTILINE)
+    assert written is not None
+    folder = re.search(r"^ENV VIRTUAL_ENV=(\S+)", dockerfile, re.MULTILINE)
+    assert folder is not None
+    program = tmp_path / "bin" / "ray"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    line = written[1].replace(folder[1], str(tmp_path))
+    assert line != written[1], "the environment of the image"
+    done = subprocess.run(["/bin/bash", "-c", f"PATH=/usr/bin:/bin; {line}; command -v ray"], capture_output=True, text=True)
+    assert done.stdout.strip() == str(program), json.dumps([done.stdout, done.stderr])
