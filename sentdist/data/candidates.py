@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ def read_candidates(
     `query` and `document` name columns that are joined by a space.
 
     Raises:
-        DataError: absent columns, an empty text, a relevance that is no integer ≥ 0, a candidate twice, no query that can be answered.
+        DataError: absent columns, an empty text, a relevance that is no integer, a candidate twice, no query that can be answered.
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
     query_id, document_id = (next((one for one in known if one in table.column_names), known[0]) for known in (QUERY_ID, DOCUMENT_ID))
@@ -51,8 +52,9 @@ def read_candidates(
     grades = [whole_grade(row["relevance"], where=name, row=number) for number, row in enumerate(rows)]
     keys = [(str(row[query_id]), str(row[document_id])) for row in rows]
     if len(set(keys)) < len(keys):
-        again = next(key for number, key in enumerate(keys) if key in keys[:number])
-        raise _complaint(name, f"candidate {again[1]} of query {again[0]} twice", "each candidate once", "Remove the repetitions.")
+        again = [key for key, count in Counter(keys).items() if count > 1]
+        found = f"candidate {again[0][1]} of query {again[0][0]} twice" + (f", and {len(again) - 1} more" if len(again) > 1 else "")
+        raise _complaint(name, found, "each candidate once", "Remove the repetitions.")
     answerable = {key[0] for key, grade in zip(keys, grades, strict=True) if grade > 0}
     kept = [number for number, key in enumerate(keys) if key[0] in answerable]
     if not kept:

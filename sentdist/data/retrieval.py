@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from sentdist.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MOST_NAMED = 10  # rows that an error lists
 DOCUMENT_FIELDS = ("answer", "question", "question_answer")
 
 
@@ -42,7 +44,7 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
     document_field says what of an FAQ is the document: its answer, its question, or both joined by a space;
     documents that are no FAQs are their title and text, as in BEIR, and take only "answer".
     Raises DataError for a missing part, ids that occur twice or nowhere, empty queries, a collection without any text,
-    a relevance that is not an integer ≥ 0.
+    a relevance that is not an integer.
     """
     if name == "generated/faq":
         files.check_split(name, (), split)
@@ -120,6 +122,7 @@ def _unique_ids(name: str, what: str, ids: list[str | None]) -> list[str]:
 
 def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[str]) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
+    again: list[tuple[int, str, str]] = []
     for row, judgement in enumerate(judgements.to_pylist()):
         query, document = judgement["query_id"], judgement["document_id"]
         if query not in queries:
@@ -129,20 +132,25 @@ def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[st
                 name, f"document {document} in row {row} of the judgements", "a document of the source", "Complete the documents."
             )
         if document in qrels.setdefault(query, {}):
-            raise _complaint(name, f"query {query} and document {document} judged twice", "one judgement a pair", f"Remove row {row}.")
+            again.append((row, query, document))
         qrels[query][document] = whole_grade(judgement["relevance"], where=name, row=row)
+    if again:
+        rows = ", ".join(str(row) for row, _, _ in again[:MOST_NAMED]) + (", …" if len(again) > MOST_NAMED else "")
+        _, query, document = again[0]
+        found = f"query {query} and document {document} judged twice" + (f", and {len(again) - 1} pairs more" if len(again) > 1 else "")
+        raise _complaint(name, found, "one judgement a pair", f"Remove row{'s' if len(again) > 1 else ''} {rows}.")
     return qrels
 
 
 def whole_grade(relevance: object, *, where: str, row: int) -> int:
-    """A judgement's grade; DataError for anything but an integer from 0 on."""
+    """A judgement's grade, 0 for the grades below 0 that TREC gives to what is not even about the subject; DataError for no integer."""
     try:
         value = float(str(relevance))
     except ValueError:
-        value = -1.0
-    if not value.is_integer() or value < 0:
-        raise _complaint(where, f"relevance {relevance} in row {row} of the judgements", "an integer ≥ 0", "Correct the judgement.")
-    return int(value)
+        value = math.nan
+    if not value.is_integer():
+        raise _complaint(where, f"relevance {relevance} in row {row} of the judgements", "an integer", "Correct the judgement.")
+    return max(0, int(value))
 
 
 def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:

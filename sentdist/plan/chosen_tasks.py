@@ -11,6 +11,7 @@ from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, Found, ScoredTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
+from sentdist.plan.wording import not_one_of
 
 OWN_KINDS = tuple(kind.name for kind in TASK_KINDS.values() if kind.is_own)
 
@@ -115,3 +116,17 @@ def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: st
         others = [floor for floor in TASK_KINDS[unfit.kind].floors if floor != lexical]
         remedy = f"Use {others[0]}." if others else "Score this task in a recipe of its own."
         raise RecipeError(where=f"{where}.lexical", found=found, expected=expected, remedy=remedy)
+
+
+def check_dev_tasks(names: tuple[str, ...]) -> None:
+    """Raise ValueError for names that choose no checkpoint: of another kind, of several kinds, or twice."""
+    own = tuple(kind.name for kind in TASK_KINDS.values() if kind.chooses and kind.is_own)
+    known = (*(name for name, card in TASKS.items() if TASK_KINDS[card.kind].chooses), *(f"{kind}=SOURCE" for kind in own))
+    for name in names:
+        if name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
+            raise ValueError(f"selection.task: {not_one_of(name, known)}")
+    kinds = sorted({TASKS[name].kind if name in TASKS else name.partition("=")[0] for name in names})
+    if len(kinds) > 1:
+        raise ValueError(f"selection.task: found tasks of {' and of '.join(kinds)}; expected tasks of one kind, whose scores have a mean")
+    if len(set(names)) < len(names):
+        raise ValueError(f"selection.task: found {'+'.join(names)}; expected each task once")

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from sentdist.errors import RecipeError, brief
 from sentdist.frozen import Frozen
-from sentdist.plan.chosen_tasks import OWN_KINDS, is_task_name
+from sentdist.plan.chosen_tasks import OWN_KINDS, check_dev_tasks, is_task_name
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.groups import AugmentationSection
@@ -26,7 +26,6 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
-from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.plan.wording import explained, near, not_one_of
 from sentdist.reading import reading, unreadable
@@ -168,7 +167,7 @@ class Recipe(Frozen):
         if self.evaluation.links is not None and self.evaluation.links.corpus is not None:
             _known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         if self.selection is not None:
-            _check_dev_tasks(self.selection.names)
+            check_dev_tasks(self.selection.names)
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
         if self.confirm_seeds and (self.selection is None or self.baseline is None):
@@ -236,16 +235,6 @@ def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> No
         type(shared).model_validate(shared.model_dump() | own)
     except ValidationError as error:
         raise ValueError("; ".join(f"{where}.{p['loc'][0]}: {p['msg']}, found {brief(p['input'])}" for p in error.errors())) from None
-
-
-def _check_dev_tasks(names: tuple[str, ...]) -> None:
-    for name in names:
-        _known("selection.task", name, tuple(name for name, card in TASKS.items() if TASK_KINDS[card.kind].chooses))
-    kinds = sorted({TASKS[name].kind for name in names})
-    if len(kinds) > 1:
-        raise ValueError(f"selection.task: found tasks of {' and of '.join(kinds)}; expected tasks of one kind, whose scores have a mean")
-    if len(set(names)) < len(names):
-        raise ValueError(f"selection.task: found {'+'.join(names)}; expected each task once")
 
 
 def _known(where: str, name: str, names: Sequence[str]) -> None:

@@ -25,6 +25,10 @@ class Resolver(Protocol):
 
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin: ...
 
+    def is_retrieval(self, name: str) -> bool:
+        """Whether a source is documents, queries and judgements, by what its files are."""
+        ...
+
     def tagger(self, name: str, *, where: str) -> str:
         """The revision of a tagger: "nltk", or "module:function"."""
         ...

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sentdist.errors import RecipeError
-from sentdist.plan.chosen_tasks import check_lexical, check_names, pinned_task, selectable_task, task_names
+from sentdist.plan.chosen_tasks import check_lexical, check_names, named_task, pinned_task, selectable_task, task_names
 from sentdist.plan.compatibility import (
     check_channels,
     check_encoder,
@@ -154,9 +154,9 @@ def _short(value: Json) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _check_folds(section: CorpusSection, *, has_folds: bool) -> None:
+def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool) -> None:
     """Cross-validation goes with retrieval corpora, and only with them."""
-    if has_folds == (section.judged_source is not None):
+    if has_folds == (section.judged_source(resolver) is not None):
         return
     source = section.shown
     if has_folds:
@@ -178,7 +178,7 @@ class _Builder:
         self.rows = rows
         self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
         for section in (recipe.corpus, *recipe.corpora.values()):
-            _check_folds(section, has_folds=recipe.folds is not None)
+            _check_folds(section, resolver, has_folds=recipe.folds is not None)
 
     def encoder(self, method: Method) -> EncoderSpec:
         """The checkpoint that a method starts from."""
@@ -326,14 +326,14 @@ class _Builder:
         return Selection(task=task, further_tasks=tuple(further), view=view, every_fraction=section.every_fraction)
 
     def _task(self, name: str, *, fold: int | None, role: str) -> ChosenTask:
-        is_selectable = name in TASKS and TASK_KINDS[TASKS[name].kind].chooses
+        is_selectable = TASK_KINDS[named_task(name).card.kind].chooses
         return self._selectable(name, fold=fold, role=role) if is_selectable else pinned_task(name, self.resolver)
 
     def _selectable(self, name: str, *, fold: int | None, role: str) -> Task:
         """A task of pairs or of retrieval; in a cross-validation over the queries of the corpus, the part of a fold."""
-        card = TASKS[name]
+        card = named_task(name).card
         corpus = self.recipe.corpus
-        has_fold = fold is not None and card.kind == "retrieval" and card.source == corpus.judged_source
+        has_fold = fold is not None and card.kind == "retrieval" and card.source == corpus.judged_source(self.resolver)
         return selectable_task(
             name,
             self.resolver,

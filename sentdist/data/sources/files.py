@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # pyarrow takes 0.2 s to import, which planning with remembered facts need not pay: hence the imports inside functions.
 
 WHOLE = "train"  # the split that a file without a column `split` is
+QUOTED = r'^"([^"]|"")*""([^"]|"")*"$'  # in quotation marks, with doubled ones inside and no others
+TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
@@ -230,7 +232,21 @@ def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
         import pyarrow.json
 
         return pyarrow.json.read_json(path)
+    if path.suffix in TREC:
+        return _judgements(path)
     return _parse_separated(path, tab=path.suffix == ".tsv")
+
+
+def _judgements(path: Path) -> pa.Table:
+    """Lines "query 0 document grade", as TREC's judgements are written."""
+    import pyarrow as pa
+
+    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    short = next((number for number, row in enumerate(rows, 1) if len(row) != 4), None)
+    if short is not None or not rows:
+        raise ValueError(f"line {short} has {len(rows[short - 1])} fields, not query, 0, document, grade" if short else "no lines")
+    queries, _, documents, grades = zip(*rows, strict=True)
+    return pa.table({"query_id": list(queries), "document_id": list(documents), "relevance": list(grades)})
 
 
 def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
@@ -242,7 +258,7 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
 
     with path.open(encoding="utf-8", newline="") as file:
         header = next(csv.reader(file, delimiter="\t" if tab else ",", quoting=csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL))
-    return pyarrow.csv.read_csv(
+    table = pyarrow.csv.read_csv(
         path,
         parse_options=pyarrow.csv.ParseOptions(
             delimiter="\t" if tab else ",", quote_char=False if tab else '"', newlines_in_values=not tab
@@ -251,6 +267,21 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
             column_types={column: pa.large_string() for column in header}, strings_can_be_null=False
         ),
     )
+    return _unquoted(table) if tab else table
+
+
+def _unquoted(table: pa.Table) -> pa.Table:
+    """Fields with quotation marks as pandas writes them, in marks themselves and with those inside doubled; others keep their marks."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, column in enumerate(table.column_names):
+        if not pc.any(pc.match_substring_regex(table[column], QUOTED)).as_py():
+            continue
+        inner = pc.replace_substring(pc.utf8_slice_codeunits(table[column], 1, -1), '""', '"')
+        texts = pc.if_else(pc.match_substring_regex(table[column], QUOTED), inner, table[column])
+        table = table.set_column(place, pa.field(column, pa.large_string()), texts.cast(pa.large_string()))
+    return table
 
 
 def _empty(name: str, path: Path) -> DataError:

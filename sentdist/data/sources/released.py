@@ -138,4 +138,4 @@ def _lines(path: Path) -> Iterator[Sequence[str]]:
     if not path.stat().st_size:
         raise ValueError(f"{path.name} is empty")
     with path.open(encoding="utf-8", newline="\n") as file:
-        yield from (line.rstrip("\r\n").split("\t") for line in file)
+        yield from (line.rstrip("\r\n").split("\t") for line in file if line.strip())  # Twitter-URL breaks lines behind links

@@ -53,7 +53,7 @@ def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
                 remedy="Complete the folder.",
             )
         return RetrievalFiles(documents=folder / "corpus.jsonl", queries=folder / "queries.jsonl", judgements=judged)
-    parts = {part: _beside(folder, part) for part in (*DOCUMENT_FILES, "queries", "qrels")}
+    parts = {part: _beside(folder, part) for part in (*DOCUMENT_FILES, "queries")} | {"qrels": _beside(folder, "qrels", *files.TREC)}
     documents = next((path for part in DOCUMENT_FILES if (path := parts[part])), None)
     queries, judgements = parts["queries"], parts["qrels"]
     if documents is None and queries is None and judgements is None:
@@ -97,8 +97,8 @@ def read_judgements(name: str, parts: RetrievalFiles, split: str | None) -> pa.T
     return pa.concat_tables(tables, promote_options="permissive")
 
 
-def _beside(folder: Path, part: str) -> Path | None:
-    paths = (folder.with_name(f"{folder.name}_{part}{suffix}") for suffix in files.SUFFIXES)
+def _beside(folder: Path, part: str, *further: str) -> Path | None:
+    paths = (folder.with_name(f"{folder.name}_{part}{suffix}") for suffix in (*files.SUFFIXES, *further))
     return next((path for path in paths if path.is_file()), None)
 
 

@@ -38,9 +38,8 @@ class Section(Frozen):
         """What an error calls it."""
         return f"of kind {self.kind}"
 
-    @property
-    def judged_source(self) -> str | None:
-        """The retrieval source that its rows come from: then cross-validation goes over its queries; None for all others."""
+    def judged_source(self, resolver: Resolver) -> str | None:
+        """The retrieval source that its rows come from, by what its files are: cross-validation then goes over its queries."""
         return None
 
     @property

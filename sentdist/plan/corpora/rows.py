@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
+from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold
 from sentdist.plan.stage import slug
 from sentdist.plan.tasks import TASKS
@@ -78,16 +79,16 @@ class RowsSection(Section):
     def shown(self) -> str:
         return self.source
 
-    @property
-    def judged_source(self) -> str | None:
-        return self.source if self.source in {card.source for card in TASKS.values() if card.kind == "retrieval"} else None
+    def judged_source(self, resolver: Resolver) -> str | None:
+        is_known = self.source in {card.source for card in TASKS.values() if card.kind == "retrieval"}
+        return self.source if is_known or resolver.is_retrieval(self.source) else None
 
     @property
     def documents_by(self) -> str:
         return self.document_field
 
     def planned(self, given: Planning, *, where: str) -> tuple[Corpus, int]:
-        is_retrieval = self.judged_source is not None
+        is_retrieval = self.judged_source(given.resolver) is not None
         columns = ("query", "document") if is_retrieval else self.columns
         wanted = () if is_retrieval else columns
         pin = given.resolver.source(self.source, split=self.split, revision=self.revision, columns=wanted, where=f"{where}.source")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from sentdist.data.nltk_folder import nltk_folder
+from sentdist.data.sources import retrieval_files
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
@@ -48,6 +49,12 @@ class FileResolver:
         if asked not in self._seen:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
         return self._seen[asked]
+
+    def is_retrieval(self, name: str) -> bool:
+        """Raises DataError where some of the three tables are there and others are not."""
+        if name.startswith("hub:") or self.data_root is None:
+            return False
+        return retrieval_files.find(name, self.data_root) is not None
 
     def tagger(self, name: str, *, where: str) -> str:
         """Raises RecipeError for a name of no known form, DataError for a tagger that is not there."""

@@ -19,6 +19,7 @@ WITHOUT_EFFECT: dict[str, str] = {
         ("Recipe.name", "Recipe.about", "Recipe.baseline", "Recipe.headline", "Recipe.paper", "Method.title", "Method.reported"), PAPERWORK
     ),
     **dict.fromkeys(("Recipe.methods", "Recipe.sweep"), "tests/unit/plan/test_unroll.py"),
+    **dict.fromkeys(("Recipe.confirm_seeds",), "further seeds of the cell that dev chose: tests/unit/report/test_confirmation.py"),
     **dict.fromkeys(("Recipe.runtime",), PLACEMENT),
     **dict.fromkeys(("Augmentation.checkpoint",), "a model of its own writes the sentences: tests/unit/learning/test_paraphrase.py"),
     **dict.fromkeys(("Overlap.of", "Overlap.tasks", "Overlap.near"), "no score: tests/unit/stages/test_overlaps.py"),

@@ -98,7 +98,7 @@ ROW = {"query_id": "q", "query": "a", "document_id": "d", "document": "b", "rele
     [
         ([ROW, ROW], "candidate d of query q twice"),
         ([{**ROW, "document": " "}], "no document in row 0"),
-        ([{**ROW, "relevance": "-1"}], "relevance -1 in row 0"),
+        ([{**ROW, "relevance": "half"}], "relevance half in row 0"),
         ([{**ROW, "relevance": 0}], "no query with a relevant candidate"),
         ([{"query_id": "q", "query": "a"}], "document_id, relevance, document missing"),
     ],

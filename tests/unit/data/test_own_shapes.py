@@ -1,0 +1,65 @@
+"""Shapes that other programs write: TREC's judgements, grades below 0, TSV by pandas; repetitions told all at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sentdist.data.candidates import read_candidates
+from sentdist.data.retrieval import read_retrieval
+from sentdist.data.sources.files import read_file
+from sentdist.errors import DataError
+from sentdist.stages.planning.resolve import FileResolver
+from tests.support.tasks_data import write_table
+
+
+def bank(root: Path, judgements: str) -> Path:
+    write_table(root, "my/faq_docs", [{"doc_id": f"d{n}", "text": f"answer {n}"} for n in range(3)])
+    write_table(root, "my/faq_queries", [{"query_id": f"q{n}", "query": f"question {n}"} for n in range(2)])
+    (root / "my/faq_qrels.txt").write_text(judgements)
+    return root
+
+
+def test_judgements_as_trec_writes_them_with_grades_below_0(tmp_path: Path) -> None:
+    found = read_retrieval("my/faq", data_root=bank(tmp_path, "q0 0 d1 2\nq0 0 d2 -1\n\nq1\t0\td0\t1\n"))
+    assert found.qrels == {"q0": {"d1": 2, "d2": 0}, "q1": {"d0": 1}}
+
+
+def test_a_line_of_another_length_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="line 2 has 3 fields"):
+        read_retrieval("my/faq", data_root=bank(tmp_path, "q0 0 d1 2\nq0 d2 1\n"))
+
+
+def test_all_repetitions_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"query q0 and document d1 judged twice, and 1 pairs more.*Remove rows 1, 3\."):
+        read_retrieval("my/faq", data_root=bank(tmp_path, "q0 0 d1 2\nq0 0 d1 1\nq1 0 d0 1\nq1 0 d0 1\n"))
+    row = {"query_id": "q", "query": "a", "document_id": "d", "document": "b", "relevance": 1}
+    write_table(tmp_path, "my/few", [row, row, {**row, "document_id": "e"}, {**row, "document_id": "e"}])
+    with pytest.raises(DataError, match="candidate d of query q twice, and 1 more"):
+        read_candidates("my/few", data_root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ('"a ""b"""', 'a "b"'),
+        ('"""b"" a"', '"b" a'),
+        ('"a"', '"a"'),
+        ('he said "a"', 'he said "a"'),
+        ('"a" and "b"', '"a" and "b"'),
+        ("plain", "plain"),
+    ],
+)
+def test_fields_that_pandas_has_quoted_in_a_tsv(tmp_path: Path, written: str, meant: str) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"one\ttwo\n{written}\tother\n")
+    assert read_file("pairs", path)["one"].to_pylist() == [meant], json.dumps(written)
+
+
+def test_a_source_is_retrieval_by_its_files(tmp_path: Path) -> None:
+    resolver = FileResolver(data_root=bank(tmp_path, "q0 0 d1 2\n"))
+    write_table(tmp_path, "my/rows", [{"sent0": "a", "sent1": "b"}])
+    assert resolver.is_retrieval("my/faq") and not resolver.is_retrieval("my/rows") and not resolver.is_retrieval("hub:owner/name")
+    assert resolver.source("my/faq", split=None, revision=None, columns=(), where="corpus.source").num_rows

@@ -1,0 +1,48 @@
+"""One's own data choose checkpoints and take folds, by what the files are."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.plan.specs import Task
+from sentdist.plan.stages import Train
+from tests.support.planning import plan_of, small_recipe
+
+METHOD = {"fine_tuned": {"objective": {"name": "info_nce"}}}
+
+
+@pytest.mark.parametrize("task", ["sts=my/pairs@dev", "retrieval=my/bank", "sts=my/pairs@dev+stsb-dev"])
+def test_own_data_choose_checkpoints(task: str) -> None:
+    plan = plan_of(small_recipe(selection={"task": task}, methods=METHOD))
+    (train,) = (stage for stage in plan.stages if isinstance(stage, Train))
+    assert train.selection is not None
+    first = train.selection.task
+    assert first.source in ("my/pairs", "my/bank") and first.kind == task.partition("=")[0]
+
+
+@pytest.mark.parametrize(
+    ("task", "message"), [("pairs=my/pairs", "sts=SOURCE"), ("sts=", "sts=SOURCE"), ("sts=my/pairs+retrieval=my/bank", "tasks of one kind")]
+)
+def test_what_cannot_choose_is_refused(task: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        small_recipe(selection={"task": task}, methods=METHOD)
+
+
+def test_own_faqs_take_folds() -> None:
+    recipe = small_recipe(
+        corpus={"source": "faqs/mine", "split": None}, folds={"num": 4}, selection={"task": "retrieval=faqs/mine"}, methods=METHOD,
+        evaluation={"tasks": ["retrieval=faqs/mine"]},
+    )  # fmt: skip
+    plan = plan_of(recipe)
+    assert len(plan.trials) == 4
+    for trial in plan.trials:
+        train, (task,) = trial.scores.encoder, trial.scores.tasks
+        assert isinstance(train, Train) and train.selection is not None and isinstance(task, Task)
+        assert train.corpus.fold == task.fold == train.selection.task.fold is not None  # type: ignore[attr-defined]
+        assert (task.fold_role, train.selection.task.fold_role) == ("test", "dev")
+
+
+def test_folds_of_rows_are_refused() -> None:
+    with pytest.raises(RecipeError, match="expected a retrieval corpus"):
+        plan_of(small_recipe(corpus={"source": "my/rows"}, folds={"num": 4}, methods=METHOD))
