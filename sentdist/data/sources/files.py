@@ -22,6 +22,7 @@ WHOLE = "train"  # the split that a file without a column `split` is
 QUOTED = r'^"([^"]|"")*""([^"]|"")*"$'  # in quotation marks, with doubled ones inside and no others
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
+TABLES = (*SUFFIXES, ".jsonl.gz", ".json")  # what a source's file may be called: .json holds a list of objects
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
 
@@ -74,7 +75,7 @@ def missing(name: str, root: Path) -> DataError:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hints = list(dict.fromkeys([*_same_end(name, known), *near]))[:3]
     remedy = _meant(hints).strip() or "List the folder to see what there is."
-    return DataError(where=name, found=f"no such file under {root}", expected=f"{name} with one of {', '.join(SUFFIXES)}", remedy=remedy)
+    return DataError(where=name, found=f"no such file under {root}", expected=f"{name} with one of {', '.join(TABLES)}", remedy=remedy)
 
 
 def _same_end(name: str, known: Sequence[str]) -> list[str]:
@@ -169,9 +170,9 @@ def with_large_strings(table: pa.Table) -> pa.Table:
 
 
 def _candidates(root: Path, name: str) -> list[Path]:
-    if PurePosixPath(name).suffix in SUFFIXES:
+    if name.endswith(TABLES):
         return [root / name] if os.path.lexists(root / name) else []
-    return [path for suffix in SUFFIXES if os.path.lexists(path := root / f"{name}{suffix}")]
+    return [path for suffix in TABLES if os.path.lexists(path := root / f"{name}{suffix}")]
 
 
 def _look(name: str, path: Path) -> FileFacts:
@@ -232,16 +233,38 @@ def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
         import pyarrow.json
 
         return pyarrow.json.read_json(path)
+    if path.name.endswith(".jsonl.gz"):
+        import pyarrow as pa
+        import pyarrow.json
+
+        with pa.input_stream(str(path), compression="gzip") as stream:
+            return pyarrow.json.read_json(stream)
+    if path.suffix == ".json":
+        return _objects(path)
     if path.suffix in TREC:
         return _judgements(path)
     return _parse_separated(path, tab=path.suffix == ".tsv")
+
+
+def _objects(path: Path) -> pa.Table:
+    """A list of objects, as `json.dump` and pandas' records write it."""
+    import json
+
+    import pyarrow as pa
+
+    with reading(path, expected="a list of objects"):
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("no list of objects")
+    return pa.Table.from_pylist(rows)
 
 
 def _judgements(path: Path) -> pa.Table:
     """Lines "query 0 document grade", as TREC's judgements are written."""
     import pyarrow as pa
 
-    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    with reading(path, expected="lines of judgements"):
+        rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     short = next((number for number, row in enumerate(rows, 1) if len(row) != 4), None)
     if short is not None or not rows:
         raise ValueError(f"line {short} has {len(rows[short - 1])} fields, not query, 0, document, grade" if short else "no lines")

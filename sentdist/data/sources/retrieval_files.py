@@ -98,7 +98,7 @@ def read_judgements(name: str, parts: RetrievalFiles, split: str | None) -> pa.T
 
 
 def _beside(folder: Path, part: str, *further: str) -> Path | None:
-    paths = (folder.with_name(f"{folder.name}_{part}{suffix}") for suffix in (*files.SUFFIXES, *further))
+    paths = (folder.with_name(f"{folder.name}_{part}{suffix}") for suffix in (*files.TABLES, *further))
     return next((path for path in paths if path.is_file()), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from sentdist.data.candidates import read_candidates
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.files import read_file
+from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tasks_data import write_table
@@ -63,3 +65,22 @@ def test_a_source_is_retrieval_by_its_files(tmp_path: Path) -> None:
     write_table(tmp_path, "my/rows", [{"sent0": "a", "sent1": "b"}])
     assert resolver.is_retrieval("my/faq") and not resolver.is_retrieval("my/rows") and not resolver.is_retrieval("hub:owner/name")
     assert resolver.source("my/faq", split=None, revision=None, columns=(), where="corpus.source").num_rows
+
+
+def test_json_lists_and_packed_lines_are_tables(tmp_path: Path) -> None:
+    rows = [{"sent0": "a b", "sent1": "c", "split": "train"}, {"sent0": "d", "sent1": "é", "split": "dev"}]
+    (tmp_path / "one.json").write_text(json.dumps(rows))
+    with gzip.open(tmp_path / "two.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(json.dumps(row) for row in rows))
+    resolver = FileResolver(data_root=tmp_path)
+    for name in ("one", "one.json", "two", "two.jsonl.gz"):
+        assert resolver.source(name, split="dev", revision=None, columns=("sent0", "sent1"), where="corpus.source").num_rows == 1
+        found = read_source(name, split="dev", data_root=tmp_path, columns=("sent0", "sent1"))
+        assert found.to_pylist() == [{"sent0": "d", "sent1": "é"}]
+
+
+@pytest.mark.parametrize("content", ['{"a": 1}', "[1, 2]", "[", ""])
+def test_other_json_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "one.json").write_text(content)
+    with pytest.raises(DataError, match="one"):
+        read_source("one", data_root=tmp_path)
