@@ -21,6 +21,7 @@ from rayjobs.benchmarks.calibration import (
     monte_carlo_error,
     not_best,
 )
+from rayjobs.benchmarks.null_measures import MEASURES, false_positives
 from rayjobs.benchmarks.null_worlds import NullWorld
 from sentdist.report.style import Drawing, canvas, house_style, save
 
@@ -137,6 +138,16 @@ def _page(count: int) -> Iterator[str]:
         one = world if world.num_items > 200 else replace(world, num_items=ITEMS)
         shares = [errors(rule, one, count=fewer).one_row for rule in (decisive, by_seeds_alone, by_items_alone)]
         yield f"| {name} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |"
+    yield ""
+    yield "## Measures that are no means over items, on small test sets (3 seeds)"
+    yield ""
+    yield "| items | " + " | ".join(MEASURES) + " |"
+    yield "|---|" + "---:|" * len(MEASURES)
+    for num_items in (30, 100, 300):
+        shares = [false_positives(measure, num_items=num_items, count=count // 2) for measure in MEASURES]
+        yield f"| {num_items} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |"
+    yield ""
+    yield "## Checkpoints, uneven rows, power"
     yield ""
     yield "Against a checkpoint few seeds of one row are told by their signs alone: below 6 seeds never. Uneven rows, every second one three times as variable:"
     yield ""

@@ -7,17 +7,15 @@ taken as  mean + seed's luck + training's own luck + items' luck:
   difference (two-way layout, seeds as blocks). A training's own variance is that of the residuals. Three seeds know a variance badly, a
   table of rows knows it better: each row's is drawn towards the others' by as much as they agree (Smyth 2004, moderated t), and never by
   more than the rows can bear (their number minus 3).
-* **Items.** Each item's contribution to the score (`evaluation/contributions.py`) is summed over its group: pairs that share a sentence,
-  or what a `group` column says. The variance over groups of the mean over seeds has no part that seeds gave: that part, their
-  interaction, is subtracted, for the spread over seeds has it already. This is the variance that the pigeonhole bootstrap estimates
-  (Owen 2007, Ann. Appl. Stat. 1, 386) without its factor of up to 3 on the interaction, and without resampling three seeds, which gives
-  27 samples and too small a spread.
+* **Items.** Each item's contribution to the score (`evaluation/contributions.py`) is summed over its group: items that share a text, by
+  their `group` column. The part of the variance over groups that seeds × items gave is subtracted: the spread over seeds has it. This is
+  the variance behind the pigeonhole bootstrap (Owen 2007, Ann. Appl. Stat. 1, 386), which counts that part up to three times.
 * **Few seeds.** Components with different degrees of freedom are joined by Cochran & Cox's rule (1950): the critical value is the mean of
-  the components' own, weighted by their variances. Simulated false positives at 5 % are 2 to 6 % with 2 seeds and 3 to 5 % with more,
-  where Satterthwaite's degrees give up to 13 and 8 % (2 and 3 seeds; infra/benchmarks/calibration.md).
+  the components' own, weighted by their variances. Simulated false positives at 5 % are 2 to 6 %, where Satterthwaite's degrees give up to
+  13 and 8 % with 2 and 3 seeds (infra/benchmarks/calibration.md).
 * **One seed, or checkpoints that have none.** Then the interval speaks of test items only: of these very encoders on other items.
-* **An untouched checkpoint** is a constant over seeds. Student's test of few seeds against a constant is false in a quarter of cases where
-  trainings have two modes, so without other rows to learn the spread from, p is not below what the signs alone give: 2^(1 − seeds).
+* **An untouched checkpoint** is a constant over seeds. Against it Student's test of three seeds errs in a quarter of cases where trainings
+  have two modes, so with few rows to learn the spread from, p is not below what signs alone give: 2^(1 − seeds).
 * **Many rows.** Marks go by p over the whole table: the distribution of the greatest of all its differences, with the correlation that a
   common baseline and common items give them (max-t; Westfall & Young 1993). Who may be the best is the model confidence set (Hansen,
   Lunde & Nason 2011): rows leave until none of those left is told from another.
@@ -46,6 +44,7 @@ COPIES_WITHIN = 1e-9  # points; seeds that agree so far are one run under severa
 COPIES = "no spread over seeds: the runs are copies of each other"
 NOTHING_VARIES = "one seed and no test items: nothing varies"
 DRAWS = 4000  # of a table's joint distribution: p = 0.05 is known to 0.007
+MOST_DRAWN = 6_000_000  # differences: all pairs of a hundred rows have 1200 draws, and take 0.2 s a column
 ROWS_FOR_SPREAD = 5  # against a constant: rows whose spread is as good as known
 
 
@@ -260,9 +259,10 @@ class Column:
         known = pairs.errors > 0
         if not known.any():
             return np.zeros(DRAWS)
-        moved = np.abs(self.draws[:, rows[known]] - self.draws[:, others[known]])
-        # The joint sample has its own variances: each difference is measured by that, so that a single one has its own p again.
-        return np.asarray((moved / np.sqrt((moved**2).mean(axis=0))).max(axis=1))
+        draws = self.draws[: max(1000, MOST_DRAWN // int(known.sum()))].astype(np.float32)
+        moved = draws[:, rows[known]] - draws[:, others[known]]
+        moved /= np.sqrt(np.vecdot(moved.T, moved.T) / len(moved))  # the sample's own: a single difference has its own p again
+        return np.maximum(moved.max(axis=1), -moved.min(axis=1)).astype(np.float64)
 
     def interval(self, label: str) -> Interval | None:
         """Where the mean of a system lies; None where nothing varies, or its runs are copies."""
@@ -364,7 +364,7 @@ def _table_p(p: float, greatest: list[Floats], num_tests: int) -> float:
     if num_tests == 1:
         return p
     quantile = float(norm.isf(p / 2))
-    within = np.prod([np.searchsorted(one, quantile, side="left") / DRAWS for one in greatest])
+    within = np.prod([np.searchsorted(one, quantile, side="left") / len(one) for one in greatest])
     return float(min(1.0, num_tests * p, max(p, 1.0 - float(within) + 1.0 / DRAWS)))
 
 
@@ -373,7 +373,7 @@ def _joint_quantile(greatest: list[Floats], num_tests: int) -> float:
     if num_tests <= 1:
         return float(norm.isf(ALPHA / 2))
     grid = np.linspace(1.5, 6.0, 451)
-    within = np.prod([np.searchsorted(one, grid) / DRAWS for one in greatest], axis=0)
+    within = np.prod([np.searchsorted(one, grid) / len(one) for one in greatest], axis=0)
     return float(grid[min(int(np.searchsorted(within, 1 - ALPHA)), len(grid) - 1)])
 
 
