@@ -14,13 +14,14 @@ from sentdist.errors import DataError
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
     """P sentence pairs. subset: the part of the task that each comes from; score: (P,) float64;
-    num_ungraded: rows left out for want of a score."""
+    num_ungraded: rows left out for want of a score. group: what each belongs to, such as a topic; () where the source does not say."""
 
     subset: tuple[str, ...]
     sentence1: tuple[str, ...]
     sentence2: tuple[str, ...]
     score: np.ndarray
     num_ungraded: int = 0
+    group: tuple[str, ...] = ()
 
     @property
     def num_pairs(self) -> int:
@@ -35,7 +36,7 @@ def read_pairs(
     hub_revision: str | None = None,
     score_range: tuple[float, float] = (0.0, 5.0),
 ) -> Pairs:
-    """Return the graded pairs of a source with columns sentence1, sentence2, score and, if there is one, subset.
+    """Return the graded pairs of a source with columns sentence1, sentence2, score and, if they are there, subset and group.
 
     Rows without a gold score (null, or empty in a text file) are left out, as the STS16 release asks.
     Raises DataError, naming the row (counted from 0 within the split), for a score that is NaN, no number or outside the range,
@@ -52,24 +53,27 @@ def read_pairs(
         )
     where = name if split is None else f"{name}, split {split}"
     subsets = table["subset"].to_pylist() if "subset" in table.column_names else [name] * table.num_rows
-    columns = zip(subsets, table["sentence1"].to_pylist(), table["sentence2"].to_pylist(), table["score"].to_pylist(), strict=True)
-    graded: list[tuple[str, str, str, float]] = []
-    for row, (subset, sentence1, sentence2, score) in enumerate(columns):
+    groups = table["group"].to_pylist() if "group" in table.column_names else [""] * table.num_rows
+    columns = zip(subsets, groups, table["sentence1"].to_pylist(), table["sentence2"].to_pylist(), table["score"].to_pylist(), strict=True)
+    graded: list[tuple[str, str, str, str, float]] = []
+    for row, (subset, group, sentence1, sentence2, score) in enumerate(columns):
         if score is None or score == "":
             continue
         value = _score(where, row, score, score_range)
-        graded.append((str(subset), _sentence(where, row, "sentence1", sentence1), _sentence(where, row, "sentence2", sentence2), value))
+        first, second = _sentence(where, row, "sentence1", sentence1), _sentence(where, row, "sentence2", sentence2)
+        graded.append((str(subset), str(group), first, second, value))
     if not graded:
         raise DataError(
             where=where, found="no graded pair", expected="at least one row with a score", remedy="Take a split whose scores are public."
         )
-    subset_column, first, second, scores = zip(*graded, strict=True)
+    subset_column, group_column, first_column, second_column, scores = zip(*graded, strict=True)
     return Pairs(
         subset=subset_column,
-        sentence1=first,
-        sentence2=second,
+        sentence1=first_column,
+        sentence2=second_column,
         score=np.asarray(scores, dtype=np.float64),
         num_ungraded=table.num_rows - len(graded),
+        group=group_column if "group" in table.column_names else (),
     )
 
 

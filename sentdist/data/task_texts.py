@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 class TaskTexts:
     """What a task tests. sentences: of each item its own texts (two of a pair, a query's, a text's). pairs: (item, one, other) of the texts
     whose relation is the answer: both of a pair, a query with each relevant document; none where the answer is a label. left_out: in words,
-    what the source has and the task does not score; "" for nothing."""
+    what the source has and the task does not score; "" for nothing. given_groups: (I,) what items belong to by the source, or ()."""
 
     name: str
     sentences: tuple[tuple[str, ...], ...]
     pairs: tuple[tuple[int, str, str], ...]
     left_out: str = ""
+    given_groups: tuple[str, ...] = ()
 
     @property
     def num_items(self) -> int:
@@ -27,13 +28,16 @@ class TaskTexts:
 
     def groups(self) -> NDArray[np.int64]:
         """(I,) which items belong together: those that are linked by common texts, their own or relevant documents, directly or through
-        others. Their scores are not independent: an encoder that misreads a text errs on all of them."""
+        others, or by a group that the source names: an encoder that misreads a text errs on all of them."""
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        place: dict[str, int] = {}
+        place: dict[str | tuple[str, ...], int] = {}
         own = [(item, text) for item, texts in enumerate(self.sentences) for text in texts]
-        linked = [*own, *((item, text) for item, one, other in self.pairs for text in (one, other))]
+        given: list[tuple[int, str | tuple[str, ...]]] = [
+            (item, (group,)) for item, group in enumerate(self.given_groups)
+        ]  # no text is a tuple
+        linked = [*given, *own, *((item, text) for item, one, other in self.pairs for text in (one, other))]
         items = [item for item, _ in linked]
         texts = [self.num_items + place.setdefault(text, len(place)) for _, text in linked]
         size = self.num_items + len(place)
@@ -41,9 +45,13 @@ class TaskTexts:
         return np.asarray(group[: self.num_items], dtype=np.int64)
 
     @classmethod
-    def of_pairs(cls, name: str, pairs: Iterable[tuple[str, str]], *, left_out: str = "") -> Self:
+    def of_pairs(cls, name: str, pairs: Iterable[tuple[str, str]], *, left_out: str = "", given_groups: tuple[str, ...] = ()) -> Self:
         """Items that are pairs of texts."""
         both = tuple(pairs)
         return cls(
-            name=name, sentences=both, pairs=tuple((item, one, other) for item, (one, other) in enumerate(both)), left_out=left_out
-        )  # fmt: skip
+            name=name,
+            sentences=both,
+            pairs=tuple((item, one, other) for item, (one, other) in enumerate(both)),
+            left_out=left_out,
+            given_groups=given_groups,
+        )

@@ -193,7 +193,7 @@ TASK_KINDS: dict[str, TaskKind] = {
     for kind in (
         TaskKind(
             name="sts", main=("spearman", "Spearman"), columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table=None,
-            own="`sentence1`, `sentence2`, `score` on any scale; `subset` and `split` if you like",
+            own="`sentence1`, `sentence2`, `score` on any scale; `subset`, `group` (pairs that belong together) and `split` if you like",
             chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_pairs",
         ),
         TaskKind(

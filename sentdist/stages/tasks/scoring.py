@@ -83,7 +83,8 @@ class StsTask:
 
     def texts(self) -> TaskTexts:
         left_out = f"{self.pairs.num_ungraded:,} pairs without a score" if self.pairs.num_ungraded else ""
-        return TaskTexts.of_pairs(self.task.name, zip(self.pairs.sentence1, self.pairs.sentence2, strict=True), left_out=left_out)
+        both = zip(self.pairs.sentence1, self.pairs.sentence2, strict=True)
+        return TaskTexts.of_pairs(self.task.name, both, left_out=left_out, given_groups=self.pairs.group)
 
     def curve(self, embeddings_SD: np.ndarray, scorer: RelationalScorer) -> list[float | None]:
         """The main score at each weight of the reading's curve."""
