@@ -251,7 +251,9 @@ def test_banks_hold_what_the_entropy_encoders_say(place: Place) -> None:
         assert [bank.encoder.objective.phi for bank in made.stage.banks] == [0.3, 0.6]
         corpus = Corpus.open(folder_of(made.stage.corpus, made.context))
         sentences = corpus.sentences(np.arange(corpus.num_sentences))
-        found = FileBank([folder_of(bank, made.context) for bank in made.stage.banks]).rows(np.arange(len(sentences)))
+        stored = FileBank([folder_of(bank, made.context) for bank in made.stage.banks]).rows(np.arange(len(sentences)))
+        assert stored.dtype == (torch.float16 if name == "float16" else torch.float32)
+        found = stored.float()
         students = [Student(folder_of(bank.encoder, made.context), max_length=4 if name == "short" else 20) for bank in made.stage.banks]
         said = torch.stack([student.encode(sentences).detach() for student in students])
         said = said.half().float() if name == "float16" else said.float()
