@@ -31,7 +31,7 @@ fi
 # Tests of clusters and servers wait for much of their time, so two files of them run at once, the longest first (see tests/conftest.py); what
 # needs one process takes what they leave, with a thread each, and is shown afterwards.
 quick=(tests/unit tests/parity tests/laws tests/golden)
-processes="$(nproc)"
+processes="$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" # which it would take for an answer
 log="$(mktemp)"
 quick_tests() {
     local status=0

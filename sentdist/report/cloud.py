@@ -12,7 +12,7 @@ from scipy.linalg import orthogonal_procrustes
 from sentdist.errors import DataError
 from sentdist.palette import PALETTE
 from sentdist.reading import drop_remedy, read_parquet
-from sentdist.report.style import FAINT, INK, MARKERS, MUTED, Drawing, canvas, house_style, legend_columns, quiet, save
+from sentdist.report.style import FAINT, INK, MARKERS, MUTED, Drawing, Looks, canvas, house_style, legend_columns, looks_of, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -31,7 +31,9 @@ class Sample:
     embeddings: np.ndarray
 
 
-def cloud_drawings(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record], *, systems: Sequence[str]) -> Iterator[Drawing]:
+def cloud_drawings(
+    sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record], *, systems: Sequence[str], looks: Looks | None = None
+) -> Iterator[Drawing]:
     """Spectra and map of these cells (the first ones where there are too many); nothing for scores from before clouds were kept."""
     trials = {cell: [one for one in sweep.trials if one.cell == cell and _has_cloud(one, records)] for cell in systems}
     known = {cell: found for cell, found in trials.items() if found}
@@ -42,12 +44,12 @@ def cloud_drawings(sweep: SweepRecord, store: ArtifactStore, records: Mapping[st
     if not folders:
         return
     shown = list(folders)[: len(PALETTE)]
-    yield singular_spectra({cell: [_spectrum(folder) for folder in folders[cell]] for cell in shown})
+    yield singular_spectra({cell: [_spectrum(folder) for folder in folders[cell]] for cell in shown}, looks=looks)
     task = str(records[next(iter(known.values()))[0].key].results.get("geometry.task"))
     yield embedding_map({cell: _sample(folders[cell][0]) for cell in shown[:MAX_MAPS]}, task=task)
 
 
-def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, name: str = "spectra") -> Drawing:
+def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, name: str = "spectra", looks: Looks | None = None) -> Drawing:
     """Singular values in falling order, each divided by the first, on a logarithmic scale: a line a system, mean over seeds.
 
     A cloud that uses all directions alike is flat; one that lies in few falls soon (dimensional collapse:
@@ -59,6 +61,7 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, name: str =
     records: list[list[object]] = []
     with house_style():
         figure, (axes,) = canvas(width=6.4, height=3.6)
+        looks = looks or looks_of(spectra)
         for place, (system, seeds) in enumerate(spectra.items()):
             if len({np.shape(values) for values in seeds}) != 1:
                 raise DataError(
@@ -71,7 +74,7 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, name: str =
             label = f"{system} ({len(seeds)} seed{'s' if len(seeds) > 1 else ''})" if len(seeds) > 1 else system
             every = max(1, len(means) // 8)
             axes.plot(
-                ranks, means, color=PALETTE[place % len(PALETTE)], marker=MARKERS[place % len(MARKERS)], markevery=(place * every // 7, every),
+                ranks, means, color=looks[system].color, marker=looks[system].marker, markevery=(place * every // 7, every),
                 markeredgecolor="white", label=label,
             )  # fmt: skip
             records += [[system, int(rank), float(mean), len(seeds)] for rank, mean in zip(ranks, means, strict=True)]

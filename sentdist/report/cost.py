@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import summarize
-from sentdist.palette import PALETTE
 from sentdist.plan.stages import STAGES
-from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, quiet, save
+from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, looks_of, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
@@ -54,7 +53,9 @@ def work_unit(records: Mapping[str, Record]) -> str:
     return "GPU-seconds" if trained and all(trained) else "worker-seconds"
 
 
-def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", name: str = "cost") -> Drawing:
+def cost_plot(
+    found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", name: str = "cost", looks: Looks | None = None
+) -> Drawing:
     """Score against compute of a trial: filled where stages are shared as in this sweep, hollow where each trial builds all of its own."""
     if not found:
         raise DataError(where="cost", found="nothing to draw", expected="a finished system", remedy="Leave the figure out of this report.")
@@ -64,8 +65,9 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         named = _named(found, [score.mean for score in summaries])
         height = 1.5 + 0.42 * max(4, len(named))
         figure, (axes,) = canvas(width=7.2, height=height)
-        for place, (one, score) in enumerate(zip(found, summaries, strict=True)):
-            color = PALETTE[place % len(PALETTE)]
+        looks = looks or looks_of(one.system for one in found)
+        for one, score in zip(found, summaries, strict=True):
+            color = looks[one.system].color
             axes.plot([one.shared_s, one.alone_s], [score.mean, score.mean], color=color, alpha=0.5, linewidth=1.4)
             axes.errorbar(one.shared_s, score.mean, yerr=score.sd or 0.0, fmt="o", color=color, markeredgecolor="white", markersize=8)
             if one.alone_s > 1.02 * one.shared_s:

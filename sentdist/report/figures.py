@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import summarize
 from sentdist.palette import PALETTE
-from sentdist.report.style import INK, MARKERS, MUTED, SEQUENTIAL, Drawing, canvas, house_style, legend_columns, quiet, save
+from sentdist.report.style import INK, MUTED, SEQUENTIAL, Drawing, Looks, canvas, house_style, legend_columns, looks_of, quiet, save
 
 CELL_LETTERS = 14  # of a column's title in one line of a heat map, at 1.15 inches a column
 SCORE = "average STS score (Spearman × 100)"
@@ -124,7 +124,12 @@ def heat_map(
 
 
 def learning_curves(
-    curves: Sequence[LearningCurve], *, dev_unit: str = "STS-B dev (Spearman × 100)", num_bins: int = 120, name: str = "learning"
+    curves: Sequence[LearningCurve],
+    *,
+    dev_unit: str = "STS-B dev (Spearman × 100)",
+    num_bins: int = 120,
+    name: str = "learning",
+    looks: Looks | None = None,
 ) -> Drawing:
     """Loss and dev score against the step: per label the mean over seeds and a band of ± 1 sd where two seeds or more have the step.
 
@@ -138,9 +143,10 @@ def learning_curves(
     records: list[list[object]] = []
     with house_style():
         figure, axes = canvas(width=7.2, height=4.6 if has_dev else 2.9, rows=2 if has_dev else 1, sharex=True)
-        for place, label in enumerate(labels):
+        looks = looks or looks_of(labels)
+        for label in labels:
             runs = [curve for curve in curves if curve.label == label]
-            color, marker = PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]
+            color, marker = looks[label].color, looks[label].marker
             losses = _over_seeds([_binned(curve, per_bin) for curve in runs])
             _band(axes[0], *losses[:3], color=color, label=f"{label} ({_plural([len(runs)], 'seed')})")
             records += [["loss", label, *record] for record in zip(*losses, strict=True)]

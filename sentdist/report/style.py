@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from sentdist.palette import colors_of
 from sentdist.table_text import csv_text
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # a second cue, for print in grey
@@ -70,6 +71,24 @@ class Drawing:
     png: bytes
     table: str
     hover: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How a system is drawn."""
+
+    color: str
+    marker: str
+
+
+Looks = Mapping[str, Look]
+
+
+def looks_of(labels: Iterable[str]) -> Looks:
+    """A look for each system by its place; a report makes them once, so that a system looks alike in all its figures."""
+    return {
+        label: Look(color=color, marker=MARKERS[place % len(MARKERS)]) for place, (label, color) in enumerate(colors_of(labels).items())
+    }
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sentdist.evaluation.decisive import Difference
 from sentdist.palette import PALETTE
@@ -19,7 +19,7 @@ from sentdist.report.papers.sts_regression import regression_facts
 from sentdist.report.probes import probe_drawings
 from sentdist.report.relations import relation_drawings
 from sentdist.report.rows import ResultRow
-from sentdist.report.style import Drawing
+from sentdist.report.style import Drawing, Looks, looks_of
 from sentdist.report.sweep_rows import SweepRows
 from sentdist.report.tables import ResultTable
 from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
@@ -52,16 +52,19 @@ def sweep_drawings(
     if measured and headline.baseline:
         yield forest_plot(measured, baseline=headline.baseline, unit=f"difference: {unit}")
         yield from _task_forest(headline)
-    if found.curves:
-        yield learning_curves(_readable(found.curves, rows, value, headline.baseline), dev_unit=dev_unit(sweep))
     scores: dict[str, list[float]] = {}
     for row in rows:
         if (score := value[id(row)]) is not None:
             scores.setdefault(row.label, []).append(score)
+    systems = _shown_first(scores, found.facts, headline.baseline)
+    looks = _looks(sweep, systems)
+    if found.curves:
+        curves = _readable(found.curves, rows, value, headline.baseline)
+        yield learning_curves(curves, dev_unit=dev_unit(sweep), looks=looks)
     if spent := list(costs(sweep, records, scores)):
-        yield cost_plot(spent, unit=unit, work_unit=work_unit(records))
-    yield from cloud_drawings(sweep, store, records, systems=_shown_first(scores, found.facts, headline.baseline))
-    yield from relation_drawings(sweep, records)
+        yield cost_plot(spent, unit=unit, work_unit=work_unit(records), looks=looks)
+    yield from cloud_drawings(sweep, store, records, systems=systems, looks=looks)
+    yield from relation_drawings(sweep, records, looks=looks)
     yield from probe_drawings(sweep, records)
 
 
@@ -90,6 +93,13 @@ def _shown_first(scores: dict[str, list[float]], facts: dict[str, CellFacts], ba
     """Cells in the order in which pictures with room for a few take them: untouched encoders, the baseline, then the best."""
     means = {label: sum(values) / len(values) for label, values in scores.items()}
     return sorted(scores, key=lambda label: (facts[label].objective is not None, label != baseline, -means[label]))
+
+
+def _looks(sweep: SweepRecord, systems: Sequence[str]) -> Looks:
+    """One look a cell, for all figures: in the order of the sweep, as MLflow has its colours; where there are more cells than colours,
+    those that pictures show first have each their own."""
+    cells = list(dict.fromkeys(trial.cell for trial in sweep.trials))
+    return looks_of(cells if len(cells) <= len(PALETTE) else dict.fromkeys([*systems, *cells]))
 
 
 def _readable(

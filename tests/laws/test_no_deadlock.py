@@ -22,7 +22,7 @@ from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_values, write_data
 
 EXECUTION = Path(__file__).parents[2] / "sentdist" / "execution"
-NOT_ASKED_FOR = {"overlap", "encoded"}  # made where they are needed, in a process that is there already
+NOT_ASKED_FOR = {"overlap", "encoded", "tokens"}  # made where they are needed, in a process that is there already
 RUNTIMES = [
     Runtime(engine="torch"),
     Runtime(engine="torch", workers=2),

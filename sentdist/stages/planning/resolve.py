@@ -52,7 +52,7 @@ class FileResolver:
 
     def is_retrieval(self, name: str) -> bool:
         """Raises DataError where some of the three tables are there and others are not."""
-        if name.startswith("hub:") or self.data_root is None:
+        if name.startswith(("hub:", "generated/")) or self.data_root is None:  # neither lies below the data root
             return False
         return retrieval_files.find(name, self.data_root) is not None
 

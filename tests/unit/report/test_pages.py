@@ -21,7 +21,7 @@ from sentdist.report.html import Section, code_block, drawing_to_html, page, par
 from sentdist.report.papers.rcl import PAPER_REGULATORS, PAPER_TABLES
 from sentdist.report.rows import ResultRow
 from sentdist.report.side_by_side import side_by_side, side_by_side_to_html, side_by_side_to_markdown
-from sentdist.report.style import Drawing
+from sentdist.report.style import Drawing, looks_of
 from sentdist.report.tables import ResultTable, build_table
 
 
@@ -165,3 +165,15 @@ def test_page_is_self_contained(drawings: list[Drawing]) -> None:
     assert len(identifiers) == len(set(identifiers))
     for reference in re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text):
         assert reference in identifiers
+
+
+def test_a_system_looks_alike_in_all_figures_of_a_report() -> None:
+    """The order in which a figure shows systems changes nothing, where the report has made their looks."""
+    looks = looks_of(["untouched", "Eq. 1", "RCL"])
+    assert len({look.color for look in looks.values()}) == len({look.marker for look in looks.values()}) == 3
+    curves = [
+        LearningCurve(label=label, seed=0, steps=[0, 1], losses=[1.0, 0.5], dev_steps=[1], dev_scores=[70.0]) for label in ("RCL", "Eq. 1")
+    ]
+    drawn = learning_curves(curves, looks=looks).svg
+    assert looks["RCL"].color.lower() in drawn and looks["Eq. 1"].color.lower() in drawn
+    assert looks["untouched"].color.lower() not in drawn, "a colour is not given to another system because its own is not shown"
