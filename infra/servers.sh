@@ -129,9 +129,9 @@ job_environment() {
         MLFLOW_DISABLE_TELEMETRY DO_NOT_TRACK TOKENIZERS_PARALLELISM HF_HUB_OFFLINE
 }
 
-# Follows the job's own lines. What the submission client says of itself goes to a log: it repeats the end of a failed job's output.
+# Follows the job's own lines as they come (Python keeps what it writes into a pipe until it has 8 kB, some eighty lines). What the submission client says of itself goes to a log: it repeats the end of a failed job's output.
 submit_sweep() {
-    ray job submit --address "$dashboard" --working-dir . --runtime-env-json "$(job_environment)" --log-style record --log-color false \
+    PYTHONUNBUFFERED=1 ray job submit --address "$dashboard" --working-dir . --runtime-env-json "$(job_environment)" --log-style record --log-color false \
         -- python -m rayjobs.sweep "$@" 2>"$state/logs/submit.log" | tee "$state/logs/sweep.log" |
         python -u infra/job_lines.py || {
         is_ours ray || fail "Ray ended while it was needed. Its log: $state/logs/ray.log"

@@ -314,3 +314,28 @@ def test_stopping_is_quick_and_removes_rays_folder(tmp_path: Path) -> None:
             server.kill()
             server.communicate()
     assert not folder.exists()
+
+
+READS_ITS_OWN_LINE = """#!{python}
+import pathlib, sys, time
+print("12:00:00  [1/2]  train   first")
+for _ in range(100):
+    if "first" in pathlib.Path({log!r}).read_text():
+        sys.exit(0)
+    time.sleep(0.1)
+sys.exit(1)
+"""
+
+
+def test_lines_of_a_job_are_shown_as_they_come(tmp_path: Path) -> None:
+    """Python keeps some eighty lines before it writes them into a pipe: `ray` ends here when it finds its first one in the log."""
+    state = tmp_path / "a" / ".sentdist"
+    (state / "logs").mkdir(parents=True)
+    (state / "logs" / "sweep.log").touch()
+    ray = tmp_path / "bin" / "ray"
+    ray.parent.mkdir()
+    ray.write_text(READS_ITS_OWN_LINE.format(python=sys.executable, log=str(state / "logs" / "sweep.log")))
+    ray.chmod(0o755)
+    done = _prepared(tmp_path / "a", f"PATH={ray.parent}:$PATH; cd {ROOT}; submit_sweep recipe.yaml", PYTHONUNBUFFERED="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "first" in done.stdout
