@@ -36,8 +36,10 @@ def encoder_folder(encoder: str, store: ArtifactStore) -> str:
     if Path(encoder).exists():
         return encoder
     is_key = len(encoder) >= 6 and all(letter in "0123456789abcdef" for letter in encoder)
-    if is_key or encoder.startswith("train/") or _is_label(encoder, store):
+    if is_key or encoder.startswith("train/"):
         return str(store.folder(store.find(encoder)))
+    if _is_label(encoder, store):  # which its scores have, too
+        return str(store.folder(store.find(encoder, kind="train")))
     return encoder
 
 

@@ -68,13 +68,13 @@ class ArtifactStore:
             return None
         return Artifact(record=record, uri=self._uri(place))
 
-    def find(self, key: str) -> Artifact:
-        """The artifact whose key begins with `key`; or whose place is `key`, with or without its kind; or whose label is.
+    def find(self, key: str, *, kind: str | None = None) -> Artifact:
+        """The artifact (of a kind) whose key begins with `key`; or whose place is `key`, with or without its kind; or whose label is.
 
         Raises:
             StoreError: none or several.
         """
-        found = [artifact for artifact in self.artifacts() if artifact.key.startswith(key) or key in artifact.record.shown_names]
+        found = [artifact for artifact in self.artifacts(kind) if artifact.key.startswith(key) or key in artifact.record.shown_names]
         if len(found) != 1:
             names = ", ".join(artifact.record.place for artifact in found) or "none"
             raise StoreError(where=f"{self.shown}: {key}", found=names, expected="one artifact", remedy="`sentdist store list` shows all.")

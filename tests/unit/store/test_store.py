@@ -146,6 +146,9 @@ def test_artifacts_are_listed_by_kind_and_found_by_the_beginning_of_a_key(store:
     assert store.find(train.key[:12]) == train
     assert store.find(train.record.place) == train
     assert store.find(train.record.place.partition("/")[2]) == store.find(train.record.label) == train, "as MLflow and the terminal show it"
+    assert store.find(train.record.label, kind="train") == train
+    with pytest.raises(StoreError, match="found none"):
+        store.find(train.record.label, kind="scores")
     with pytest.raises(StoreError, match="one artifact"):
         store.find("")
     with pytest.raises(StoreError, match="found none"):
