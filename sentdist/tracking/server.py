@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 from sentdist.errors import RecipeError
-from sentdist.tracking.figures import metric_name
+from sentdist.tracking.figures import metric_name, shown
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -268,7 +268,9 @@ def add_model_metrics(client: MlflowClient, run_id: str, model_id: str, values: 
     from mlflow.entities import Metric
 
     now_ms = int(time.time() * 1000)
-    client.log_batch(run_id, metrics=[Metric(metric_name(name), value, now_ms, 0, model_id=model_id) for name, value in values.items()])
+    client.log_batch(
+        run_id, metrics=[Metric(metric_name(name), shown(value), now_ms, 0, model_id=model_id) for name, value in values.items()]
+    )
 
 
 def despite_collisions(action: Callable[[], Answer], *, table: str, at_most: int = 8) -> Answer:

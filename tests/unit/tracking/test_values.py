@@ -6,6 +6,7 @@ import math
 import pickle
 import socket
 import time
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,14 @@ from sentdist.plan.unroll import Plan
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.figures import averages, curve_metrics, final_metrics, metric_name, primary_metric
+from sentdist.tracking.figures import averages, curve_metrics, final_metrics, main_scores, metric_name, primary_metric
 from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.notes import Link, stage_note, summary_csv, summary_rows, sweep_note, trial_note
 from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import TAG_LETTERS, Point, batches
-from sentdist.tracking.server import Server, despite_collisions
+from sentdist.tracking.server import Server, add_model_metrics, despite_collisions
 from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.mlflow_fixtures import grid_sweep, small_sweep
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
@@ -294,3 +295,16 @@ def test_what_another_request_made_meanwhile_is_tried_again_and_nothing_else() -
         failing("UNIQUE constraint failed: datasets.name")
     with pytest.raises(MlflowException, match="UNIQUE"):
         failing(*[collision] * 20)
+
+
+def test_scores_stand_on_a_model_with_as_many_digits_as_on_its_run() -> None:
+    """They are the same metrics: the last to be written is what a page shows."""
+
+    class Client:
+        def log_batch(self, run_id: str, metrics: list[Any]) -> None:
+            self.told = {metric.key: metric.value for metric in metrics}
+
+    client = Client()
+    scores: dict[str, Json] = {"stsb": 79.92685123, "stsb.pearson": 80.1}
+    add_model_metrics(client, "run", "model", main_scores(record("scores", **scores)))  # type: ignore[arg-type]
+    assert client.told == {name: final_metrics(record("scores", **scores))[name] for name in ("stsb",)} == {"stsb": 79.93}
