@@ -222,7 +222,9 @@ def _print_next(name: str, store: ArtifactStore) -> None:
         typer.echo(f"Best on dev: {cells[0].told}.")
     if key is None:
         return
-    typer.echo(f"Encoder: {store.folder(store.find(key)) if store.is_local else store.find(key).uri}")
+    found = store.at(sweep.places[key])
+    assert found is not None, "its record was read"
+    typer.echo(f"Encoder: {found.uri}")
     short = key[:KEY_LETTERS]
     typer.echo("Next:")
     for command in (

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from sentdist.plan.specs import dev_tasks
 from sentdist.plan.stage import Json
 from sentdist.report.tables import ResultTable
-from sentdist.store.confirmation import chosen_by_dev, confirmed_name
+from sentdist.store.chosen import challengers
+from sentdist.store.confirmation import confirmed_name
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
@@ -96,19 +97,17 @@ def confirmation_sentence(sweep: SweepRecord, records: Mapping[str, Record], con
 
     confirmed: the table of the sweep of fresh seeds, once some are there.
     """
-    choice = chosen_by_dev(sweep, records)
-    if choice is None or choice.num_cells < 2:
+    cells = challengers(sweep, records)
+    if len(cells) < 2:
         return ""
     if confirmed is None or not confirmed.verdicts:
         return (
-            f"Exploratory: dev chose {choice.cell} among {choice.num_cells} cells with the very seeds whose test scores stand above, so its lead is partly "
+            f"Exploratory: dev chose {cells[0].label} among {len(cells)} cells with the very seeds whose test scores stand above, so its lead is partly "
             "their luck. With `confirm_seeds: N` in the recipe the chosen cell is trained with fresh seeds, and these speak."
         )
     seeds = max(line.num_seeds for line in confirmed.lines)
     said = " ".join(confirmed.verdicts.values())
-    return (
-        f"Confirmed or not, by {seeds} fresh seeds of what dev chose among {choice.num_cells} cells ({confirmed_name(sweep.name)}): {said}"
-    )
+    return f"Confirmed or not, by {seeds} fresh seeds of what dev chose among {len(cells)} cells ({confirmed_name(sweep.name)}): {said}"
 
 
 def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[tuple[str, float, str | None, float | None]]:

@@ -59,6 +59,11 @@ def cells_by_dev(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevC
     return sorted((cell for cell in found if cell.task == task), key=lambda cell: -cell.dev)
 
 
+def challengers(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevCell]:
+    """`cells_by_dev` without the baseline's: those that are compared with it."""
+    return [cell for cell in cells_by_dev(sweep, records) if cell.trials[0].method != sweep.baseline]
+
+
 def dev_score(trial: TrialRecord, records: Mapping[str, Record]) -> tuple[str, float] | None:
     """Name of the dev tasks that chose the weights of a scored trial, and their score (× 100); None where none did."""
     train = records.get(trial.train or "")

@@ -68,7 +68,8 @@ def metric_name(name: str) -> str:
 
 
 def _are_alike(tasks: Iterable[str]) -> bool:
-    return len({TASKS[task].kind if task in TASKS else task.partition("=")[0] for task in tasks}) == 1
+    """Of one kind, which the name of a user's own task begins with."""
+    return len({TASKS[task].kind if task in TASKS else task.partition("-")[0] for task in tasks}) == 1
 
 
 def _with_unit(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import counted
-from sentdist.plan.tasks import TASK_GROUPS
+from sentdist.plan.chosen_tasks import named_task, task_names
 from sentdist.store.chosen import DevCell, cells_by_dev, dev_chooses, dev_score
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -197,7 +197,7 @@ def order_metric(sweep: SweepRecord) -> str:
 
 def sweep_scores(sweep: SweepRecord) -> tuple[str, ...]:
     """Averages and tasks under which the main scores of its trials stand, in the order of the recipe."""
-    tasks = [task for given in _asked(sweep) for task in TASK_GROUPS.get(given, (given,))]
+    tasks = _asked(sweep)
     return (*averages(dict.fromkeys(tasks, 0.0)), *tasks)
 
 
@@ -207,10 +207,10 @@ def distinct_trials(sweep: SweepRecord) -> list[TrialRecord]:
 
 
 def _asked(sweep: SweepRecord) -> list[str]:
-    """Tasks and groups as the recipe names them."""
+    """The names under which the tasks of the recipe are scored."""
     evaluation = sweep.recipe["evaluation"]
     assert isinstance(evaluation, dict) and isinstance(evaluation["tasks"], list)
-    return [str(task) for task in evaluation["tasks"]]
+    return [named_task(task).name for task in task_names([str(task) for task in evaluation["tasks"]])]
 
 
 def _menu(links: Sequence[Link]) -> str:

@@ -14,7 +14,8 @@ from sentdist.plan.unroll import Plan, Trial, unroll
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.store.confirmation import chosen_by_dev, confirmation
+from sentdist.store.chosen import challengers
+from sentdist.store.confirmation import confirmation
 from sentdist.store.sweep import load_sweep
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -73,8 +74,8 @@ def test_nothing_is_confirmed_unasked_or_without_a_choice(tmp_path: Path, tiny_e
     _, context = _swept(tmp_path, tiny_encoder_dir)
     sweep = load_sweep(context.store, "tiny")
     records = sweep.records(context.store)
-    choice = chosen_by_dev(sweep, records)
-    assert choice is not None and choice.method == "rcl" and choice.dev == 84.0
-    assert confirmation(sweep, records) is None and chosen_by_dev(sweep, {}) is None
+    cells = challengers(sweep, records)
+    assert (cells[0].trials[0].method, cells[0].dev) == ("rcl", 84.0)
+    assert confirmation(sweep, records) is None and challengers(sweep, {}) == []
     with pytest.raises(RecipeError, match="confirm_seeds: has no effect"):
         recipe_from_values(tiny_values(tiny_encoder_dir, confirm_seeds=3) | {"selection": None}, where="tiny")

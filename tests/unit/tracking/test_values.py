@@ -19,7 +19,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking.figures import averages, curve_metrics, final_metrics, main_scores, metric_name, primary_metric
 from sentdist.tracking.mlflow_tracker import make_tracker
-from sentdist.tracking.notes import Link, stage_note, summary_csv, summary_rows, sweep_note, trial_note
+from sentdist.tracking.notes import Link, stage_note, summary_csv, summary_rows, sweep_metric, sweep_note, sweep_scores, trial_note
 from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
@@ -127,6 +127,14 @@ def test_the_average_over_sts_needs_all_seven() -> None:
     assert averages({"stsb": 80.0, "sickr": 70.0}) == {"avg": 75.0}
     assert averages({"scenes-sts": 80.0, "scenes-faq": 40.0}) == {}, "a correlation and a precision have no mean"
     assert averages({"stsb": 80.0}) == {}
+
+
+def test_tasks_of_ones_own_go_by_the_names_under_which_they_are_scored() -> None:
+    """A recipe says sts=my/pairs@test, records and runs sts-my-pairs-test."""
+    sweep = sweep_record(small_sweep("s"))
+    own = sweep.model_copy(update={"recipe": sweep.recipe | {"evaluation": {"tasks": ["sts=my/pairs@test", "pairs=my/judged"]}}})
+    assert sweep_scores(own) == ("sts-my-pairs-test", "pairs-my-judged") and sweep_metric(own) == "sts-my-pairs-test"
+    assert averages({"sts-my-pairs-test": 80.0, "sts-my-others": 70.0}) == {"avg": 75.0}
 
 
 @pytest.mark.parametrize(
