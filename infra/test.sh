@@ -8,6 +8,7 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$root"
 . infra/venv.sh
+unset PYTHONDONTWRITEBYTECODE # hundreds of processes would compile the same libraries
 
 enter_venv "[test]" "$root"
 

@@ -51,9 +51,11 @@ enter_venv() {
         return 0
     fi
     say "Installing sentdist$extras with the versions of infra/constraints.txt (2 minutes or so the first time) ..."
-    # --no-compile: Python compiles a module when it is first imported, and most of these never are.
-    local log="$VIRTUAL_ENV/install.log"
-    if ! "$VIRTUAL_ENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile -c "$root/infra/constraints.txt" -e "$root$extras" >"$log" 2>&1; then
+    # --no-compile: Python compiles a module when it is first imported, and most of these never are. Where it may not keep what it compiled,
+    # pip does it now: each process would spend seconds on it otherwise.
+    local log="$VIRTUAL_ENV/install.log" compile=--no-compile
+    [ -z "${PYTHONDONTWRITEBYTECODE:-}" ] || compile=--compile
+    if ! "$VIRTUAL_ENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off "$compile" -c "$root/infra/constraints.txt" -e "$root$extras" >"$log" 2>&1; then
         grep -E '^ *ERROR' "$log" | tail -n 5 >&2 || tail -n 5 "$log" >&2
         fail "pip could not install the packages ($(install_trouble "$log")). The whole log is $log; run this again when that is fixed, what was downloaded is kept."
     fi

@@ -90,7 +90,8 @@ def test_other_banks(data_root: Path, name: str, split: str | None, queries: int
 
 
 def test_planning_over_all_sts_sets_is_quick(data_root: Path, tmp_path: Path) -> None:
-    """Processor time of a fresh process that has seen the files before; 0.3 s is what planning can spare."""
+    """Processor time of a fresh process that has seen the files before; 0.3 s is what planning can spare. The first run is not counted:
+    Python may compile there what it imports."""
     script = (
         "import time; started = time.process_time()\n"
         "from pathlib import Path; from sentdist.data.sources.pinned import inspect_source\n"
@@ -102,16 +103,16 @@ def test_planning_over_all_sts_sets_is_quick(data_root: Path, tmp_path: Path) ->
         subprocess.run(
             [sys.executable, "-c", script],
             cwd=Path(__file__).parents[3],
-            env={"XDG_CACHE_HOME": str(tmp_path)},
+            env={"XDG_CACHE_HOME": str(tmp_path / cache)},
             capture_output=True,
             text=True,
             check=True,
         )
-        for _ in range(2)
+        for cache in ("uncounted", "counted", "counted")
     ]
     slower = slower_than_reference()
-    assert float(runs[0].stdout) < 1.2 * slower  # pyarrow's import (0.25 s) and 17 MB of SHA-256; twice what an idle machine needs
-    assert float(runs[1].stdout) < 0.3 * slower
+    assert float(runs[1].stdout) < 1.2 * slower  # pyarrow's import (0.25 s) and 17 MB of SHA-256; twice what an idle machine needs
+    assert float(runs[2].stdout) < 0.3 * slower
 
 
 @pytest.mark.parametrize("name", [name for name, card in TASKS.items() if card.kind not in ("sts", "retrieval")])
