@@ -27,6 +27,14 @@ def with_path(values: dict[str, Json], dotted: str, value: Json, *, where: str) 
     return copy
 
 
+def with_key(values: dict[str, Json], sections: Sequence[str], key: str, value: Json) -> dict[str, Json]:
+    """A copy of nested mappings with one key set in the mapping below `sections`."""
+    if not sections:
+        return {**values, key: value}
+    inner = values.get(sections[0])
+    return {**values, sections[0]: with_key(inner if isinstance(inner, dict) else {}, sections[1:], key, value)}
+
+
 def _with_item(items: Sequence[Json], dotted: str, value: Json, *, where: str) -> list[Json]:
     """A copy of a list with a dotted path into one of its items set; items are counted from 0."""
     head, _, rest = dotted.partition(".")

@@ -18,11 +18,12 @@ from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.relations import LinksSection
-from sentdist.plan.dotted import with_path
+from sentdist.plan.dotted import with_key, with_path
 from sentdist.plan.inheritance import with_inherited_corpora
 from sentdist.plan.objectives import OBJECTIVES, Objective, Sum, names_where, terms_of, uses_bank, uses_targets
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.runtime import Runtime
+from sentdist.plan.search import Axis, Budget, Halving, Search, check_search
 from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
@@ -130,6 +131,7 @@ class Recipe(Frozen):
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
     confirm_seeds: Annotated[int, Field(ge=0, le=1000)] = 0  # fresh ones, with which the cell that dev chose is trained again
     sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)
+    search: Search | None = None
     runtime: Runtime = Runtime()
     paper: PaperName | None = None  # whose printed tables stand beside ours in the report
 
@@ -172,6 +174,7 @@ class Recipe(Frozen):
             raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
         if self.confirm_seeds and (self.selection is None or self.baseline is None):
             raise ValueError("confirm_seeds: has no effect without a selection and a baseline; add both or leave it out")
+        check_search(self)
         _check_gpus(self.runtime)
         return self
 
@@ -246,6 +249,7 @@ SECTIONS: dict[str, tuple[type[Frozen], ...]] = {
     "encoder": (EncoderSection,), "corpus": CORPUS_SECTIONS, "folds": (FoldsSection,), "training": (Training,),
     "selection": (SelectionSection,), "evaluation": (EvaluationSection,), "runtime": (Runtime,), "regularizers": (Regularizers,),
     "stopping": (Stopping,), "view": (View,), "targets": (TargetsSection,), "probes": (Probes,), "augmentation": (AugmentationSection,),
+    "search": (Search,), "halving": (Halving,), "budget": (Budget,),
 }  # fmt: skip
 
 
@@ -342,11 +346,10 @@ def _apply_override(values: dict[str, Json], override: str) -> None:
         )
     where = f"--set {override}"
     value = parsed_yaml(text, where=where, expected="a YAML value", remedy="Quote it.")
-    if path.startswith("sweep."):  # the keys of a sweep are themselves dotted paths
-        sweep = values.get("sweep") or {}
-        assert isinstance(sweep, dict)
-        values["sweep"] = {**sweep, path.removeprefix("sweep."): value}
-        return
+    for section in ("sweep.", "search.space."):  # their keys are themselves dotted paths
+        if path.startswith(section):
+            values.update(with_key(values, section.split(".")[:-1], path.removeprefix(section), value))
+            return
     methods = values.get("methods")
     check_method_in_path(path, list(methods) if isinstance(methods, dict) else [], where=where)
     values.update(with_path(values, path, value, where=where))
@@ -368,6 +371,8 @@ def _fields_beside(location: list[str]) -> list[str]:
     """The fields that a mapping at this place of a recipe can have."""
     if not location:
         return list(Recipe.model_fields)
+    if location[:2] == ["search", "space"]:
+        return list(Axis.model_fields)
     if location[-1] in SECTIONS:
         return [field for section in SECTIONS[location[-1]] for field in section.model_fields]
     if location[-1] == "objective":

@@ -86,3 +86,17 @@ def publish_folder(folder: Path, target: Path, *, last: str, content: bytes) -> 
         shutil.rmtree(target)
         folder.rename(target)
     sync_folder(target.parent)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Add a line to a file and have the disk take it. What a power loss has left of a line before it becomes a line of its own."""
+    is_new = not path.exists()
+    with path.open("ab+") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        is_torn = end > 0 and file.read(1) != b"\n"
+        file.write((b"\n" if is_torn else b"") + line + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    if is_new:
+        sync_folder(path.parent)

@@ -19,7 +19,7 @@ from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import FULL, not_written, open_root, reading, without_secrets, writing
 from sentdist.store.copies import copy_of
 from sentdist.store.differences import Difference, differences
-from sentdist.store.durable import make_folder, publish_folder, replace_file
+from sentdist.store.durable import append_line, make_folder, publish_folder, replace_file
 from sentdist.store.integrity import FileFacts, damage_of, damage_of_content, facts_of_tree
 from sentdist.store.record import Artifact, Record
 from sentdist.store.scratch import scratch_folder
@@ -276,6 +276,20 @@ class ArtifactStore:
             self._write_text(place, text)
         return self._uri(place)
 
+    def append_line(self, place: str, line: str) -> None:
+        """Add a line to a file that is not an artifact, on the disk when this returns; one process writes a file.
+
+        On an object store, where files cannot grow, the file is written anew.
+        """
+        with writing(self.shown):
+            if self.is_local:
+                path = Path(self.base) / place
+                make_folder(path.parent)
+                append_line(path, line.encode())
+                return
+            before = self.read_text(place, errors="replace") or ""
+            self._write_text(place, f"{before}{line}\n")
+
     def write_folder(self, folder: Path, place: str) -> str:
         """Copy a local folder that is not an artifact (a report), over what was there; returns the address."""
         with writing(self.shown):
@@ -283,15 +297,15 @@ class ArtifactStore:
             fs.copy_files(str(folder), f"{self.base}/{place}", destination_filesystem=self.filesystem)
         return self._uri(place)
 
-    def read_text(self, place: str) -> str | None:
-        """The text of a file that is not an artifact; None if there is no such file.
+    def read_text(self, place: str, *, errors: str = "strict") -> str | None:
+        """The text of a file that is not an artifact; None if there is no such file. errors: as `bytes.decode` takes it.
 
         Raises:
             StoreError: the store cannot be read, or the file is no text.
         """
         content = self._content(place)
         try:
-            return None if content is None else content.decode()
+            return None if content is None else content.decode(errors=errors)
         except UnicodeDecodeError as error:
             raise StoreError(
                 where=f"{self.shown}/{place}", found=str(error), expected="text in UTF-8", remedy="Remove the file and run again."

@@ -1,0 +1,199 @@
+"""What a recipe's `search:` says: which fields may take which values, who suggests them, how long, and what chooses."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from sentdist.errors import brief
+from sentdist.frozen import Frozen
+from sentdist.plan.stage import Json
+from sentdist.plan.wording import not_one_of
+
+if TYPE_CHECKING:
+    from sentdist.plan.recipe import Recipe
+
+METRIC = "dev"
+DIGITS = 6  # significant ones of a suggested number: a value has one spelling, and stages that meet have one key
+# What a field of the space may belong to. The other parts of a recipe say how an encoder is scored or where it is trained:
+# two suggestions that differ there cannot be compared on dev, or are one.
+SEARCHABLE = ("encoder", "corpus", "corpora", "training", "targets", "methods")
+
+
+class Axis(Frozen):
+    """The values that one field may take: exactly one of `choice`, `uniform`, `log`, `integers`.
+
+    steps: only so many values between the bounds, at equal distances (of the logarithm under `log`), bounds included: suggestions
+    then meet, and with them stages.
+    """
+
+    choice: Annotated[tuple[Json, ...], Field(min_length=1)] | None = None
+    uniform: tuple[float, float] | None = None
+    log: tuple[float, float] | None = None
+    integers: tuple[int, int] | None = None  # both bounds included
+    steps: Annotated[int, Field(ge=2)] | None = None
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Axis:
+        given = [name for name in ("choice", "uniform", "log", "integers") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"found {' and '.join(given) or 'none of them'}; expected one of choice, uniform, log, integers")
+        if self.choice is not None and len({json.dumps(value) for value in self.choice}) < len(self.choice):
+            raise ValueError(f"choice: found {brief(list(self.choice))}; expected each value once")
+        bounds = self.uniform or self.log or self.integers
+        if bounds is not None and not bounds[0] < bounds[1]:
+            raise ValueError(f"{given[0]}: found {brief(list(bounds))}; expected the lower bound first")
+        if self.log is not None and self.log[0] <= 0:
+            raise ValueError(f"log: found {self.log[0]:g}; expected bounds above 0")
+        if self.steps is not None and self.uniform is None and self.log is None:
+            raise ValueError(f"steps: has no effect on {given[0]}; leave it out")
+        return self
+
+    @property
+    def values(self) -> tuple[Json, ...] | None:
+        """All values in order; None where there are as many as numbers between the bounds."""
+        if self.choice is not None:
+            return self.choice
+        if self.integers is not None:
+            return tuple(range(self.integers[0], self.integers[1] + 1))
+        return None if self.steps is None else tuple(self.at(place / (self.steps - 1)) for place in range(self.steps))
+
+    def at(self, share: float) -> float:
+        """The number at a share (0 to 1) of the way between the bounds of `uniform` or `log`."""
+        bounds = self.uniform or self.log
+        assert bounds is not None, "choices and integers have places"
+        if share in (0.0, 1.0):
+            return bounds[int(share)]
+        if self.log is None:
+            return short(bounds[0] + share * (bounds[1] - bounds[0]))
+        return short(math.exp(math.log(bounds[0]) + share * (math.log(bounds[1]) - math.log(bounds[0]))))
+
+    @property
+    def samples(self) -> tuple[Json, ...]:
+        """A few values that stand for all: every choice, of numbers the bounds and one between them."""
+        values = self.values
+        if values is None:
+            return (self.at(0.0), self.at(0.5), self.at(1.0))
+        return values if self.choice is not None or len(values) < 3 else (values[0], values[len(values) // 2], values[-1])
+
+    @property
+    def told(self) -> str:
+        """For people."""
+        if self.choice is not None:
+            return f"one of {', '.join(brief(value) for value in self.choice)}"
+        if self.integers is not None:
+            return f"{self.integers[0]} to {self.integers[1]}"
+        bounds = self.uniform or self.log
+        assert bounds is not None
+        how = "" if self.log is None else ", logarithmic"
+        return f"{bounds[0]:g} to {bounds[1]:g}{how}" + ("" if self.steps is None else f", {self.steps} steps")
+
+
+class Halving(Frozen):
+    """Asynchronous successive halving (Li et al. 2020, arXiv 1810.05934): which shares of a training are looked at, and who goes on.
+
+    rungs: shares of the steps of a training, the last one 1. A training that has come to a rung goes on if its dev score is among the best
+    `keep` of those that its method has there by then.
+    """
+
+    rungs: Annotated[tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...], Field(min_length=2)] = (0.1, 0.3, 1.0)
+    keep: Annotated[float, Field(gt=0.0, lt=1.0)] = 1 / 3
+
+    @model_validator(mode="after")
+    def _rungs_rise(self) -> Halving:
+        if any(low >= high for low, high in itertools.pairwise(self.rungs)) or self.rungs[-1] != 1.0:
+            raise ValueError(f"rungs: found {list(self.rungs)}; expected rising shares of a training, the last one 1")
+        return self
+
+
+class Budget(Frozen):
+    """When a search ends at the latest; whichever comes first.
+
+    hours: from its start, without times when it did not run. samples: trials of all methods together. sentences: trained on, of all
+    methods together, entropy encoders included; a stage that was in the store before costs nothing.
+    """
+
+    hours: Annotated[float, Field(gt=0.0)] | None = None
+    samples: Annotated[int, Field(ge=1)] | None = None
+    sentences: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Budget:
+        if self == Budget.model_construct():
+            raise ValueError("found nothing; expected hours, samples or sentences")
+        return self
+
+
+class Search(Frozen):
+    """A search: each reported method that is trained gets the same number of trials, its own suggestions and its own finalists.
+
+    A trial trains a method with the recipe's first seed. Its score is the best one of the recipe's selection on dev until then.
+    """
+
+    suggest: Literal["grid", "random", "quasi_random", "tpe"] = "tpe"
+    samples: Annotated[int, Field(ge=1)] | None = None  # of each method; None: until the budget ends, or the whole grid
+    space: Annotated[dict[str, Axis], Field(min_length=1)]
+    metric: str = METRIC
+    halving: Halving | None = None
+    budget: Budget | None = None
+    finalists: Annotated[int, Field(ge=1)] = 1  # of each method: best on dev; trained with all seeds, and only they are scored on test
+    prefer_cheaper: bool = False  # of several suggestions take the one that needs least that the store has not; biases a comparison
+    seed: Annotated[int, Field(ge=0)] = 0  # of who suggests
+
+    @model_validator(mode="after")
+    def _comes_to_an_end(self) -> Search:
+        if self.metric != METRIC:
+            raise ValueError(
+                f'metric: found "{self.metric}"; expected {METRIC}, the score by which selection chooses: what is chosen on a test set '
+                "has no test score any more"
+            )
+        for path, axis in self.space.items():
+            if path.partition(".")[0] not in SEARCHABLE or "." not in path:
+                raise ValueError(f"space.{path}: {not_one_of(path.partition('.')[0], SEARCHABLE)} A field below one of them is searched")
+            if self.suggest == "grid" and axis.values is None:
+                raise ValueError(f"space.{path}: has no end of values; expected steps, a choice or integers for a grid")
+        if self.suggest == "grid" and self.samples is not None:
+            raise ValueError("samples: has no effect on a grid, which is tried whole; leave it out, or suggest at random")
+        if self.suggest == "grid" and self.prefer_cheaper:
+            raise ValueError("prefer_cheaper: has no effect on a grid, which is tried whole; leave it out")
+        if self.suggest != "grid" and self.samples is None and self.budget is None:
+            raise ValueError("samples: found neither samples nor a budget; expected one of them, or the search would not end")
+        return self
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Of a training, at which its dev score is looked at; the last one is 1."""
+        return (1.0,) if self.halving is None else self.halving.rungs
+
+
+def check_search(recipe: Recipe) -> None:
+    """Raise ValueError for a recipe whose search cannot be what it says."""
+    if recipe.search is None:
+        return
+    if recipe.sweep:
+        raise ValueError("search: found beside sweep; expected one of them: `search: {suggest: grid, …}` tries a grid")
+    if recipe.folds is not None:
+        raise ValueError("search: found beside folds; expected one dev set that compares all suggestions")
+    if recipe.confirm_seeds:
+        raise ValueError("confirm_seeds: has no effect beside search, whose finalists are trained with all seeds; leave it out")
+    if recipe.selection is None:
+        raise ValueError("search: found no selection; expected one, for its dev score is what is searched for")
+    searched = [name for name, method in recipe.methods.items() if method.reported and method.objective is not None]
+    if not searched:
+        raise ValueError("search: found no reported method that is trained; expected at least one")
+    for name, method in recipe.methods.items():
+        if name in searched and not method.select:
+            raise ValueError(f"methods.{name}.select: found false in a search; expected true, or it has no dev score")
+        if method.reported and method.of is not None:
+            raise ValueError(
+                f"methods.{name}.of: found in a search; expected methods that are trained: score other views in a recipe of its own"
+            )
+
+
+def short(value: float) -> float:
+    """A number with few digits."""
+    return float(f"{value:.{DIGITS}g}")

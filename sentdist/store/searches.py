@@ -1,0 +1,296 @@
+"""What a search has tried, and what came of it: lines that are added as things happen, and the value that they come to."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from sentdist.errors import StoreError, counted
+from sentdist.plan.stage import Json
+from sentdist.store.store import ArtifactStore
+
+State = Literal["running", "finished", "pruned", "failed"]
+
+SEARCHES = "searches"
+SEAL_LENGTH = 8  # hex digits of the sha256 that stands before each line
+
+log = logging.getLogger(__name__)
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer version may note more
+
+
+class Begun(_Value):
+    """A search was submitted. identity: what its suggestions follow from; lines before one with another identity are another search."""
+
+    what: Literal["begun"] = "begun"
+    identity: str
+    recipe: dict[str, Json]
+    methods: dict[str, tuple[str, ...]]  # that are searched -> the fields of the space that make a difference to them
+    at: float = Field(default_factory=time.time)
+
+
+class Suggested(_Value):
+    """A trial begins. train: key of its whole training. forecast_s: of what the store lacked of it, None where no speed was known."""
+
+    what: Literal["suggested"] = "suggested"
+    number: int
+    method: str
+    suggestion: dict[str, Json]  # dotted field -> value
+    train: str
+    forecast_s: float | None = None
+    at: float = Field(default_factory=time.time)
+
+
+class Rung(_Value):
+    """A trial has come to a share of its training.
+
+    key: of the stage that holds it: an unfinished training, or at share 1 the training itself. step: optimizer steps until then.
+    dev: best dev score until then (× 100). last_dev: the one at its end. sentences: trained on in this training until then.
+    seconds: that this training took until then. paid_s: that had to be spent because the store lacked it, with all that it needs (entropy
+    encoders, banks) and no other trial had paid for; 0 for what was there. paid_sentences: likewise, trained on. paid_for: keys of those
+    stages.
+    """
+
+    what: Literal["rung"] = "rung"
+    number: int
+    share: float
+    key: str
+    step: int
+    dev: float
+    last_dev: float
+    sentences: int
+    seconds: float
+    paid_s: float = 0.0
+    paid_sentences: int = 0
+    paid_for: tuple[str, ...] = ()
+    at: float = Field(default_factory=time.time)
+
+
+class Ended(_Value):
+    """A trial is over. error: in one line, of a failed one."""
+
+    what: Literal["ended"] = "ended"
+    number: int
+    state: Literal["finished", "pruned", "failed"]
+    error: str | None = None
+    at: float = Field(default_factory=time.time)
+
+
+class Finalist(_Value):
+    """What dev chose for a method. place: 1 is the best of its method. cells: seed -> key of the scores on test."""
+
+    number: int  # of its trial
+    method: str
+    place: int
+    suggestion: dict[str, Json]
+    dev: float  # × 100, with the recipe's first seed
+    cells: dict[int, str]
+
+
+class Chosen(_Value):
+    """The search is over, and these are trained with all seeds. reason: why it is over, for people."""
+
+    what: Literal["chosen"] = "chosen"
+    finalists: tuple[Finalist, ...]
+    reason: str
+    at: float = Field(default_factory=time.time)
+
+
+class Left(_Value):
+    """A submission ends, or goes on: the seconds of a submission count until its last line."""
+
+    what: Literal["left"] = "left"
+    at: float = Field(default_factory=time.time)
+
+
+Event = Annotated[Begun | Suggested | Rung | Ended | Chosen | Left, Field(discriminator="what")]
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+class SearchTrial(_Value):
+    """One suggestion and what came of it, rung by rung."""
+
+    number: int  # counted from 0 over all methods, in the order of suggestions
+    method: str
+    suggestion: dict[str, Json]
+    train: str
+    state: State
+    rungs: tuple[Rung, ...] = ()
+    forecast_s: float | None = None
+    error: str | None = None
+
+    @property
+    def dev(self) -> float | None:
+        """Best dev score until its last rung (× 100); None before the first."""
+        return self.rungs[-1].dev if self.rungs else None
+
+    @property
+    def paid_s(self) -> float:
+        """Its price: seconds of work that it brought about."""
+        return sum(rung.paid_s for rung in self.rungs)
+
+    @property
+    def paid_sentences(self) -> int:
+        """Sentences that were trained on for it."""
+        return sum(rung.paid_sentences for rung in self.rungs)
+
+
+class SearchRecord(_Value):
+    """All that is known of a search."""
+
+    name: str
+    identity: str
+    recipe: dict[str, Json]
+    methods: dict[str, tuple[str, ...]]  # that are searched -> the fields of the space that make a difference to them
+    trials: tuple[SearchTrial, ...]  # in the order in which they ended; those that run come last
+    finalists: tuple[Finalist, ...]
+    reason: str | None  # why it is over; None: it is not
+    spent_hours: float  # between the first and the last line of each submission
+    events: tuple[Event, ...]  # as they happened: what a searcher is told again
+
+    def of_method(self, method: str) -> tuple[SearchTrial, ...]:
+        """Its trials, in the order of `trials`."""
+        return tuple(trial for trial in self.trials if trial.method == method)
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds of work that all trials brought about."""
+        return sum(trial.paid_s for trial in self.trials)
+
+    @property
+    def spent_sentences(self) -> int:
+        """Sentences that were trained on for all trials."""
+        return sum(trial.paid_sentences for trial in self.trials)
+
+
+def append_event(store: ArtifactStore, name: str, event: Event) -> None:
+    """Note what happened; on the disk when this returns.
+
+    Raises:
+        StoreError: the store is full or cannot be written.
+    """
+    text = event.model_dump_json()
+    store.append_line(f"{SEARCHES}/{name}.jsonl", f"{_seal(text)} {text}")
+
+
+def load_events(store: ArtifactStore, name: str) -> tuple[Event, ...]:
+    """All lines of all searches of that name, oldest first; a line that is damaged is left out, and told of.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    lines = (store.read_text(f"{SEARCHES}/{name}.jsonl", errors="replace") or "").splitlines()
+    events = [event for line in lines if line.strip() and (event := _event(line)) is not None]
+    if (lost := sum(bool(line.strip()) for line in lines) - len(events)) > 0:
+        log.warning("%s/%s/%s.jsonl: %s left out: damaged", store.shown, SEARCHES, name, counted(lost, "line"))
+    return tuple(events)
+
+
+def search_names(store: ArtifactStore) -> list[str]:
+    """Names of the searches that were started with this store."""
+    return [name.removesuffix(".jsonl") for name in store.names(SEARCHES) if name.endswith(".jsonl")]
+
+
+def find_search(store: ArtifactStore, name: str) -> SearchRecord | None:
+    """The newest search of that name; None where there is none, as for a sweep."""
+    events = latest(load_events(store, name))
+    return None if not events else search_record(name, events)
+
+
+def load_search(store: ArtifactStore, name: str) -> SearchRecord:
+    """Read a search back.
+
+    Raises:
+        StoreError: no search of that name.
+    """
+    found = find_search(store, name)
+    if found is None:
+        raise StoreError(
+            where=f"{store.shown}: search {name}", found="nothing", expected="a search that was started",
+            remedy="Run `sentdist sweep` first, with a recipe that has `search:`.",
+        )  # fmt: skip
+    return found
+
+
+def latest(events: Sequence[Event], *, identity: str | None = None) -> tuple[Event, ...]:
+    """The lines of the newest search (of an identity): those since the last one that began as another."""
+    kept: list[Event] = []
+    current = None
+    for event in events:
+        if isinstance(event, Begun):
+            if event.identity != current:
+                kept = []
+            current = event.identity
+        if current is not None:
+            kept.append(event)
+    return tuple(kept) if identity in (None, current) else ()
+
+
+def search_record(name: str, events: Sequence[Event]) -> SearchRecord:
+    """What lines come to. The first is one of `Begun`; lines of a trial whose beginning is lost count for nothing."""
+    assert events and isinstance(events[0], Begun), "a search begins with its recipe"
+    begun, reason = events[0], None
+    finalists: tuple[Finalist, ...] = ()
+    trials: dict[int, SearchTrial] = {}
+    for event in events:
+        match event:
+            case Begun():
+                begun, reason = event, None
+            case Suggested():
+                trials[event.number] = SearchTrial(
+                    number=event.number, method=event.method, suggestion=event.suggestion, train=event.train, state="running",
+                    forecast_s=event.forecast_s,
+                )  # fmt: skip
+            case Rung() if event.number in trials:
+                trial = trials[event.number]
+                if event.share not in [rung.share for rung in trial.rungs]:
+                    trials[event.number] = trial.model_copy(update={"rungs": (*trial.rungs, event)})
+            case Ended() if event.number in trials:  # put behind those that ended before
+                trials[event.number] = trials.pop(event.number).model_copy(update={"state": event.state, "error": event.error})
+            case Chosen():
+                finalists, reason = event.finalists, event.reason
+    ended = [trial for trial in trials.values() if trial.state != "running"]
+    return SearchRecord(
+        name=name,
+        identity=begun.identity,
+        recipe=begun.recipe,
+        methods=begun.methods,
+        trials=(*ended, *(trial for trial in trials.values() if trial.state == "running")),
+        finalists=finalists,
+        reason=reason,
+        spent_hours=sum(_submissions(events)) / 3600,
+        events=tuple(events),
+    )
+
+
+def _submissions(events: Sequence[Event]) -> Iterator[float]:
+    """Seconds of each submission until it chose, or until its last line."""
+    first = last = 0.0
+    for event in events:
+        if isinstance(event, Begun):
+            yield last - first
+            first = last = event.at
+        elif not isinstance(event, Chosen):
+            last = max(last, event.at)
+    yield last - first
+
+
+def _event(line: str) -> Event | None:
+    seal, _, text = line.partition(" ")
+    if seal != _seal(text):
+        return None
+    try:
+        return _EVENT.validate_json(text)
+    except ValueError:  # of an older version, perhaps
+        return None
+
+
+def _seal(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:SEAL_LENGTH]

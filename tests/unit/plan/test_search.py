@@ -1,0 +1,105 @@
+"""`search:` of a recipe: what it accepts, how it spells values, what it refuses and in which words."""
+
+from __future__ import annotations
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from sentdist.errors import RecipeError
+from sentdist.plan.recipe import load_recipe
+from sentdist.plan.schema import recipe_schema
+from sentdist.plan.search import Axis
+from sentdist.plan.stage import Json
+from tests.support.planning import RECIPES, small_recipe, small_values
+
+SEARCH: dict[str, Json] = {
+    "suggest": "tpe",
+    "samples": 32,
+    "space": {
+        "training.learning_rate": {"log": [1e-6, 1e-4], "steps": 9},
+        "methods.rcl.phis": {"choice": [[0.01], [0.01, 0.02], [-0.1, 0.1]]},
+        "methods.rcl.objective.regulator_weight": {"uniform": [0.0, 1.0]},
+    },
+    "metric": "dev",
+    "halving": {"rungs": [0.1, 0.3, 1.0], "keep": 0.33},
+    "budget": {"hours": 2},
+    "finalists": 3,
+}
+
+
+def test_the_issue_s_own_example_is_a_recipe() -> None:
+    recipe = small_recipe(search=SEARCH)
+    assert recipe.search is not None
+    assert recipe.search.shares == (0.1, 0.3, 1.0)
+    assert recipe.search.space["methods.rcl.phis"].values == ([0.01], [0.01, 0.02], [-0.1, 0.1])
+    Draft202012Validator(recipe_schema()).validate(small_values(search=SEARCH))
+
+
+def test_a_lattice_spells_each_value_in_one_way() -> None:
+    lattice = Axis(log=(1e-6, 1e-4), steps=5).values
+    assert lattice == (1e-6, 3.16228e-6, 1e-5, 3.16228e-5, 1e-4)
+    assert Axis(uniform=(0.0, 1.0), steps=4).values == (0.0, 0.333333, 0.666667, 1.0)
+    assert Axis(integers=(2, 5)).values == (2, 3, 4, 5)
+    assert Axis(uniform=(0.0, 1.0)).values is None
+    assert Axis(uniform=(0.0, 1.0)).at(0.25) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"samples": 0}, r"search\.samples: Input should be greater than or equal to 1, found 0"),
+        ({"halving": {"rungs": [0.5, 1.5]}}, r"search\.halving\.rungs\.1: Input should be less than or equal to 1, found 1\.5"),
+        ({"halving": {"rungs": [0.5, 0.5, 1.0]}}, "expected rising shares of a training, the last one 1"),
+        ({"halving": {"rungs": [0.1, 0.5]}}, "expected rising shares of a training, the last one 1"),
+        ({"metric": "stsb"}, 'search: metric: found "stsb"; expected dev'),
+        ({"space": {}}, "search.space"),
+        ({"space": {"training.learning_rate": {"log": [1e-4, 1e-6]}}}, "expected the lower bound first"),
+        ({"space": {"training.learning_rate": {"log": [0.0, 1e-6]}}}, "expected bounds above 0"),
+        ({"space": {"training.learning_rate": {}}}, "expected one of choice, uniform, log, integers"),
+        ({"space": {"training.learning_rate": {"choice": [1], "log": [1, 2]}}}, "found choice and log; expected one of"),
+        ({"space": {"training.learning_rate": {"lgo": [1, 2]}}}, 'unknown key; did you mean "log"'),
+        ({"space": {"methods.rcl.phis": {"choice": [[0.1], [0.1]]}}}, "expected each value once"),
+        ({"space": {"methods.rcl.phis": {"choice": [[0.1], [0.2]], "steps": 3}}}, "steps: has no effect on choice"),
+        ({"space": {"selection.every_fraction": {"uniform": [0.1, 0.2]}}}, '"selection" is not one of encoder, corpus'),
+        ({"space": {"seeds": {"integers": [0, 9]}}}, '"seeds" is not one of encoder'),
+        ({"suggest": "grid"}, "space.methods.rcl.objective.regulator_weight: has no end of values"),
+        ({"suggest": "random", "samples": None, "budget": None}, "found neither samples nor a budget"),
+        ({"budget": {}}, "expected hours, samples or sentences"),
+        ({"budget": {"hours": 0}}, "search.budget.hours: Input should be greater than 0"),
+        ({"suggest": "bayes"}, "'grid', 'random', 'quasi_random' or 'tpe', found 'bayes'"),
+        ({"suggets": "tpe"}, 'search.suggets: unknown key; did you mean "suggest"'),
+        ({"finalists": 0}, "search.finalists: Input should be greater than or equal to 1"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused(changes: dict[str, Json], said: str) -> None:
+    with pytest.raises(RecipeError, match=said):
+        small_recipe(search=SEARCH | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"selection": None}, "search: found no selection; expected one, for its dev score is what is searched for"),
+        ({"sweep": {"training.batch_size": [32, 64]}}, "search: found beside sweep"),
+        ({"confirm_seeds": 2, "baseline": "fine_tuned"}, "confirm_seeds: has no effect beside search"),
+        ({"folds": {"num": 5}}, "search: found beside folds"),
+        ({"methods": {"base": {}}}, "search: found no reported method that is trained"),
+        ({"methods": {"one": {"objective": {"name": "info_nce"}, "select": False}}}, r"methods\.one\.select: found false in a search"),
+        ({"methods": {"one": {"objective": {"name": "info_nce"}}, "two": {"of": "one"}}}, r"methods\.two\.of: found in a search"),
+    ],
+)
+def test_a_search_that_does_not_fit_its_recipe_is_refused(changes: dict[str, Json], said: str) -> None:
+    with pytest.raises(RecipeError, match=said):
+        small_recipe(search=SEARCH, **changes)
+
+
+def test_set_reaches_into_a_search() -> None:
+    overrides = (
+        "sweep={}", "search.space.training.learning_rate={log: [1.0e-5, 1.0e-4]}", "search.samples=64", "search.suggest=random",
+        "search.space.methods.rcl.phis={choice: [[0.1], [0.2]]}", "search.halving.rungs=[0.5, 1]",
+    )  # fmt: skip
+    search = load_recipe(RECIPES / "demo.yaml", overrides).search
+    assert search is not None
+    assert (search.samples, list(search.space)) == (64, ["training.learning_rate", "methods.rcl.phis"])
+    assert search.space["training.learning_rate"].log == (1e-5, 1e-4)
+    assert search.shares == (0.5, 1.0)

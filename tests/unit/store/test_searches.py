@@ -1,0 +1,113 @@
+"""The record of a search: what is noted can be read back, in order, also around lines that are damaged."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from sentdist.errors import StoreError
+from sentdist.store.searches import (
+    Begun,
+    Chosen,
+    Ended,
+    Event,
+    Finalist,
+    Left,
+    Rung,
+    Suggested,
+    append_event,
+    find_search,
+    latest,
+    load_events,
+    load_search,
+    search_names,
+)
+from sentdist.store.store import ArtifactStore
+
+BEGUN = Begun(identity="one", recipe={"name": "small"}, methods={"rcl": ("training.learning_rate",)}, at=0.0)
+
+
+def suggested(number: int, rate: float, *, at: float = 10.0) -> Suggested:
+    return Suggested(number=number, method="rcl", suggestion={"training.learning_rate": rate}, train=f"t{number}", at=at)
+
+
+def rung(number: int, share: float, dev: float, *, paid_s: float = 0.0, at: float = 20.0) -> Rung:
+    return Rung(
+        number=number, share=share, key=f"k{number}-{share:g}", step=int(10 * share), dev=dev, last_dev=dev - 1, sentences=int(100 * share),
+        seconds=60 * share, paid_s=paid_s, paid_sentences=int(10 * paid_s), paid_for=("a", "b"), at=at,
+    )  # fmt: skip
+
+
+EVENTS: tuple[Event, ...] = (
+    BEGUN,
+    suggested(0, 1e-5),
+    suggested(1, 1e-4),
+    rung(1, 0.5, 60.0, paid_s=30),
+    rung(0, 0.5, 50.0, paid_s=40),
+    Ended(number=1, state="pruned", at=30.0),
+    rung(0, 1.0, 55.0, paid_s=50, at=35.0),
+    Ended(number=0, state="finished", at=36.0),
+    suggested(2, 2e-5, at=37.0),
+)
+
+
+def kept(store: ArtifactStore, events: tuple[Event, ...]) -> Path:
+    for event in events:
+        append_event(store, "small", event)
+    return Path(store.base) / "searches" / "small.jsonl"
+
+
+def test_what_was_noted_is_read_back(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    kept(store, EVENTS)
+    assert load_events(store, "small") == EVENTS
+    assert search_names(store) == ["small"]
+    found = load_search(store, "small")
+    assert [(trial.number, trial.state) for trial in found.trials] == [(1, "pruned"), (0, "finished"), (2, "running")]
+    assert [(one.share, one.dev, one.paid_s) for one in found.trials[1].rungs] == [(0.5, 50.0, 40), (1.0, 55.0, 50)]
+    assert (found.trials[1].dev, found.trials[1].paid_s, found.trials[2].dev) == (55.0, 90, None)
+    assert (found.spent_s, found.spent_sentences, found.reason) == (120, 1200, None)
+    assert found.of_method("rcl") == found.trials
+    assert not found.of_method("base")
+
+
+def test_hours_count_while_a_search_runs_only(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    again = Begun.model_validate(BEGUN.model_dump() | {"at": 100_000.0})
+    finalist = Finalist(number=0, method="rcl", place=1, suggestion={"training.learning_rate": 1e-5}, dev=55.0, cells={0: "s0", 1: "s1"})
+    chosen = Chosen(finalists=(finalist,), reason="all trials are made", at=200_000.0)
+    kept(store, (*EVENTS, again, Left(at=103_563.0), chosen))
+    found = load_search(store, "small")
+    assert found.spent_hours == pytest.approx((37 + 3563) / 3600)
+    assert (found.finalists, found.reason) == ((finalist,), "all trials are made")
+
+
+@pytest.mark.parametrize("damage", [b"\xff\x00\n", b"{}\n", b'12345678 {"what": "ended", "number": 1, "state": "pruned"}\n', b"half a li"])
+def test_a_damaged_line_costs_itself_alone(damage: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = ArtifactStore(tmp_path)
+    file = kept(store, EVENTS[:4])
+    with file.open("ab") as opened:
+        opened.write(damage)
+    kept(store, EVENTS[4:])  # after a torn line, too, the next one stands alone
+    with caplog.at_level(logging.WARNING):
+        assert load_events(store, "small") == EVENTS
+    assert "1 line left out" in caplog.text
+
+
+def test_a_search_that_asks_something_else_begins_anew(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    other = Begun.model_validate(BEGUN.model_dump() | {"identity": "two"})
+    kept(store, (*EVENTS, other, suggested(0, 0.5)))
+    found = load_search(store, "small")
+    assert [trial.suggestion for trial in found.trials] == [{"training.learning_rate": 0.5}]
+    assert latest(load_events(store, "small"), identity="one") == ()
+    assert len(latest(load_events(store, "small"), identity="two")) == 2
+
+
+def test_no_search_is_said_or_none(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    assert find_search(store, "small") is None
+    with pytest.raises(StoreError, match=r"search small: found nothing; expected a search that was started"):
+        load_search(store, "small")
