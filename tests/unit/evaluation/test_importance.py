@@ -1,0 +1,56 @@
+"""Which fields of a space matter, on scores whose causes are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sentdist.evaluation.importance import LEAST_TRIALS, Field, importances
+
+pytest.importorskip("optuna")
+
+FIELDS = [
+    Field(name="learning_rate", low=1e-6, high=1e-4, is_log=True),
+    Field(name="phis", choices=("{0.01}", "{0.01, 0.02}", "{0.1}")),
+    Field(name="weight", low=0.0, high=1.0),
+]
+
+
+def _trials(count: int) -> list[dict[str, float | str]]:
+    random = np.random.default_rng(0)
+    return [
+        {
+            "learning_rate": float(10 ** random.uniform(-6, -4)),
+            "phis": str(random.choice(FIELDS[1].choices)),
+            "weight": float(random.uniform()),
+        }
+        for _ in range(count)
+    ]
+
+
+def test_the_field_that_makes_the_scores_is_told_and_the_others_are_not() -> None:
+    trials = _trials(48)
+    noise = np.random.default_rng(1).normal(0, 0.1, len(trials))
+    scores = [70 - 3 * abs(np.log10(float(trial["learning_rate"])) + 4.5) + one for trial, one in zip(trials, noise, strict=True)]
+    found = importances(FIELDS, trials, scores)
+    assert found is not None
+    first, *others = found
+    assert first.field == "learning_rate"
+    assert first.is_told
+    assert first.low <= first.share <= first.high
+    assert first.everywhere > 0.8
+    assert not any(one.is_told for one in others)
+    assert sum(one.share for one in found) == pytest.approx(1)
+    assert importances(FIELDS, trials, scores) == found, "the same each time"
+
+
+def test_luck_is_not_told_as_importance() -> None:
+    trials = _trials(32)
+    told = [importances(FIELDS, trials, np.random.default_rng(seed).normal(70, 1, 32).tolist()) for seed in range(2)]
+    assert sum(one.is_told for found in told if found is not None for one in found) <= 1
+
+
+def test_too_few_trials_and_scores_that_are_all_one_say_nothing() -> None:
+    trials = _trials(LEAST_TRIALS)
+    assert importances(FIELDS, trials[:-1], np.arange(LEAST_TRIALS - 1.0).tolist()) is None
+    assert importances(FIELDS, trials, [70.0] * LEAST_TRIALS) is None
