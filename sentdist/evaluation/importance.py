@@ -33,9 +33,9 @@ class Field:
 class Importance:
     """The share of one field, all of them 1 in sum.
 
-    low, high: where 8 of 10 resamplings of the trials put it. by_luck: what the greatest of all fields passes in 1 of 20 searches whose
-    scores have nothing to do with the fields (scores dealt out anew). everywhere: its share of the variance over the whole space (fANOVA),
-    where `share` asks what tells the best quarter of trials from the others (PED-ANOVA).
+    low, high: where it lies in 8 of 10 cases if a third of the trials is left out. by_luck: what the greatest of all fields passes in 1 of
+    20 searches whose scores have nothing to do with the fields (scores dealt out anew). everywhere: its share of the variance over the
+    whole space (fANOVA), where `share` asks what tells the best quarter of trials from the others (PED-ANOVA).
     """
 
     field: str
@@ -69,7 +69,8 @@ def importances(fields: Sequence[Field], trials: Sequence[Mapping[str, float | s
     if found.sum() <= 0:
         return None
     random = np.random.default_rng(0)
-    again = [measure.of_best(values[rows], rows) for rows in random.integers(0, len(values), (RESAMPLED, len(values)))]
+    parts = [random.permutation(len(values))[: -(-2 * len(values) // 3)] for _ in range(RESAMPLED)]
+    again = [measure.of_best(values[rows], rows) for rows in parts]
     shares = np.array([one / one.sum() for one in again if one.sum() > 0])
     luck = float(np.quantile([measure.of_best(random.permutation(values)).max() for _ in range(SHUFFLED)], 0.95))
     low, high = np.quantile(shares, (0.1, 0.9), axis=0)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sentdist.evaluation.decisive import Difference
 from sentdist.palette import PALETTE
+from sentdist.plan.stage import Json
 from sentdist.plan.tasks import TASKS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.cloud import cloud_drawings
@@ -60,7 +61,7 @@ def sweep_drawings(
     looks = _looks(sweep, systems)
     if found.curves:
         curves = _readable(found.curves, rows, value, headline.baseline)
-        yield learning_curves(curves, dev_unit=dev_unit(sweep), looks=looks)
+        yield learning_curves(curves, dev_unit=dev_unit(sweep.recipe), looks=looks)
     if spent := list(costs(sweep, records, scores)):
         yield cost_plot(spent, unit=unit, work_unit=work_unit(records), looks=looks)
     yield from cloud_drawings(sweep, store, records, systems=systems, looks=looks)
@@ -68,9 +69,9 @@ def sweep_drawings(
     yield from probe_drawings(sweep, records)
 
 
-def dev_unit(sweep: SweepRecord) -> str:
+def dev_unit(recipe: Mapping[str, Json]) -> str:
     """What the recipe's selection task is scored in."""
-    selection = sweep.recipe.get("selection")
+    selection = recipe.get("selection")
     task = str(selection.get("task")) if isinstance(selection, dict) else "stsb-dev"
     spec = TASKS.get(task.partition("+")[0])
     return f"{task} ({'MAP' if spec is not None and spec.kind == 'retrieval' else 'Spearman'} × 100)"

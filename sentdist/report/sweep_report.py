@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from sentdist.report.paper import tables_of
 from sentdist.report.relations import LINK_HEADER, link_table
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
+from sentdist.report.search.blocks import SearchPart, search_part, works_of_search
+from sentdist.report.search.facts import SearchFacts, search_facts
 from sentdist.report.selection import (
     SELECTION_HEADER,
     SELECTION_NOTE,
@@ -28,11 +30,12 @@ from sentdist.report.selection import (
 )
 from sentdist.report.side_by_side import SideBySide, side_by_side_to_html, side_by_side_to_markdown
 from sentdist.report.style import Drawing
-from sentdist.report.sweep_drawings import sweep_drawings
+from sentdist.report.sweep_drawings import dev_unit, sweep_drawings
 from sentdist.report.sweep_rows import KIND_TABLES, RETRIEVAL_TITLES, TASK_TITLES, SweepRows, shared_trainings, sweep_rows
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.store.confirmation import confirmed_name
 from sentdist.store.record import Record
+from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
 from sentdist.table_text import markdown_link, markdown_table, markdown_text
@@ -57,39 +60,78 @@ class Report:
         return folder / "report.html"
 
 
-def report_sweep(store: ArtifactStore, name: str) -> Report:
-    """Build the report of a sweep from what is in the store.
+def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | None = None) -> Report:
+    """Build the report of a sweep or search from what is in the store.
+
+    links: pages of a tracker that show the same, by name.
 
     Raises:
         StoreError: no such sweep, or none of its trials is finished.
     """
+    record = find_search(store, name)
+    if record is not None and name not in sweep_names(store):
+        return _search_alone(search_facts(record, None, {}), links or {})
     sweep = load_sweep(store, name)
     records = sweep.records(store)
     found = sweep_rows(sweep, store, records)
+    facts = None if record is None else search_facts(record, sweep, records)
     if not (found.sts or found.retrieval or found.other):
+        if facts is not None:
+            return _search_alone(facts, links or {})
         raise StoreError(where=f"sweep {name}", found="no finished trial", expected="at least one", remedy="Run the sweep first.")
     leaks = sweep_leaks(sweep, store, records)
-    tables = list(result_tables(sweep, found, _shared(sweep, records), leaks))
+    baseline = None if facts is None else facts.chosen_cell(sweep.baseline)
+    tables = list(result_tables(sweep, found, _shared(sweep, records), leaks, baseline=baseline))
     printed = [
         one
         for table in tables
         if table.title == STS_TITLE and sweep.paper is not None
         for one in tables_of(sweep.paper).beside(table, found.facts)
     ]
-    chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep))
+    part = None if facts is None else search_part(facts, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {})
+    chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep)) if part is None else ""
     drawings = list(sweep_drawings(sweep, store, records, found=found, tables=tables))
-    used = citations.cite(_used(found, sweep))
+    used = citations.cite([*_used(found, sweep), *(works_of_search(facts) if facts is not None else ())])
     return Report(
         name=name,
-        markdown=_markdown(sweep, found, tables, printed, drawings, used, records, leaks, chosen),
-        html=_page(sweep, found, tables, printed, drawings, used, records, leaks, chosen),
-        files=_files(tables, drawings, used),
+        markdown=_markdown(sweep, found, tables, printed, drawings, used, records, leaks, chosen, part),
+        html=_page(sweep, found, tables, printed, drawings, used, records, leaks, chosen, part),
+        files={**_files(tables, drawings, used), **(part.files if part else {})},
     )
 
 
-def result_tables(sweep: SweepRecord, found: SweepRows, shared: SharedStages | None, leaks: SweepLeaks) -> Iterator[ResultTable]:
-    """The tables of scores of a sweep: pairs first, then one a retrieval task, then one a kind of other tasks."""
-    baseline = next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
+def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
+    """The report of a search of which no finalist is scored yet."""
+    record = facts.record
+    part = search_part(facts, None, dev_unit=dev_unit(record.recipe), links=links)
+    blocks = [*part.first, *part.rest]
+    used = citations.cite(works_of_search(facts))
+    markdown = [
+        f"# {record.name}",
+        markdown_text(part.lead),
+        *(block.markdown for block in blocks),
+        "## Citations",
+        citations.to_markdown(used),
+    ]
+    sections = [block.section for block in blocks]
+    sections.append(Section(title="Recipe", body=code_block(recipe_text(record.recipe), summary="The recipe, with its defaults left out")))
+    sections.append(Section(title="Citations", body=citations.to_html(used)))
+    return Report(
+        name=record.name,
+        markdown="\n\n".join(markdown) + "\n",
+        html=page(title=record.name, lead=part.lead, sections=sections, facts=part.facts),
+        files={**part.files, "citations.bib": citations.to_bibtex(used)},
+    )
+
+
+def result_tables(
+    sweep: SweepRecord, found: SweepRows, shared: SharedStages | None, leaks: SweepLeaks, *, baseline: str | None = None
+) -> Iterator[ResultTable]:
+    """The tables of scores of a sweep: pairs first, then one a retrieval task, then one a kind of other tasks.
+
+    baseline: a cell; None: the first of the sweep's baseline.
+    """
+    baseline = baseline or next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
     if found.sts:
         rows = found.sts
         tasks = list(rows[0].scores)
@@ -163,7 +205,9 @@ def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[citati
     return files
 
 
-def _lead(sweep: SweepRecord, tables: list[ResultTable]) -> str:
+def _lead(sweep: SweepRecord, tables: list[ResultTable], part: SearchPart | None) -> str:
+    if part is not None:
+        return part.lead
     return " ".join([sweep.about, *_headline_sentence(sweep, tables[0])]).strip()
 
 
@@ -220,10 +264,12 @@ GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "
 
 def _markdown(
     sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], printed: list[SideBySide], drawings: list[Drawing],
-    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks, chosen: str,
+    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks, chosen: str, part: SearchPart | None,
 ) -> str:  # fmt: skip
-    parts = [f"# {sweep.name}", markdown_text(_lead(sweep, tables))]
+    parts = [f"# {sweep.name}", markdown_text(_lead(sweep, tables, part))]
+    parts += [block.markdown for block in part.first] if part else []
     parts += [to_markdown(table) for table in tables]
+    parts += [block.markdown for block in part.rest] if part else []
     parts += [side_by_side_to_markdown(one) for one in printed]
     parts += [f"!{markdown_link(drawing.caption, f'{drawing.name}.svg')}\n\n{markdown_text(drawing.caption)}" for drawing in drawings]
     if cells := chosen_cells(sweep, records, tables[0]):
@@ -256,9 +302,11 @@ def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str
 
 def _page(
     sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], printed: list[SideBySide], drawings: list[Drawing],
-    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks, chosen: str,
+    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks, chosen: str, part: SearchPart | None,
 ) -> str:  # fmt: skip
-    sections = [Section(title=table.title, body=to_html(table)) for table in tables]
+    sections = [block.section for block in part.first] if part else []
+    sections += [Section(title=table.title, body=to_html(table)) for table in tables]
+    sections += [block.section for block in part.rest] if part else []
     if drawings:
         sections.append(Section(title="Figures", body="".join(drawing_to_html(drawing) for drawing in drawings)))
     if printed:
@@ -278,7 +326,12 @@ def _page(
         sections.append(Section(title="Not finished", body=paragraphs(*(trial.name for trial in found.unfinished))))
     sections.append(Section(title="Recipe", body=code_block(recipe_text(sweep.recipe), summary="The recipe, with its defaults left out")))
     sections.append(Section(title="Citations", body=citations.to_html(used)))
-    return page(title=sweep.name, lead=_lead(sweep, tables), sections=sections, facts=_page_facts(sweep, records))
+    return page(
+        title=sweep.name,
+        lead=_lead(sweep, tables, part),
+        sections=sections,
+        facts={**(part.facts if part else {}), **_page_facts(sweep, records)},
+    )
 
 
 def _page_facts(sweep: SweepRecord, records: dict[str, Record]) -> dict[str, str]:

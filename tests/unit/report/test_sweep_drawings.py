@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sentdist.report.sweep_drawings import dev_unit
-from sentdist.store.sweep import SweepRecord
 
 
 @pytest.mark.parametrize(
@@ -18,4 +17,4 @@ from sentdist.store.sweep import SweepRecord
 )
 def test_dev_scores_carry_the_name_of_the_recipes_task(task: str, unit: str) -> None:
     recipe = {"selection": {"task": task}}
-    assert dev_unit(SweepRecord(name="s", about="", recipe=recipe, baseline=None, paper=None, trials=(), places={})) == unit  # type: ignore[arg-type]
+    assert dev_unit(recipe) == unit  # type: ignore[arg-type]

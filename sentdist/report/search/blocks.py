@@ -1,0 +1,306 @@
+"""What the page of a search says beside the tables of its finalists: blocks of sentences, a table and figures each."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sentdist.errors import counted
+from sentdist.report.html import Section, drawing_to_html, paragraphs, plain_table
+from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
+from sentdist.report.search.facts import ScoredFinalist, Searched, SearchFacts, sentences, shown
+from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances
+from sentdist.report.search.parallel import parallel_drawing
+from sentdist.report.style import Drawing, Looks, looks_of
+from sentdist.report.tables import ResultTable
+from sentdist.store.searches import SearchTrial
+from sentdist.table_text import csv_text, markdown_link, markdown_table, markdown_text
+
+WORKS = ("best_of", "best_of_unbiased", "selection_bias", "ped_anova", "fanova", "optuna", "ray", "tune")
+MOST_FAILED = 20
+CHOSEN_HEADER = ("method", "what dev chose", "dev in the search", "dev, fresh seeds", "optimism of the choice", "test")
+SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "sentences", "hours of work", "best dev")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A titled part of the page: sentences, a table, figures, links; in this order."""
+
+    title: str
+    said: Sequence[str] = ()
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    drawings: Sequence[Drawing] = ()
+    links: Mapping[str, str] | None = None
+
+    @property
+    def section(self) -> Section:
+        """As HTML."""
+        linked = " · ".join(f'<a href="{html.escape(url)}">{html.escape(name)}</a>' for name, url in (self.links or {}).items())
+        body = paragraphs(*self.said) + (f"<p>In MLflow: {linked}</p>" if linked else "")
+        body += plain_table(self.header, self.rows) if self.rows else ""
+        return Section(title=self.title, body=body + "".join(drawing_to_html(drawing) for drawing in self.drawings))
+
+    @property
+    def markdown(self) -> str:
+        parts = [f"## {markdown_text(self.title)}", *map(markdown_text, self.said)]
+        if self.links:
+            parts.append("In MLflow: " + " · ".join(markdown_link(name, url) for name, url in self.links.items()))
+        if self.rows:
+            parts.append(markdown_table(list(map(markdown_text, self.header)), [list(map(markdown_text, row)) for row in self.rows]))
+        parts += [f"!{markdown_link(one.caption, f'{one.name}.svg')}\n\n{markdown_text(one.caption)}" for one in self.drawings]
+        return "\n\n".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchPart:
+    """lead: the finding in a sentence. first, rest: blocks before and after the tables of test scores. facts: for the head of the page."""
+
+    lead: str
+    first: tuple[Block, ...]
+    rest: tuple[Block, ...]
+    files: Mapping[str, str | bytes]
+    facts: Mapping[str, str]
+
+
+def search_part(facts: SearchFacts, table: ResultTable | None, *, dev_unit: str, links: Mapping[str, str]) -> SearchPart:
+    """table: of the finalists' test scores; None before one of them is scored. links: pages elsewhere, by name."""
+    looks = looks_of(method.title for method in facts.methods)
+    rest = [*_budget_blocks(facts, dev_unit, looks), *_field_blocks(facts, looks), *_failed_blocks(facts)]
+    files: dict[str, str | bytes] = {"search-trials.csv": trials_csv(facts)}
+    for block in rest:
+        for one in block.drawings:
+            files |= {f"{one.name}.svg": one.svg, f"{one.name}.png": one.png, f"{one.name}.csv": one.table}
+    first = Block(
+        title="What the search found", said=tuple(_found(facts, table)), header=CHOSEN_HEADER, rows=_chosen_rows(facts, table), links=links
+    )
+    return SearchPart(lead=lead(facts, table), first=(first,), rest=tuple(rest), files=files, facts=_page_facts(facts))
+
+
+def works_of_search(facts: SearchFacts) -> list[str]:
+    """Keys of what a search rests on."""
+    return [*WORKS, *(["halving"] if facts.search.halving else []), *(["tpe"] if facts.search.suggest == "tpe" else [])]
+
+
+def lead(facts: SearchFacts, table: ResultTable | None) -> str:
+    """The finding in one sentence, for a reader in a hurry."""
+    tried = _budget_words(facts)
+    chosen = [method for method in facts.methods if method.chosen is not None]
+    cells = {} if table is None else {line.label: line for line in table.lines}
+    scored = [method for method in chosen if method.chosen is not None and method.chosen.cell in cells]
+    if table is None or not scored or len(scored) < len(chosen):
+        known = [method for method in facts.methods if method.best is not None]
+        if not known:
+            return f"{tried}; none has run to its end yet."
+        best = max(known, key=lambda method: (method.best.dev or 0.0) if method.best else 0.0)
+        assert best.best is not None
+        return (
+            f"{tried}; the best dev score so far is {best.best.dev:.2f}, by {best.title} ({facts.settings(best.best.suggestion, best)}); "
+            "nothing is scored on test yet."
+        )
+    column = table.columns[-1]
+    best = max(scored, key=lambda method: (method.chosen.mean_dev or method.chosen.finalist.dev) if method.chosen else 0.0)
+    assert best.chosen is not None
+    cell = cells[str(best.chosen.cell)].cells[column]
+    score = "has no test score" if cell.summary is None else f"scores {cell.summary.mean:.2f} on test ({_column_words(table)})"
+    return f"{tried}, dev chooses {best.title} with {facts.settings(best.chosen.finalist.suggestion, best)}, which {score}{_verdict(best, scored, table)}."
+
+
+def _column_words(table: ResultTable) -> str:
+    return f"average of {len(table.columns) - 1} tasks" if table.columns[-1] == "Avg" else table.columns[-1]
+
+
+def _verdict(best: Searched, scored: Sequence[Searched], table: ResultTable) -> str:
+    """Against the table's baseline where it is another row, else against what dev chose for the other methods."""
+    assert best.chosen is not None
+    column, cell = table.columns[-1], str(best.chosen.cell)
+    for one in table.comparisons:
+        if one.relation == "baseline" and one.system == cell and column in one.differences:
+            found = one.differences[column]
+            way = "above" if found.difference >= 0 else "below"
+            sure = "more than chance explains" if found.is_told else "not told from chance"
+            return f": {abs(found.difference):.2f} points {way} {one.other}, {sure}"
+    standing = {line.label: line.cells[column].standing for line in table.lines}
+    others = [method.title for method in scored if method is not best and method.chosen and standing.get(str(method.chosen.cell))]
+    if len(scored) < 2:
+        return ""
+    if not standing.get(cell):
+        return f", and is told from the best on test, {' and '.join(others)}" if others else ""
+    return f"; {' and '.join(others)} cannot be told from it" if others else "; what dev chose for the other methods is told from it"
+
+
+def _budget_words(facts: SearchFacts) -> str:
+    counts = sorted({len(method.trials) + method.num_running for method in facts.methods})
+    each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    noun = "trial" if counts[-1] == 1 else "trials"
+    return f"After {each} {noun}" + (
+        f" of each of {len(facts.methods)} methods" if len(facts.methods) > 1 else f" of {facts.methods[0].title}"
+    )
+
+
+def _found(facts: SearchFacts, table: ResultTable | None) -> Iterator[str]:
+    if facts.record.reason is None:
+        yield "The search is not over: what stands here may change."
+    else:
+        yield f"The search is over: {facts.record.reason}."
+    flattered = [(method, method.chosen.optimism) for method in facts.methods if method.chosen and method.chosen.optimism]
+    for method, found in flattered:
+        between = "" if found.low is None or found.high is None else f" (95 % interval {found.low:+.2f} to {found.high:+.2f})"
+        verdict = "" if found.low is None else ", more than fresh seeds explain" if found.is_told else ", not told from 0"
+        yield (
+            f"{method.title}: the score that won the search is {found.chosen_by:.2f}, fresh seeds of the same settings give {found.fresh:.2f} on "
+            f"dev: {found.points:+.2f} points of optimism{between}{verdict}, by {counted(found.num_fresh, 'fresh seed')}."
+        )
+    if flattered:
+        yield (
+            "The optimism of choosing on dev is the luck of the seed that won (Cawley & Talbot 2010). The luck of the dev sentences themselves is in "
+            "fresh seeds too; only the test is free of it."
+        )
+    elif facts.num_seeds == 1:
+        yield "The optimism of choosing on dev is not known: the recipe has one seed. Give `seeds` several, and the finalists say it."
+    if table is not None:
+        yield "Test scores are means over all seeds of the finalists; the first of these seeds took part in choosing, test scores did not."
+
+
+def _chosen_rows(facts: SearchFacts, table: ResultTable | None) -> list[list[str]]:
+    """Under CHOSEN_HEADER; before there are finalists the best so far."""
+    rows = []
+    for method in facts.methods:
+        if method.chosen is None:
+            best = method.best
+            settings = "nothing yet" if best is None else facts.settings(best.suggestion, method)
+            rows.append([method.title, settings, "–" if best is None else f"{best.dev:.2f}", "–", "–", "–"])
+            continue
+        rows.append([method.title, facts.settings(method.chosen.finalist.suggestion, method), *_scores(method.chosen, table)])
+    return rows
+
+
+def _scores(chosen: ScoredFinalist, table: ResultTable | None) -> list[str]:
+    found = chosen.optimism
+    line = None if table is None else next((line for line in table.lines if line.label == chosen.cell), None)
+    summary = None if table is None or line is None else line.cells[table.columns[-1]].summary
+    spread = "" if summary is None or summary.sd is None else f" ± {summary.sd:.2f}"
+    return [
+        f"{chosen.finalist.dev:.2f}",
+        "–" if found is None else f"{found.fresh:.2f} (n={found.num_fresh})",
+        "–" if found is None else f"{found.points:+.2f}" + ("" if found.low is None else f" [{found.low:+.2f}, {found.high:+.2f}]"),
+        "–" if summary is None else f"{summary.mean:.2f}{spread}",
+    ]
+
+
+def _budget_blocks(facts: SearchFacts, dev_unit: str, looks: Looks) -> Iterator[Block]:
+    if any(method.scored for method in facts.methods):
+        said = [one for one in (budget_sentence(facts),) if one]
+        if not facts.has_equal_budgets:
+            said.append("The methods had unequal numbers of trials: compare them at one number, not at their ends.")
+        yield Block(
+            title="Who wins at which budget", said=said, header=budget_header(facts), rows=budget_rows(facts),
+            drawings=[best_drawing(facts, dev_unit=dev_unit, looks=looks)],
+        )  # fmt: skip
+    rows = [_spent(method.title, [method], facts) for method in facts.methods]
+    if len(rows) > 1:
+        rows.append(_spent("all", facts.methods, facts))
+    said = [
+        "Sentences are those trained on because of a trial, entropy encoders included; a training that was in the store already counts in full. "
+        f"Hours are those of work that had to be done here. {_early(facts)}".strip()
+    ]
+    drawings = [price_drawing(facts, dev_unit=dev_unit, looks=looks)] if any(method.scored for method in facts.methods) else []
+    yield Block(title="What each method was given", said=said, header=SPENT_HEADER, rows=rows, drawings=drawings)
+
+
+def _early(facts: SearchFacts) -> str:
+    """How much halving spared."""
+    halving = facts.search.halving
+    pruned = sum(method.count("pruned") for method in facts.methods)
+    if halving is None:
+        return "Every trial was let run to its end."
+    shares = ", ".join(f"{100 * share:.0f} %" for share in halving.rungs[:-1])
+    return (
+        f"{counted(pruned, 'trial was', 'trials were')} pruned: at {shares} of a training those go on that are among the best "
+        f"{100 * halving.keep:.0f} % of their method there. Pruned is not failed."
+    )
+
+
+def _spent(title: str, methods: Sequence[Searched], facts: SearchFacts) -> list[str]:
+    trials = [trial for method in methods for trial in method.trials]
+    best = [method.best.dev for method in methods if method.best is not None and method.best.dev is not None]
+    return [
+        title,
+        str(len(trials) + sum(method.num_running for method in methods)),
+        *(str(sum(method.count(state) for method in methods)) for state in ("finished", "pruned", "failed")),
+        str(sum(method.num_running for method in methods)),
+        count_text(sum(map(sentences, trials))),
+        f"{sum(trial.paid_s for trial in trials) / 3600:.2f}",
+        f"{max(best):.2f}" if best else "–",
+    ]
+
+
+def _field_blocks(facts: SearchFacts, looks: Looks) -> Iterator[Block]:
+    if not any(method.scored for method in facts.methods):
+        return
+    drawings: list[Drawing] = []
+    order = {method.name: list(method.fields) for method in facts.methods}
+    try:
+        found = method_importances(facts)
+    except ImportError:
+        said = [NO_OPTUNA]
+    else:
+        said = importance_sentences(facts, found)
+        bars = importance_drawing(facts, found, looks=looks)
+        drawings += [] if bars is None else [bars]
+        order |= {name: [one.field for one in reversed(told)] for name, told in found.items() if told}
+    drawings += [
+        parallel_drawing(facts, method, order=order[method.name], name=f"search-parallel-{method.name}")
+        for method in facts.methods
+        if method.scored and method.fields
+    ]
+    yield Block(title="Which settings matter", said=said, drawings=drawings)
+
+
+def _failed_blocks(facts: SearchFacts) -> Iterator[Block]:
+    failed = [(method, trial) for method in facts.methods for trial in method.trials if trial.state == "failed"]
+    if failed:
+        rows = [[str(trial.number), method.title, facts.settings(trial.suggestion, method), trial.error or ""] for method, trial in failed]
+        said = (
+            [f"{counted(len(failed) - MOST_FAILED, 'further one', 'further ones')} in search-trials.csv."] if failed[MOST_FAILED:] else []
+        )
+        yield Block(title="Failed trials", said=said, header=("trial", "method", "settings", "why"), rows=rows[:MOST_FAILED])
+
+
+def trials_csv(facts: SearchFacts) -> str:
+    """One line a trial: its settings, state, price, and its best dev score at each rung."""
+    fields, shares = list(facts.search.space), facts.search.shares
+    head = [
+        "trial",
+        "method",
+        "state",
+        *fields,
+        *(f"dev at {share:g}" for share in shares),
+        "sentences",
+        "paid_sentences",
+        "paid_s",
+        "forecast_s",
+        "error",
+    ]
+    rows = [_trial_row(trial, fields, shares) for trial in sorted(facts.record.trials, key=lambda trial: trial.number)]
+    return csv_text([head, *rows])
+
+
+def _trial_row(trial: SearchTrial, fields: Sequence[str], shares: Sequence[float]) -> list[object]:
+    at = {rung.share: rung.dev for rung in trial.rungs}
+    values = [shown(trial.suggestion[field]) if field in trial.suggestion else "" for field in fields]
+    dev = [f"{at[share]:.4f}" if share in at else "" for share in shares]
+    forecast = "" if trial.forecast_s is None else f"{trial.forecast_s:.1f}"
+    cost = [sentences(trial), trial.paid_sentences, f"{trial.paid_s:.1f}", forecast]
+    return [trial.number, trial.method, trial.state, *values, *dev, *cost, trial.error or ""]
+
+
+def _page_facts(facts: SearchFacts) -> dict[str, str]:
+    search = facts.search
+    ended = sum(len(method.trials) for method in facts.methods)
+    return {
+        "suggested by": search.suggest.replace("_", "-"),
+        "trials": f"{ended} ended" + (f", {running} running" if (running := sum(method.num_running for method in facts.methods)) else ""),
+        "spent": f"{facts.record.spent_hours:.2f} hours, {count_text(facts.record.spent_sentences)} sentences",
+    }

@@ -1,0 +1,170 @@
+"""What the report of a search says numbers about, read from its record and from the records of its finalists."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sentdist.evaluation.best_of import Floats
+from sentdist.evaluation.optimism import Optimism, optimism
+from sentdist.plan.search import Axis, Search
+from sentdist.plan.stage import Json
+from sentdist.store.chosen import cells_by_dev, dev_score
+from sentdist.store.record import Record
+from sentdist.store.searches import Finalist, SearchRecord, SearchTrial
+from sentdist.store.sweep import SweepRecord, TrialRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredFinalist:
+    """A finalist with what its seeds came to so far. cell: the name of its row in tables of test scores; None before one is scored.
+
+    dev: best dev score (× 100) of each scored seed; optimism: of its score in the search, by the seeds that had no part in it.
+    """
+
+    finalist: Finalist
+    cell: str | None
+    dev: Mapping[int, float]
+    optimism: Optimism | None
+
+    @property
+    def mean_dev(self) -> float | None:
+        return statistics.fmean(self.dev.values()) if self.dev else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searched:
+    """One method of a search. fields: those of the space that make a difference to it. trials: those that are over, in the order in which
+    they ended. chosen: the finalist that dev chose, by all seeds where all are there, else by the search."""
+
+    name: str
+    title: str
+    fields: tuple[str, ...]
+    trials: tuple[SearchTrial, ...]
+    num_running: int
+    finalists: tuple[ScoredFinalist, ...]
+    chosen: ScoredFinalist | None
+
+    def count(self, state: str) -> int:
+        return sum(trial.state == state for trial in self.trials)
+
+    @property
+    def scored(self) -> tuple[SearchTrial, ...]:
+        """Trials with a dev score, pruned ones too."""
+        return tuple(trial for trial in self.trials if trial.dev is not None)
+
+    @property
+    def best(self) -> SearchTrial | None:
+        """Of those that ran to their end."""
+        return max((trial for trial in self.scored if trial.state == "finished"), key=lambda trial: trial.dev or 0.0, default=None)
+
+    @property
+    def scores(self) -> Floats:
+        """(N,) dev scores of all trials; one without any counts with the lowest of its method: it was paid for, and wins nothing."""
+        known = [trial.dev for trial in self.scored if trial.dev is not None]
+        lowest = min(known, default=0.0)
+        return np.array([lowest if trial.dev is None else trial.dev for trial in self.trials], dtype=np.float64)
+
+    @property
+    def costs(self) -> Floats:
+        """(N,) sentences of each trial."""
+        return np.array([sentences(trial) for trial in self.trials], dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchFacts:
+    """A search with its methods, in the order of the recipe."""
+
+    record: SearchRecord
+    search: Search
+    methods: tuple[Searched, ...]
+    num_seeds: int
+
+    @cached_property
+    def short(self) -> dict[str, str]:
+        """Field of the space -> its last part, or the last two where two fields of a method would be called alike."""
+        paths = list(self.search.space)
+        last = [path.rpartition(".")[2] for path in paths]
+        crowded = {name for method in self.methods for name in last if sum(path.endswith(f".{name}") for path in method.fields) > 1}
+        return {path: ".".join(path.split(".")[-2:]) if name in crowded else name for path, name in zip(paths, last, strict=True)}
+
+    def axis(self, field: str) -> Axis:
+        return self.search.space[field]
+
+    def settings(self, suggestion: Mapping[str, Json], method: Searched) -> str:
+        """The values of a suggestion that make a difference to its method."""
+        return ", ".join(f"{self.short[field]} {shown(suggestion[field])}" for field in method.fields if field in suggestion)
+
+    def chosen_cell(self, method: str | None) -> str | None:
+        """The row of what dev chose for a method; None where it has none."""
+        return next((one.chosen.cell for one in self.methods if one.name == method and one.chosen is not None), None)
+
+    @property
+    def has_equal_budgets(self) -> bool:
+        """Whether all methods have had the same number of trials."""
+        return len({len(method.trials) + method.num_running for method in self.methods}) == 1
+
+
+def search_facts(record: SearchRecord, sweep: SweepRecord | None, records: Mapping[str, Record]) -> SearchFacts:
+    """sweep: that of the finalists, records: those of its stages that are finished; None and {} while there are none."""
+    methods = record.recipe["methods"]
+    assert isinstance(methods, dict)
+    ranked = [] if sweep is None else [cell.label for cell in cells_by_dev(sweep, records)]
+    seeds = record.recipe.get("seeds", [0])
+    assert isinstance(seeds, list) and seeds
+    found = []
+    for name, fields in record.methods.items():
+        own = methods[name]
+        title = own.get("title") if isinstance(own, dict) else None
+        finalists = tuple(_scored(one, sweep, records, searched_seed=int(str(seeds[0]))) for one in record.finalists if one.method == name)
+        found.append(
+            Searched(
+                name=name,
+                title=str(title or name),
+                fields=fields,
+                trials=tuple(trial for trial in record.of_method(name) if trial.state != "running"),
+                num_running=sum(trial.state == "running" for trial in record.of_method(name)),
+                finalists=finalists,
+                chosen=_chosen(finalists, ranked),
+            )
+        )
+    return SearchFacts(
+        record=record, search=Search.model_validate(record.recipe["search"]), methods=tuple(found), num_seeds=len(seeds)
+    )  # fmt: skip
+
+
+def sentences(trial: SearchTrial) -> int:
+    """What a trial costs: sentences of its own training, or, where more, all that were trained on because of it (entropy encoders too).
+
+    A training that was in the store counts as if it had been trained: else a method that somebody had tried before would be cheap.
+    """
+    return max(trial.rungs[-1].sentences if trial.rungs else 0, trial.paid_sentences)
+
+
+def shown(value: Json) -> str:
+    """A value of the space, as tables and axes tell it."""
+    if isinstance(value, list | tuple):
+        return "{" + ", ".join(map(shown, value)) + "}"
+    return re.sub(r"e([+-])0", r"e\1", f"{value:.3g}") if isinstance(value, float) else str(value)
+
+
+def _scored(finalist: Finalist, sweep: SweepRecord | None, records: Mapping[str, Record], *, searched_seed: int) -> ScoredFinalist:
+    trials: Sequence[TrialRecord] = () if sweep is None else sweep.trials
+    own = [trial for trial in trials if trial.key in finalist.cells.values() and trial.key in records]
+    dev = {trial.seed: by[1] for trial in own if trial.seed is not None and (by := dev_score(trial, records)) is not None}
+    fresh = [score for seed, score in dev.items() if seed != searched_seed]
+    return ScoredFinalist(
+        finalist=finalist, cell=own[0].cell if own else None, dev=dev, optimism=optimism(finalist.dev, fresh) if fresh else None
+    )
+
+
+def _chosen(finalists: Sequence[ScoredFinalist], ranked: Sequence[str]) -> ScoredFinalist | None:
+    """Best mean dev score over seeds, if all finalists have all; else the best of the search."""
+    if finalists and all(one.cell in ranked for one in finalists):
+        return min(finalists, key=lambda one: ranked.index(str(one.cell)))
+    return min(finalists, key=lambda one: one.finalist.place, default=None)

@@ -1,0 +1,191 @@
+"""Parallel coordinates: every trial of a method as a line over the fields of its space to its dev score."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.patheffects import withStroke
+
+from sentdist.plan.search import Axis
+from sentdist.plan.stage import Json
+from sentdist.report.search.budgets import dev_span
+from sentdist.report.search.facts import Searched, SearchFacts, shown
+from sentdist.report.style import FAINT, INK, MUTED, Drawing, canvas, house_style, save
+from sentdist.store.searches import SearchTrial
+
+CURVE = np.linspace(0.0, 1.0, 28)
+MOST_TICKS = 9
+WARMTH: Colormap = LinearSegmentedColormap.from_list("dev", ["#b9d7ea", "#6aaed2", "#1f78b4", "#08406f"])  # its pale end is seen on white
+FAILED_AT = -0.11  # where the lines of failed trials end, below the axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    """A vertical axis: where a value stands (0 to 1), and which values are named."""
+
+    title: str
+    ticks: tuple[tuple[float, str], ...]
+    spread: float  # how far lines of one value are moved apart, in both directions
+    axis: Axis
+
+    def at(self, value: Json) -> float:
+        values = self.axis.values
+        if self.axis.choice is not None:
+            return _place([*self.axis.choice].index(_alike(value, self.axis.choice)), len(self.axis.choice))
+        bounds = self.axis.integers or self.axis.uniform or self.axis.log
+        assert bounds is not None and (isinstance(value, int | float)), values
+        if self.axis.log is not None:
+            return math.log(value / bounds[0]) / math.log(bounds[1] / bounds[0])
+        return (value - bounds[0]) / (bounds[1] - bounds[0])
+
+
+def parallel_drawing(facts: SearchFacts, method: Searched, *, order: Sequence[str], name: str) -> Drawing:
+    """order: the method's fields from left to right."""
+    columns = [_column(facts.short[field], facts.axis(field)) for field in order]
+    known = [trial.dev for trial in method.scored if trial.dev is not None]
+    low, high = dev_span(known)
+    finished = sorted((trial for trial in method.scored if trial.state == "finished"), key=lambda trial: trial.dev or 0.0)
+    pruned = [trial for trial in method.scored if trial.state == "pruned"]
+    failed = [trial for trial in method.trials if trial.state == "failed"]
+    norm = Normalize(min([trial.dev or 0.0 for trial in finished if (trial.dev or 0.0) >= low], default=low), max(known))
+    with house_style():
+        figure, (axes,) = canvas(width=max(5.4, 1.5 + 1.45 * (len(columns) + 1)), height=3.7)
+        nudge = _nudges(method.trials)
+
+        def line(trial: SearchTrial, end: float) -> np.ndarray:
+            stops = [
+                min(1.0, max(0.0, column.at(trial.suggestion[field]) + nudge[trial.number] * column.spread))
+                for field, column in zip(order, columns, strict=True)
+            ]
+            return _curve([*stops, end])
+
+        def dev_place(trial: SearchTrial) -> float:
+            return max(0.0, ((trial.dev or 0.0) - low) / (high - low))
+
+        axes.add_collection(LineCollection([line(trial, FAILED_AT) for trial in failed], colors=MUTED, linewidths=0.9, linestyles=":"))
+        axes.add_collection(
+            LineCollection([line(trial, dev_place(trial)) for trial in pruned], colors=FAINT, linewidths=0.9, linestyles="--")
+        )
+        axes.add_collection(
+            LineCollection(
+                [line(trial, dev_place(trial)) for trial in finished],
+                colors=[WARMTH(norm(trial.dev or 0.0)) for trial in finished],
+                linewidths=1.5,
+                capstyle="round",
+                zorder=3,
+            )
+        )
+        if (best := method.best) is not None:
+            axes.add_collection(LineCollection([line(best, dev_place(best))], colors="white", linewidths=5.0, zorder=4))
+            axes.add_collection(LineCollection([line(best, dev_place(best))], colors="#D55E00", linewidths=2.6, capstyle="round", zorder=5))
+            axes.annotate(f"{best.dev:.2f}", (len(columns), dev_place(best)), xytext=(7, 0), textcoords="offset points", va="center",
+                          color="#D55E00", weight="bold", annotation_clip=False)  # fmt: skip
+        for place, column in enumerate(columns):
+            _draw_axis(axes, place, column.title, column.ticks)
+        ticks = tuple(((value - low) / (high - low), f"{value:g}") for value in _round_values(low, high))
+        _draw_axis(axes, len(columns), "dev", ticks, right=True, hide=None if best is None else dev_place(best))
+        if failed:
+            axes.annotate("failed", (len(columns), FAILED_AT), xytext=(7, 0), textcoords="offset points", va="center", fontsize=8, color=MUTED,
+                          annotation_clip=False)  # fmt: skip
+        axes.set_xlim(-0.3, len(columns) + 0.22)
+        axes.set_ylim(FAILED_AT - 0.05 if failed else -0.05, 1.05)
+        axes.set_title(method.title, pad=22)
+        axes.set_axis_off()
+        axes.title.set_visible(True)
+        left_out = sum((trial.dev or 0.0) < low for trial in (*finished, *pruned))
+        caption = (
+            f"{method.title}: every trial over the fields that make a difference, to its dev score; darker is better, orange the best. "
+            + " ".join(_legend(pruned, failed, left_out))
+        ).strip()
+        header = ["trial", "state", *order, "dev"]
+        rows = [[trial.number, trial.state, *(shown(trial.suggestion[field]) for field in order), "" if trial.dev is None else trial.dev]
+                for trial in method.trials]  # fmt: skip
+        return save(figure, name=name, caption=caption, header=header, records=rows)
+
+
+def _legend(pruned: Sequence[SearchTrial], failed: Sequence[SearchTrial], left_out: int) -> Iterator[str]:
+    if pruned:
+        yield f"Dashed: the {len(pruned)} pruned, to their best dev score until then."
+    if failed:
+        yield f"Dotted: the {len(failed)} that failed."
+    if left_out:
+        yield f"{left_out} lie below the dev axis and end at its foot."
+
+
+def _column(title: str, axis: Axis) -> _Column:
+    if axis.choice is not None:
+        ticks = tuple((_place(number, len(axis.choice)), _cut(shown(value))) for number, value in enumerate(axis.choice))
+        return _Column(title=title, ticks=ticks, spread=min(0.03, 0.25 / len(axis.choice)), axis=axis)
+    plain = _Column(title=title, ticks=(), spread=0.0 if axis.values is None else 0.018, axis=axis)
+    return _Column(title=title, ticks=tuple((plain.at(value), shown(value)) for value in _named(axis)), spread=plain.spread, axis=axis)
+
+
+def _named(axis: Axis) -> list[Json]:
+    """Values that stand beside the line: all of a short lattice, else the bounds and round ones between."""
+    if axis.values is not None and len(axis.values) <= MOST_TICKS:
+        return list(axis.values)
+    if axis.log is not None:
+        low, high = axis.log
+        decades = [10.0**power for power in range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1)]
+        span = math.log(high / low)
+        return [low, *(one for one in decades if math.log(one / low) > 0.08 * span and math.log(high / one) > 0.08 * span), high]
+    bounds = axis.integers or axis.uniform
+    assert bounds is not None
+    return [value for value in _round_values(*bounds) if bounds[0] <= value <= bounds[1]]
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Four to eight round numbers between two."""
+    size = 10.0 ** math.floor(math.log10(high - low))
+    step = next(size * share for share in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0) if (high - low) / (size * share) < 8)
+    return [round(step * number, 10) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _draw_axis(
+    axes: Axes, place: int, title: str, ticks: Sequence[tuple[float, str]], *, right: bool = False, hide: float | None = None
+) -> None:
+    """hide: a place beside which no value is named, since another stands there."""
+    axes.vlines(place, 0, 1, color=INK, linewidth=1.0, zorder=6)
+    axes.annotate(title, (place, 1), xytext=(0, 8), textcoords="offset points", ha="center", va="bottom", fontsize=8.5, color=INK,
+                  weight="bold", annotation_clip=False)  # fmt: skip
+    halo = [withStroke(linewidth=2.4, foreground="white")]
+    for y, text in ticks:
+        axes.plot([place - 0.012, place + 0.012], [y, y], color=INK, linewidth=1.0, zorder=6, solid_capstyle="butt")
+        if hide is not None and abs(y - hide) < 0.06:
+            continue
+        axes.annotate(text, (place, y), xytext=(7 if right else -5, 0), textcoords="offset points", ha="left" if right else "right",
+                      va="center", fontsize=7.5, color=MUTED, zorder=7, path_effects=halo, annotation_clip=False)  # fmt: skip
+
+
+def _curve(stops: Sequence[float]) -> np.ndarray:
+    """(T, 2) points of a line that leaves and meets every axis level: a smooth step between two stops."""
+    ease = CURVE * CURVE * (3 - 2 * CURVE)
+    parts = [np.column_stack([place + CURVE, one + (other - one) * ease]) for place, (one, other) in enumerate(itertools.pairwise(stops))]
+    return np.concatenate(parts)
+
+
+def _nudges(trials: Sequence[SearchTrial]) -> dict[int, float]:
+    """-1 to 1 a trial, by its rank on dev, so that lines of one value lie side by side."""
+    ranked = sorted(trials, key=lambda trial: (trial.dev is None, trial.dev or 0.0))
+    return {trial.number: 2 * (place + 0.5) / len(ranked) - 1 for place, trial in enumerate(ranked)}
+
+
+def _place(number: int, count: int) -> float:
+    """Of a choice among so many: with as much room above and below as between two."""
+    return 0.5 if count == 1 else 0.06 + 0.88 * number / (count - 1)
+
+
+def _alike(value: Json, choices: Sequence[Json]) -> Json:
+    """The choice that a recorded value is: a list where the recipe has a tuple, 1.0 where it has 1."""
+    return next(choice for choice in choices if shown(choice) == shown(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 16 else f"{text[:15]}…"
