@@ -320,6 +320,9 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: Callable[[str]
     from sentdist.execution.local_progress import build_locally
     from sentdist.store.sweep import sweep_record
 
+    for line in plan.told:
+        print_line(line)
+
     build_locally(plan, context, print_line=print_line)
     trials, places = sweep_record(plan).trials, {stage.key: stage.place for stage in plan.stages}
     records = {key: artifact.record for key in (trial.key for trial in trials) if (artifact := context.store.at(places[key]))}

@@ -138,7 +138,10 @@ def stop(
 def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan, Context]:
     from sentdist.stages.planning.planned import planned
 
-    return planned(recipe, overrides=overrides, store=store_root(store), data=data)
+    unrolled, context = planned(recipe, overrides=overrides, store=store_root(store), data=data)
+    for line in unrolled.told:
+        typer.echo(line)
+    return unrolled, context
 
 
 def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:

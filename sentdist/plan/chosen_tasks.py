@@ -13,6 +13,7 @@ from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, Found, ScoredTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
 
+OWN = "own"  # the held-out rows of a corpus of kind own
 OWN_KINDS = tuple(kind.name for kind in TASK_KINDS.values() if kind.is_own)
 
 
@@ -36,7 +37,7 @@ def task_names(given: Sequence[str]) -> tuple[str, ...]:
 
 def is_task_name(given: str) -> bool:
     """Whether a name is a task, a group, or KIND=SOURCE for a file of the user's own."""
-    return given in TASKS or given in TASK_GROUPS or given.partition("=")[0] in OWN_KINDS
+    return given in (*TASKS, *TASK_GROUPS, OWN) or given.partition("=")[0] in OWN_KINDS
 
 
 def named_task(given: str) -> NamedTask:
@@ -123,9 +124,9 @@ def check_dev_tasks(names: tuple[str, ...]) -> None:
     own = tuple(kind.name for kind in TASK_KINDS.values() if kind.chooses and kind.is_own)
     known = (*(name for name, card in TASKS.items() if TASK_KINDS[card.kind].chooses), *(f"{kind}=SOURCE" for kind in own))
     for name in names:
-        if name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
+        if name != OWN and name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
             raise ValueError(f"selection.task: {not_one_of(name, known)}")
-    kinds = sorted({TASKS[name].kind if name in TASKS else name.partition("=")[0] for name in names})
+    kinds = sorted({TASKS[name].kind if name in TASKS else name.partition("=")[0] for name in names if name != OWN})
     if len(kinds) > 1:
         raise ValueError(f"selection.task: found tasks of {' and of '.join(kinds)}; expected tasks of one kind, whose scores have a mean")
     if len(set(names)) < len(names):

@@ -13,10 +13,11 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from sentdist.errors import RecipeError, brief
 from sentdist.frozen import Frozen
-from sentdist.plan.chosen_tasks import OWN_KINDS, check_dev_tasks, is_task_name
+from sentdist.plan.chosen_tasks import OWN, OWN_KINDS, check_dev_tasks, is_task_name
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.groups import AugmentationSection
+from sentdist.plan.corpora.own import HeldOutSection, OwnSection
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.dotted import with_key, with_path
 from sentdist.plan.inheritance import with_inherited_corpora
@@ -24,7 +25,7 @@ from sentdist.plan.objectives import OBJECTIVES, Objective, Sum, names_where, te
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.search import Axis, Budget, Halving, Search, check_search
-from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Stopping, Training, View
+from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Shape, Stopping, Training, View
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
@@ -103,6 +104,7 @@ class Method(Frozen):
     start: str | None = None  # the method whose encoder training continues from
     bank: str | None = None  # the method that trains the entropy encoders of an objective with regulators
     phis: tuple[float, ...] | None = None  # one entropy encoder each
+    shapes: tuple[Shape, ...] = ()  # of the rows of a corpus of kind own that this method is for; left out for others; (): for all
     bank_dtype: Literal["float16", "float32"] = "float16"
     training: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own training section
     regularizers: Regularizers = Regularizers()
@@ -165,9 +167,10 @@ class Recipe(Frozen):
             _check_headline(self.headline, self.baseline, self.methods)
         for number, task in enumerate(self.evaluation.tasks):
             if not is_task_name(task):
-                _known(f"evaluation.tasks[{number}]", task, (*TASKS, *TASK_GROUPS, *(f"{kind}=SOURCE" for kind in OWN_KINDS)))
+                _known(f"evaluation.tasks[{number}]", task, (OWN, *TASKS, *TASK_GROUPS, *(f"{kind}=SOURCE" for kind in OWN_KINDS)))
         if self.evaluation.links is not None and self.evaluation.links.corpus is not None:
             _known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
+        _check_own(self)
         if self.selection is not None:
             check_dev_tasks(self.selection.names)
         if len(set(self.seeds)) != len(self.seeds):
@@ -177,6 +180,23 @@ class Recipe(Frozen):
         check_search(self)
         _check_gpus(self.runtime)
         return self
+
+
+def _check_own(recipe: Recipe) -> None:
+    """Held-out rows are those of the recipe's own corpus, and only its rows have a shape that is found out."""
+    if isinstance(recipe.corpus, OwnSection):
+        if recipe.folds is not None:
+            raise ValueError("folds: has no effect on a corpus of kind own, whose rows are held out once; leave it out")
+        return
+    of = {"evaluation.tasks": recipe.evaluation.tasks, "selection.task": () if recipe.selection is None else recipe.selection.names}
+    for where, names in of.items():
+        if OWN in names:
+            raise ValueError(
+                f"{where}: found own with a corpus of kind {recipe.corpus.kind}; expected one of kind own, whose rows are held out"
+            )
+    for name, method in recipe.methods.items():
+        if method.shapes:
+            raise ValueError(f"methods.{name}.shapes: has no effect on a corpus of kind {recipe.corpus.kind}; leave it out")
 
 
 def _check_gpus(runtime: Runtime) -> None:
@@ -249,7 +269,7 @@ SECTIONS: dict[str, tuple[type[Frozen], ...]] = {
     "encoder": (EncoderSection,), "corpus": CORPUS_SECTIONS, "folds": (FoldsSection,), "training": (Training,),
     "selection": (SelectionSection,), "evaluation": (EvaluationSection,), "runtime": (Runtime,), "regularizers": (Regularizers,),
     "stopping": (Stopping,), "view": (View,), "targets": (TargetsSection,), "probes": (Probes,), "augmentation": (AugmentationSection,),
-    "search": (Search,), "halving": (Halving,), "budget": (Budget,),
+    "held_out": (HeldOutSection,), "search": (Search,), "halving": (Halving,), "budget": (Budget,),
 }  # fmt: skip
 
 

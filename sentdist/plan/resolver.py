@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from sentdist.plan.specs import OwnRows
+
+if TYPE_CHECKING:
+    from sentdist.plan.corpora.own import OwnSection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +23,17 @@ class Pin:
     splits: tuple[str, ...] = ()  # of a source
 
 
+@dataclass(frozen=True, kw_only=True)
+class OwnPin:
+    """A person's own file. num_rows: that train. told: what was recognised and held out, in sentences."""
+
+    name: str
+    revision: str
+    rows: OwnRows
+    num_rows: int
+    told: tuple[str, ...] = ()
+
+
 class Resolver(Protocol):
     """Looks at data and checkpoints while planning; every mistake that can be seen then is raised here."""
 
@@ -27,6 +43,10 @@ class Resolver(Protocol):
 
     def is_retrieval(self, name: str) -> bool:
         """Whether a source is documents, queries and judgements, by what its files are."""
+        ...
+
+    def own(self, section: OwnSection, *, where: str) -> OwnPin:
+        """What a person's own file holds, and which of its rows are held out."""
         ...
 
     def tagger(self, name: str, *, where: str) -> str:

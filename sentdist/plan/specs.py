@@ -17,6 +17,7 @@ Pooling = Literal["mean", "cls", "cls_mlp", "cls_mlp_train_only", "first_last"]
 
 
 Part = Literal["tags", "words"]
+Shape = Literal["pairs", "triplets", "graded", "faq"]  # of the rows of a person's own file
 
 
 class EncoderSpec(Frozen):
@@ -90,8 +91,36 @@ class Fold(Frozen):
     by: Literal["query", "answer"] = "query"
 
 
+class OwnRows(Frozen):
+    """What decides which rows are read out of a person's own file, and which of them are held out: how it is written, what its columns are.
+
+    low, high: the scale of its scores. dev, test: shares of the rows, `most` rows each at most, drawn by group with `seed`.
+    near: similarity from which texts are near-duplicates, which stay on one side; None: they are not looked for.
+    num_linking: texts of a row, from its first, by which rows are linked. sides: digest of the rows' sides.
+    """
+
+    encoding: str | None = None
+    separator: str | None = None
+    has_header: bool | None = None
+    shape: Shape
+    columns: tuple[str, ...]
+    group: str | None = None
+    split: str | None = None
+    low: float | None = None
+    high: float | None = None
+    dev: float
+    test: float
+    seed: int
+    most: int
+    near: float | None
+    num_linking: int
+    sides: str
+
+
 class Task(Frozen):
     """A pinned evaluation set with its metric."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("own",)
 
     name: str
     kind: Literal["sts", "retrieval"]
@@ -102,6 +131,7 @@ class Task(Frozen):
     document_field: Literal["answer", "question", "question_answer"] = "answer"
     fold: Fold | None = None
     fold_role: Literal["dev", "test"] | None = None
+    own: OwnRows | None = None  # the source is a person's own file, `split` the side of its rows
 
 
 class View(Frozen):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.relations import LinkTask
-from sentdist.plan.specs import Task
+from sentdist.plan.specs import OwnRows, Task
 from sentdist.plan.tasks import TaskCard
 
 
@@ -70,12 +70,15 @@ class ClusteringTask(Frozen):
 class TripletTask(Frozen):
     """Triplets, each right where the anchor is nearer to its positive than to its negative."""
 
+    later_fields: ClassVar[tuple[str, ...]] = ("own",)
+
     name: str
     kind: Literal["triplets"] = "triplets"
     source: str
     revision: str
     columns: tuple[str, str, str] = ("sent0", "sent1", "hard_neg")  # those of a training corpus
     split: str | None = None
+    own: OwnRows | None = None  # as of a `Task`
 
 
 class GeometryTask(Frozen):

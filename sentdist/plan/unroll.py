@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sentdist.errors import RecipeError
-from sentdist.plan.chosen_tasks import check_lexical, check_names, named_task, pinned_task, selectable_task, task_names
+from sentdist.plan.chosen_tasks import OWN, check_lexical, check_names, named_task, pinned_task, selectable_task, task_names
 from sentdist.plan.compatibility import (
     check_channels,
     check_encoder,
@@ -25,6 +25,7 @@ from sentdist.plan.compatibility import (
 )
 from sentdist.plan.corpora import AnyCorpus, CorpusSection
 from sentdist.plan.corpora.kind import Planning
+from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import Objective, names_with, phi_of, uses_targets
@@ -71,6 +72,7 @@ class Plan:
     recipe: Recipe
     trials: tuple[Trial, ...]
     rows: dict[str, int]  # corpus key -> training rows, as far as planning can know
+    told: tuple[str, ...] = ()  # what was found out about a person's own file, and which methods are not for it
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -89,6 +91,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     Raises:
         RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
     """
+    recipe, told = _for_its_rows(recipe, resolver)
     rows: dict[str, int] = {}
     found: dict[tuple[str, str], tuple[dict[str, Json], int | None, Scores]] = {}
     varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
@@ -122,7 +125,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
         for (name, _), (point, fold, scores) in found.items()
     )
     order = {name: place for place, name in enumerate(recipe.methods)}
-    return Plan(recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows)
+    return Plan(recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows, told=told)
 
 
 def evaluation_of(
@@ -146,6 +149,23 @@ def evaluation_of(
         "methods": {"base": {}},
     }  # fmt: skip
     return _Builder(recipe_from_values(values, where="sentdist evaluate"), resolver, {}).scores("base", seed=0, fold=None)
+
+
+def _for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str, ...]]:
+    """The recipe with the methods that are for the rows of a person's own file, and what there is to tell of it."""
+    if not isinstance(recipe.corpus, OwnSection):
+        return recipe, ()
+    pin = recipe.corpus.pinned(resolver, where="corpus")
+    unfit = [name for name, method in recipe.methods.items() if method.shapes and pin.rows.shape not in method.shapes]
+    if not unfit:
+        return recipe, pin.told
+    values = recipe.model_dump(exclude_unset=True)
+    values["methods"] = {name: method for name, method in values["methods"].items() if name not in unfit}
+    values["sweep"] = {
+        path: over for path, over in values.get("sweep", {}).items() if path.split(".")[:2] not in [["methods", name] for name in unfit]
+    }
+    told = f"Not for {pin.rows.shape}: {', '.join(recipe.methods[name].title or name for name in unfit)}"
+    return recipe_from_values(values, where=f"{recipe.name} for {pin.rows.shape}"), (*pin.told, told)
 
 
 def _short(value: Json) -> str:
@@ -261,7 +281,7 @@ class _Builder:
         width = self._pinned(self.recipe.methods[method.of or name])[1].width
         check_channels(method.view, probes, width=width, where=f"methods.{name}.view")
         view = settled_view(method.view, train.objective if train else None, width=width, where=f"methods.{name}.view")
-        found = tuple(self._task(task, fold=fold, role="test") for task in task_names(section.tasks))
+        found = tuple(chosen for task in task_names(section.tasks) for chosen in self._tasks(task, fold=fold))
         check_names(found, where="evaluation.tasks")
         check_lexical(method.lexical, found, where=f"methods.{name}")
         return Scores(
@@ -322,12 +342,27 @@ class _Builder:
         is_own = section.view.relations is None and own.relations is not None
         view = View.model_validate(section.view.model_dump() | {"relations": _without_curve(own)}) if is_own else section.view
         view = settled_view(view, objective, width=width, where="selection.view")
-        task, *further = [self._selectable(name, fold=fold, role="dev") for name in section.names]
+        task, *further = [self._dev_task(name, fold=fold) for name in section.names]
+        if len({one.kind for one in (task, *further)}) > 1:
+            raise RecipeError(
+                where="selection.task", found=f"tasks of {task.kind} and of others", expected="tasks of one kind, whose scores have a mean", remedy="Name own alone."
+            )  # fmt: skip
         return Selection(task=task, further_tasks=tuple(further), view=view, every_fraction=section.every_fraction)
 
-    def _task(self, name: str, *, fold: int | None, role: str) -> ChosenTask:
+    def _tasks(self, name: str, *, fold: int | None) -> tuple[ChosenTask, ...]:
+        """The test tasks that a name stands for."""
+        if name == OWN:
+            section = self._own()
+            return section.task(self.resolver, "test", where="corpus"), *section.further_tasks(self.resolver, "test", where="corpus")
         is_selectable = TASK_KINDS[named_task(name).card.kind].chooses
-        return self._selectable(name, fold=fold, role=role) if is_selectable else pinned_task(name, self.resolver)
+        return (self._selectable(name, fold=fold, role="test") if is_selectable else pinned_task(name, self.resolver),)
+
+    def _dev_task(self, name: str, *, fold: int | None) -> Task:
+        return self._own().task(self.resolver, "dev", where="corpus") if name == OWN else self._selectable(name, fold=fold, role="dev")
+
+    def _own(self) -> OwnSection:
+        assert isinstance(self.recipe.corpus, OwnSection), "the recipe has checked it"
+        return self.recipe.corpus
 
     def _selectable(self, name: str, *, fold: int | None, role: str) -> Task:
         """A task of pairs or of retrieval; in a cross-validation over the queries of the corpus, the part of a fold."""

@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Callable, Sequence
 
 from sentdist.errors import LONGEST_VALUE, brief, one_line
-from sentdist.plan.corpora import CORPUS_KINDS
+from sentdist.plan.corpora import SECTION_KINDS
 from sentdist.plan.objectives import OBJECTIVE_NAMES
 
 LONGEST_NAME = 200  # letters; difflib takes time for every letter of what it compares
-TAGS = frozenset({*OBJECTIVE_NAMES, *CORPUS_KINDS})  # pydantic puts the chosen member of a union into the place of an error
+TAGS = frozenset({*OBJECTIVE_NAMES, *SECTION_KINDS})  # pydantic puts the chosen member of a union into the place of an error
 
 
 def near(name: str, names: Sequence[str]) -> str | None:
@@ -43,7 +43,7 @@ def explained(problem: object, fields_beside: Callable[[list[str]], list[str]]) 
         case "value_error":
             return f"{where}: {message}" if where else message
         case "union_tag_invalid" if (location and location[-1] in ("corpus",)) or "corpora" in location[:1]:
-            return f"{where}.kind: {not_one_of(str(problem['ctx']['tag']), CORPUS_KINDS)}"
+            return f"{where}.kind: {not_one_of(str(problem['ctx']['tag']), SECTION_KINDS)}"
         case "union_tag_invalid":
             return f"{where}.name: {not_one_of(str(problem['ctx']['tag']), OBJECTIVE_NAMES)}"
         case "union_tag_not_found" if where.startswith("corp"):

@@ -16,7 +16,7 @@ class Context:
     store: ArtifactStore
     data_root: str | None = None
     runtime: Runtime = field(default_factory=Runtime)
-    folders: tuple[tuple[str, str], ...] = ()  # revision of an encoder given by path -> its folder
+    folders: tuple[tuple[str, str], ...] = ()  # revision of an encoder or a file of one's own given by path -> its folder
     keeps_embeddings: bool = False  # of test sentences, for other tasks of the same encoder
 
     @property

@@ -21,7 +21,7 @@ from sentdist.plan.unroll import Plan
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.tasks.scoring import load_task
+from sentdist.stages.tasks.scoring import Folders, load_task
 from sentdist.store.store import Artifact
 
 ITEMS = "items.parquet"
@@ -45,7 +45,7 @@ def _build(stage: Overlap, context: Context, finders: dict[tuple[tuple[ScoredTas
     started = time.perf_counter()
     finder = finders.get((stage.tasks, stage.near))
     if finder is None:
-        texts = [task_texts(task, context.data_root) for task in stage.tasks]
+        texts = [task_texts(task, context.data_root, context.folders) for task in stage.tasks]
         finder = finders[stage.tasks, stage.near] = LeakFinder(texts, near=stage.near)
     found = finder.find(*_training_text(stage, context))
     with context.store.staged() as folder:
@@ -55,9 +55,9 @@ def _build(stage: Overlap, context: Context, finders: dict[tuple[tuple[ScoredTas
         return commit(stage, folder, context, started=started, results=results)
 
 
-def task_texts(task: ScoredTask, data_root: str | None) -> TaskTexts:
+def task_texts(task: ScoredTask, data_root: str | None, folders: Folders = ()) -> TaskTexts:
     """The texts of a task whose relation or label is the answer."""
-    return load_task(task, data_root).texts()
+    return load_task(task, data_root, folders).texts()
 
 
 def _training_text(stage: Overlap, context: Context) -> tuple[Iterable[Sequence[str]], np.ndarray]:
@@ -66,7 +66,7 @@ def _training_text(stage: Overlap, context: Context) -> tuple[Iterable[Sequence[
         corpus = OpenedCorpus.open(folder_of(stage.of, context))
         return corpus.sentence_blocks(), np.asarray(corpus.ids)
     ids: dict[str, int] = {}
-    pairs = task_texts(stage.of, context.data_root).pairs
+    pairs = task_texts(stage.of, context.data_root, context.folders).pairs
     rows = [(ids.setdefault(one, len(ids)), ids.setdefault(other, len(ids))) for _, one, other in pairs]
     return [list(ids)], np.array(rows, dtype=np.int64).reshape(-1, 2).T
 

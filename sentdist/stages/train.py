@@ -90,7 +90,9 @@ class TrainSession:
         self._sender = Sender(self._encoder.device)
         self._objective.place_on(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank
-        self._dev = () if stage.selection is None else tuple(load_task(task, context.data_root) for task in stage.selection.tasks)
+        self._dev = (
+            () if stage.selection is None else tuple(load_task(task, context.data_root, context.folders) for task in stage.selection.tasks)
+        )
         stopping = (
             None
             if stage.stopping is None

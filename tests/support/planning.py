@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.recipe import Recipe, load_recipe, recipe_from_values
+from sentdist.plan.resolver import OwnPin
+from sentdist.plan.specs import OwnRows
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Pin, Plan, unroll
 
@@ -25,6 +28,20 @@ class FixedResolver:
 
     def is_retrieval(self, name: str) -> bool:
         return name.startswith("faqs/")
+
+    def own(self, section: OwnSection, *, where: str) -> OwnPin:
+        rows = OwnRows(
+            shape=section.shape or "pairs",
+            columns=("question", "answer"),
+            dev=0.1,
+            test=0.1,
+            seed=0,
+            most=1000,
+            near=0.8,
+            num_linking=2,
+            sides="0" * 16,
+        )
+        return OwnPin(name=section.file, revision="sha256:0000000000000000", rows=rows, num_rows=self.num_rows)
 
     def tagger(self, name: str, *, where: str) -> str:
         return "sha256:3333333333333333"

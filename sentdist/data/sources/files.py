@@ -290,10 +290,10 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
             column_types={column: pa.large_string() for column in header}, strings_can_be_null=False
         ),
     )
-    return _unquoted(table) if tab else table
+    return unquoted(table) if tab else table
 
 
-def _unquoted(table: pa.Table) -> pa.Table:
+def unquoted(table: pa.Table) -> pa.Table:
     """Fields with quotation marks as pandas writes them, in marks themselves and with those inside doubled; others keep their marks."""
     import pyarrow as pa
     import pyarrow.compute as pc

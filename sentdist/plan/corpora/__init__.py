@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Annotated, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, TypeVar, Union, get_args
 
 from pydantic import Discriminator, Tag
 
@@ -24,6 +24,7 @@ def _found(parent: type[Kind]) -> tuple[type[Kind], ...]:
 CORPORA = _found(CorpusStage)
 SECTIONS = _found(Section)
 CORPUS_KINDS = tuple(corpus.recipe_kind for corpus in CORPORA)
+SECTION_KINDS = tuple(get_args(section.model_fields["kind"].annotation)[0] for section in SECTIONS)
 
 
 def _kind_of(value: object) -> object:

@@ -11,7 +11,7 @@ from sentdist.frozen import Frozen
 from sentdist.objectives.objective import Labels
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
 from sentdist.plan.resolver import Resolver
-from sentdist.plan.specs import Task
+from sentdist.plan.specs import OwnRows, Task
 from sentdist.plan.stage import slug
 
 Scale = Literal["nli", "zero_to_five", "one_to_five"]
@@ -24,11 +24,14 @@ TOP_LABEL: dict[str, float] = {"nli": 2.0, "zero_to_five": 5.0, "one_to_five": 5
 class GradedPart(Frozen):
     """Pairs of one source. scale: nli is contradiction 0, neutral 1, entailment 2; one_to_five is mapped onto 0 … 5."""
 
+    later_fields: ClassVar[tuple[str, ...]] = ("own",)
+
     source: str
     source_revision: str
     split: str | None = "train"
     columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
     scale: Scale
+    own: OwnRows | None = None  # the source is a person's own file, whose scores are brought to this scale
 
     @property
     def name(self) -> str:

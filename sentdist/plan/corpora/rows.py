@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
 from sentdist.plan.resolver import Resolver
-from sentdist.plan.specs import Fold
+from sentdist.plan.specs import Fold, OwnRows
 from sentdist.plan.stage import slug
 from sentdist.plan.tasks import TASKS
 
@@ -17,6 +17,8 @@ Documents = Literal["answer", "question", "question_answer"]
 
 class Corpus(CorpusStage):
     """Training rows as ids into a table of unique sentences."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("own",)
 
     kind: ClassVar[str] = "corpus"
     revision: ClassVar[int] = 1
@@ -33,6 +35,7 @@ class Corpus(CorpusStage):
     add_reversed: bool = False  # also (positive, anchor, negative), as the recipe of the start checkpoint did
     fold: Fold | None = None
     document_field: Documents = "answer"
+    own: OwnRows | None = None  # the source is a person's own file
 
     @property
     def label(self) -> str:

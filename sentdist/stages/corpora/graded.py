@@ -15,6 +15,7 @@ from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import Rows
+from sentdist.stages.own import read_own
 
 
 def rows(stage: plan.GradedCorpus, context: Context) -> Rows:
@@ -27,7 +28,7 @@ def rows(stage: plan.GradedCorpus, context: Context) -> Rows:
     parts = [
         GradedPart(
             name=part.name,
-            rows=_read(part, root),
+            rows=_read(part, context),
             labels=_label_map(part.scale, stage),
             sentence1=part.columns[0],
             sentence2=part.columns[1],
@@ -55,9 +56,11 @@ def _label_map(scale: plan.Scale, stage: plan.GradedCorpus) -> LabelMap:
     return LabelMap(low=0.0, high=top, source_range=source_range, rounding=stage.rounding, spacing=stage.spacing)
 
 
-def _read(part: plan.GradedPart, root: Path | None) -> pa.Table:
+def _read(part: plan.GradedPart, context: Context) -> pa.Table:
+    if part.own is not None:
+        return read_own(part.source, part.own, "train", revision=part.source_revision, folders=dict(context.folders))
     hub_revision = part.source_revision if part.source.startswith("hub:") else None
-    return read_source(part.source, split=part.split, data_root=root, columns=part.columns, hub_revision=hub_revision)
+    return read_source(part.source, split=part.split, data_root=context.data_folder, columns=part.columns, hub_revision=hub_revision)
 
 
 def _pairs_of(task: Task, root: Path | None) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from sentdist.data.sources.pinned import read_source
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import Rows
+from sentdist.stages.own import read_own
 
 
 def rows(stage: Corpus, context: Context) -> Rows:
@@ -23,6 +24,8 @@ def rows(stage: Corpus, context: Context) -> Rows:
 
 
 def _table(stage: Corpus, context: Context) -> tuple[pa.Table, tuple[str, ...]]:
+    if stage.own is not None:
+        return read_own(stage.source, stage.own, "train", revision=stage.source_revision, folders=dict(context.folders)), stage.columns
     if (fold := stage.fold) is not None:
         collection = read_retrieval(stage.source, split=stage.split, data_root=context.data_folder, document_field=stage.document_field)
         pairs = faq_pairs(collection, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train", by=fold.by)

@@ -7,16 +7,19 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
 from sentdist.data.nltk_folder import nltk_folder
+from sentdist.data.own.tables import READABLE, is_own_name, no_such_file
 from sentdist.data.sources import retrieval_files
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
-from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.resolver import OwnPin
+from sentdist.plan.specs import EncoderSpec, OwnRows
 from sentdist.plan.unroll import Pin
 from sentdist.reading import read_json_object, reading
 
@@ -31,6 +34,7 @@ class FileResolver:
     data_root: Path | None = None
     folders: dict[str, str] = field(default_factory=dict)
     _seen: dict[tuple[object, ...], Pin] = field(default_factory=dict)
+    _own: dict[tuple[object, ...], OwnPin] = field(default_factory=dict)
 
     def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
         """Raises DataError for what is missing, empty, of other columns, or without that split."""
@@ -55,6 +59,43 @@ class FileResolver:
         if name.startswith(("hub:", "generated/")) or self.data_root is None:  # neither lies below the data root
             return False
         return retrieval_files.find(name, self.data_root) is not None
+
+    def own(self, section: OwnSection, *, where: str) -> OwnPin:
+        """Raises DataError for a file that is not there, cannot be understood, or whose rows cannot be held out."""
+        from sentdist.data.own.rows import Asked, look  # brings pyarrow and scipy, which planning can mostly do without
+
+        asked = ("own", section.model_dump_json())
+        if asked not in self._own:
+            name, path = self._own_file(section.file)
+            held_out = section.held_out
+            given = Asked(
+                shape=section.shape, columns=section.columns, group=section.group, encoding=section.encoding, separator=section.separator,
+                has_header=section.header, **held_out.model_dump(),
+            )  # fmt: skip
+            found = look(name, path, given, hub_revision=section.revision)
+            if path is not None:
+                self.folders[found.revision] = str(path.parent)
+            rows = OwnRows.model_validate(asdict(found.file))
+            self._own[asked] = OwnPin(name=name, revision=found.revision, rows=rows, num_rows=found.sizes[0], told=found.told)
+        return self._own[asked]
+
+    def _own_file(self, file: str) -> tuple[str, Path | None]:
+        """The name by which a file goes into stages, and where it lies: a path, or a name below the data root; None: on the hub.
+
+        Raises:
+            DataError: no such file, or one that is no table.
+        """
+        if file.startswith("hub:"):
+            return file, None
+        places = [Path(file).expanduser().absolute(), *([] if self.data_root is None else [self.data_root / file])]
+        path = next((place for place in places if place.is_file()), None)
+        if path is None:
+            raise no_such_file(places[0], file)
+        if not is_own_name(path.name):
+            raise DataError(
+                where=file, found=f"suffix {path.suffix or '(none)'}", expected=f"one of {', '.join(READABLE)}", remedy="Save it as CSV."
+            )
+        return path.name, path
 
     def tagger(self, name: str, *, where: str) -> str:
         """Raises RecipeError for a name of no known form, DataError for a tagger that is not there."""

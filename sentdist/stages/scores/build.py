@@ -34,7 +34,7 @@ def build_scores(stage: Scores, context: Context, *, make_embed: MakeEmbed = emb
     """Embed every unique sentence of all tasks once, here or as `make_embed` has it, then score each task;
     items are kept for paired tests."""
     started = time.perf_counter()
-    tasks = [load_task(task, context.data_root) for task in stage.tasks]
+    tasks = [load_task(task, context.data_root, context.folders) for task in stage.tasks]
     if isinstance(stage.encoder, LexicalSpec):
         scores, facts, cloud = [task.score_words(stage.encoder.name) for task in tasks], dict[str, Json](), None
     else:

@@ -26,15 +26,21 @@ from sentdist.plan.compatibility import parts_of
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.objectives import Objective
 from sentdist.plan.specs import Task, View
-from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
+from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask, TripletTask
 from sentdist.stages.scores.relational_scorer import RelationalScorer
 from sentdist.stages.tasks.geometry import read_task_pairs
 from sentdist.stages.tasks.links import LinksTask, link_measures, load_links
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
 
+Folders = tuple[tuple[str, str], ...]
 
-def load_task(task: ScoredTask, data_root: str | None) -> LoadedTask:
-    """Read a task's data; DataError as its reader says."""
+
+def load_task(task: ScoredTask, data_root: str | None, folders: Folders = ()) -> LoadedTask:
+    """Read a task's data; DataError as its reader says. folders: of the run, where files given by path lie."""
+    if isinstance(task, Task | TripletTask) and task.own is not None:
+        from sentdist.stages.tasks.own import load_own_rows  # which makes tasks of the classes below
+
+        return load_own_rows(task, dict(folders))
     module, _, function = TASK_KINDS[task.kind].loader.partition(":")
     loaded: LoadedTask = getattr(importlib.import_module(module), function)(task, None if data_root is None else Path(data_root))
     return loaded

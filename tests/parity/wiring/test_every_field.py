@@ -26,9 +26,12 @@ WITHOUT_EFFECT: dict[str, str] = {
     **dict.fromkeys(
         ("Tokens.corpus", "Tokens.max_length", "Tokens.tokenizer"), "what tokenizing again would give: tests/unit/stages/test_tokens.py"
     ),
+    **dict.fromkeys(("Corpus.own", "GradedPart.own", "Task.own", "TripletTask.own"), "tests/unit/stages/test_own_recipe.py"),
+    **dict.fromkeys(("Method.shapes",), "which methods there are: tests/unit/plan/test_own_corpus.py"),
     **dict.fromkeys(("Encoded.encoder", "Encoded.max_length", "Encoded.precision", "Encoded.sentences"), "kept embeddings, of no plan"),
 }
-CLASSES_WITHOUT_EFFECT = {"Runtime": PLACEMENT}
+OWN_FILE = "what of a person's own file is read and held out: tests/unit/data/test_own_rows.py"
+CLASSES_WITHOUT_EFFECT = {"Runtime": PLACEMENT, "OwnRows": OWN_FILE, "OwnSection": OWN_FILE, "HeldOutSection": OWN_FILE}
 FIELDS_WITHOUT_EFFECT = {"name": NAMES, "kind": NAMES, "revision": NAMES, "source_revision": NAMES, "tagger_revision": NAMES}
 
 

@@ -1,0 +1,360 @@
+"""A person's own file as rows to train on and to be scored on: looked at while planning, read again where it is needed."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sentdist.data.own.shapes import KNOWN_NAMES, Layout, Shape, grades_of, layout_of, scale_of
+from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
+from sentdist.data.own.tables import Writing, read_table, recognised, said_of
+from sentdist.data.retrieval import Retrieval
+from sentdist.data.seeded_order import digest_u64
+from sentdist.data.sources import hub
+from sentdist.data.sources.file_facts import content_digest
+from sentdist.errors import DataError, brief, counted, listed
+from sentdist.reading import read_array, unreadable
+
+PAIR, GRADED = ("sent0", "sent1", "hard_neg"), ("sentence1", "sentence2", "score")  # what columns are called from here on
+NOTED = 1  # version of what is noted: of how sides are drawn
+TOP = 5.0  # of the scale that scores are brought to
+MOST_FOR_NEAR = 50_000  # different texts among which near-duplicates are looked for, if nobody said: some 20 s
+MOST_DOCUMENTS = {DEV: 2_000, TEST: 10_000}  # that a query's positives stand among
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnFile:
+    """All that decides what is read out of a file of known content: how it is written, what its columns are, what is held out.
+
+    shape, columns, group, split: as `Layout`. low, high: the scale of its scores; None: it has none. dev, test, seed, most, near: as
+    `HeldOut`. num_linking: texts of a row, from its first, by which rows are linked. sides: digest of the rows' sides, so that a key means
+    these very rows. The plan has a value of the same fields.
+    """
+
+    encoding: str | None
+    separator: str | None
+    has_header: bool | None
+    shape: Shape
+    columns: tuple[str, ...]
+    group: str | None
+    split: str | None
+    low: float | None
+    high: float | None
+    dev: float
+    test: float
+    seed: int
+    most: int
+    near: float | None
+    num_linking: int
+    sides: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a recipe says of a file; None: to be found out. near: "auto" looks for near-duplicates where there are not too many texts."""
+
+    shape: Shape | None = None
+    columns: tuple[str, ...] | None = None
+    group: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    has_header: bool | None = None
+    dev: float = 0.1
+    test: float = 0.1
+    seed: int = 0
+    most: int = 1000
+    near: float | str | None = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """What was found. revision: of the content. sizes: rows of train, dev and test. told: sentences for a person."""
+
+    revision: str
+    file: OwnFile
+    sizes: tuple[int, int, int]
+    told: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """texts: (R,) of each row. grades: (R,) on the file's own scale, () without. num_repeated, num_empty: rows left out."""
+
+    texts: tuple[tuple[str, ...], ...]
+    grades: tuple[float, ...]
+    group: tuple[str, ...] | None
+    split: tuple[str, ...] | None
+    num_repeated: int
+    num_empty: int
+
+
+def look(name: str, path: Path | None, asked: Asked, *, hub_revision: str | None = None) -> Looked:
+    """Find out what a file is and which of its rows are held out. path: None for a data set of the hub.
+
+    Raises:
+        DataError: what `recognised`, `layout_of`, `scale_of` and `sides_of` refuse.
+    """
+    writing = Writing()
+    if path is None:
+        table, revision = hub.read(name, split=None, columns=None, revision=hub_revision), str(hub_revision)
+    else:
+        _check_file(name, path)
+        given = Writing(encoding=asked.encoding, separator=asked.separator, has_header=asked.has_header)
+        writing = recognised(name, path, given, sorted(KNOWN_NAMES))
+        table, revision = read_table(name, path, writing), content_digest(path)
+    layout = layout_of(name, table, shape=asked.shape, columns=asked.columns, group=asked.group)
+    rows = _rows(name, table, layout)
+    num_texts = len({text for row in rows.texts for text in row})
+    low, high = scale_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else (None, None)
+    file = OwnFile(
+        **asdict(writing), shape=layout.shape, columns=layout.columns, group=layout.group, split=layout.split, low=low, high=high,
+        dev=asked.dev, test=asked.test, seed=asked.seed, most=asked.most, near=None, num_linking=len(layout.texts), sides="",
+    )  # fmt: skip
+    file, sides, loosened = _first_possible(
+        name, rows, [replace(file, near=near, num_linking=num) for near, num in _ways(asked, layout, num_texts)], revision
+    )
+    sizes = tuple(int((sides.of_rows == side).sum()) for side in (TRAIN, DEV, TEST))
+    told = _told(name, path, writing, layout, table, rows, sides, sizes)
+    told = (*told, *_told_of_likeness(asked, file, loosened, num_texts))
+    return Looked(revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), told=told)
+
+
+def read_rows(name: str, path: Path | None, file: OwnFile, side: int, *, revision: str) -> pa.Table:
+    """The rows of a side, in the file's order: `sent0`, `sent1` and `hard_neg`, or `sentence1`, `sentence2` and `score` (0 to 5).
+
+    Raises:
+        DataError: a file that has changed since it was planned with.
+    """
+    rows, sides_R = _read(name, path, file, revision)
+    kept = np.flatnonzero(sides_R == side).tolist()
+    names = GRADED[:2] if file.shape == "graded" else PAIR
+    columns = {
+        column: pa.array([rows.texts[row][place] for row in kept], pa.large_string())
+        for place, column in zip(range(len(rows.texts[0])), names, strict=False)
+    }
+    if file.shape == "graded":
+        assert file.low is not None and file.high is not None
+        columns["score"] = pa.array([round(TOP * (rows.grades[row] - file.low) / (file.high - file.low), 9) for row in kept], pa.float64())
+    return pa.table(columns)
+
+
+def read_queries(name: str, path: Path | None, file: OwnFile, side: int, *, revision: str) -> Retrieval:
+    """The pairs or triplets of a side as queries, each to find its positives.
+
+    Documents are the positives and negatives of the side and, up to 2,000 for dev and 10,000 for test, those of other rows; dev has none
+    of test's. A text is a query or a document, never both: one that stands in both columns is what it is in the first of its rows, by their
+    texts, and rows that do not fit that are not scored.
+    """
+    rows, sides_R = _read(name, path, file, revision)
+    own = [rows.texts[row] for row in np.flatnonzero(sides_R == side).tolist()]
+    judged = list(_judged(own))
+    relevant: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for query, document in judged:
+        relevant[query][document] = 1
+    documents = dict.fromkeys([document for _, document in judged])
+    documents |= dict.fromkeys(text for row in own for text in row[2:] if text not in relevant)
+    allowed = (TRAIN, DEV) if side == DEV else (TRAIN, DEV, TEST)
+    others = {rows.texts[row][1] for row in np.flatnonzero(np.isin(sides_R, allowed)).tolist()} - documents.keys() - relevant.keys()
+    room = max(0, MOST_DOCUMENTS[side] - len(documents))
+    documents |= dict.fromkeys(sorted(others, key=lambda text: (digest_u64(file.seed, text), text))[:room])
+    document_id = {text: f"d{number}" for number, text in enumerate(documents)}
+    query_id = {text: f"q{number}" for number, text in enumerate(relevant)}
+    return Retrieval(
+        query_ids=tuple(query_id.values()),
+        queries=tuple(query_id),
+        document_ids=tuple(document_id.values()),
+        documents=tuple(document_id),
+        qrels={query_id[query]: {document_id[document]: 1 for document in found} for query, found in relevant.items()},
+    )
+
+
+def _judged(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """(query, document) of the rows in which each text plays one role."""
+    anchors, positives = {row[0] for row in rows}, {row[1] for row in rows}
+    is_query = {text: text in anchors for text in anchors ^ positives}
+    for row in sorted(map(tuple, rows)):
+        first, second = row[:2]
+        if first == second:
+            continue
+        if first not in is_query and second not in is_query:
+            is_query[first], is_query[second] = True, False
+        elif first not in is_query:
+            is_query[first] = not is_query[second]
+        elif second not in is_query:
+            is_query[second] = not is_query[first]
+        if is_query[first] != is_query[second]:
+            yield (first, second) if is_query[first] else (second, first)
+
+
+def _read(name: str, path: Path | None, file: OwnFile, revision: str) -> tuple[_Rows, np.ndarray]:
+    if path is None:
+        return _opened(name, None, 0, file, revision)
+    _check_file(name, path)
+    return _opened(name, path, path.stat().st_mtime_ns, file, revision)
+
+
+@lru_cache(maxsize=2)
+def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision: str) -> tuple[_Rows, np.ndarray]:
+    """A file's rows and their sides: dev, test and training of one run ask for the same."""
+    if path is None:
+        table = hub.read(name, split=None, columns=None, revision=revision)
+    elif content_digest(path) != revision:
+        raise DataError(
+            where=f"{name} ({path})",
+            found="another content than when the run was planned",
+            expected=revision,
+            remedy="Run the command again.",
+        )
+    else:
+        table = read_table(name, path, Writing(encoding=file.encoding, separator=file.separator, has_header=file.has_header))
+    rows = _rows(name, table, Layout(shape=file.shape, columns=file.columns, group=file.group, split=file.split))
+    sides = _sides(name, rows, file, revision)
+    if _digest(sides) != file.sides:
+        raise DataError(
+            where=name, found="other rows held out than when the run was planned", expected="the same versions of sentdist and datasketch everywhere",
+            remedy="Install the same versions on all machines.",
+        )  # fmt: skip
+    return rows, sides.of_rows
+
+
+def _sides(name: str, rows: _Rows, file: OwnFile, revision: str) -> Sides:
+    """The sides of a file's rows, noted for the other processes of a run and for the next one."""
+    note = _note(revision, file)
+    if (noted := _noted(note, len(rows.texts))) is not None:
+        return noted
+    held_out = HeldOut(dev=file.dev, test=file.test, seed=file.seed, most=file.most, near=file.near)
+    linking = [row[: file.num_linking] for row in rows.texts]
+    sides = sides_of(name, linking, held_out=held_out, given=rows.group, splits=rows.split)
+    _keep(note, sides)
+    return sides
+
+
+def _rows(name: str, table: pa.Table, layout: Layout) -> _Rows:
+    """The rows with a text in each column, each once."""
+    texts = [[(text or "").strip() for text in table[column].to_pylist()] for column in layout.texts]
+    grades = grades_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else []
+    kept: dict[tuple[str, ...], int] = {}
+    num_empty = 0
+    for row, found in enumerate(zip(*texts, strict=True)):
+        if not all(found) or (grades and math.isnan(grades[row])):
+            num_empty += 1
+        else:
+            kept.setdefault(found, row)
+    if not kept:
+        raise DataError(where=name, found="no row with all its texts", expected="texts", remedy="Name other columns: corpus.columns.")
+    of = {column: [str(cell or "") for cell in table[column].to_pylist()] for column in (layout.group, layout.split) if column}
+    return _Rows(
+        texts=tuple(kept),
+        grades=tuple(grades[row] for row in kept.values()) if grades else (),
+        group=None if layout.group is None else tuple(of[layout.group][row] for row in kept.values()),
+        split=None if layout.split is None else tuple(of[layout.split][row] for row in kept.values()),
+        num_repeated=table.num_rows - len(kept) - num_empty,
+        num_empty=num_empty,
+    )
+
+
+def _told(
+    name: str, path: Path | None, writing: Writing, layout: Layout, table: pa.Table, rows: _Rows, sides: Sides, sizes: Sequence[int],
+) -> tuple[str, ...]:  # fmt: skip
+    unread = [column for column in table.column_names if column not in (*layout.columns, layout.group, layout.split)]
+    read = [
+        f"{layout.shape} in {listed(layout.columns)}",
+        *([] if path is None else said_of(writing, path)),
+        *([f"{listed(unread)} not read"] if unread else []),
+        *([f"{counted(rows.num_empty, 'row')} without a text left out"] if rows.num_empty else []),
+        *([f"{counted(rows.num_repeated, 'repeated row')} left out"] if rows.num_repeated else []),
+    ]
+    total = sum(sizes)
+    parts = ", ".join(f"{size:,} {side}" for side, size in zip(SIDES, sizes, strict=True))
+    by_split = f" (by column {brief(layout.split)})" if layout.split else ""
+    largest = f"the largest group has {counted(sides.largest_group, 'row')}"
+    lines = [
+        f"{name}: {'; '.join(read)}",
+        f"{counted(total, 'row')}{by_split}: {parts}, in {counted(sides.num_groups, 'group')}; {largest}",
+    ]
+    if sides.num_linked:
+        lines.append(
+            f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: `sentdist leaks` lists them."
+        )
+    return tuple(lines)
+
+
+def _told_of_likeness(asked: Asked, file: OwnFile, loosened: bool, num_texts: int) -> list[str]:
+    """What does not keep rows together, and why."""
+    told = []
+    if file.shape == "triplets" and file.num_linking < 3:
+        told.append(
+            "Negatives link nearly all rows: rows that share an anchor or a positive stay on one side, and negatives may stand on several."
+        )
+    if asked.near == "auto" and file.near is None:
+        why = "link too many rows" if loosened else f"were not looked for among {num_texts:,} texts"
+        told.append(f"Near-duplicates {why}, and may stand on two sides; corpus.held_out.near=0.8 keeps them together.")
+    return told
+
+
+def _ways(asked: Asked, layout: Layout, num_texts: int) -> list[tuple[float | None, int]]:
+    """How near-duplicates and how many texts of a row link rows, the strictest way first."""
+    nears = (
+        [0.8, None]
+        if asked.near == "auto" and num_texts <= MOST_FOR_NEAR
+        else [None if asked.near in ("auto", None) else float(str(asked.near))]
+    )
+    return [(near, num) for near in nears for num in ((3, 2) if layout.shape == "triplets" else (2,))]
+
+
+def _first_possible(name: str, rows: _Rows, ways: Sequence[OwnFile], revision: str) -> tuple[OwnFile, Sides, bool]:
+    """The strictest way that leaves rows to hold out, its sides, and whether it is not the first; DataError of the last where none does."""
+    for number, file in enumerate(ways):
+        try:
+            sides = _sides(name, rows, file, revision)
+        except DataError:
+            if number == len(ways) - 1:
+                raise
+        else:
+            return replace(file, sides=_digest(sides)), sides, number > 0
+    raise AssertionError("the last way is raised or returned")
+
+
+def _check_file(name: str, path: Path) -> None:
+    if (kind := unreadable(path)) is not None:
+        raise DataError(where=name, found=kind, expected="a file", remedy="Correct corpus.file.")
+
+
+def _digest(sides: Sides) -> str:
+    return hashlib.sha256(sides.of_rows.tobytes()).hexdigest()[:16]
+
+
+def _note(revision: str, file: OwnFile) -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    about = repr((NOTED, revision, replace(file, sides="")))
+    return cache / "sentdist" / "sides" / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.npy"
+
+
+def _keep(note: Path, sides: Sides) -> None:
+    """Note the sides: three counts, then a number a row; a cache that cannot be written costs time, not the run."""
+    partial = note.with_suffix(f".{os.getpid()}.npy")
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        np.save(partial, np.array([sides.num_groups, sides.largest_group, sides.num_linked, *sides.of_rows.tolist()], dtype=np.int64))
+        partial.replace(note)
+    except OSError:
+        return
+
+
+def _noted(note: Path, num_rows: int) -> Sides | None:
+    try:
+        noted = read_array(note)
+    except DataError:  # absent or damaged: found out again
+        return None
+    if noted.shape != (3 + num_rows,) or noted.dtype != np.int64:
+        return None
+    return Sides(of_rows=noted[3:].astype(np.int8), num_groups=int(noted[0]), largest_group=int(noted[1]), num_linked=int(noted[2]))

@@ -1,0 +1,204 @@
+"""What the columns of a person's own table hold: which are texts, which grade them, and what training can make of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from sentdist.data.graded import NLI_LABELS
+from sentdist.data.sources.files import check_columns
+from sentdist.errors import DataError, brief, listed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Shape = Literal["pairs", "triplets", "graded", "faq"]
+SHAPES: tuple[Shape, ...] = get_args(Shape)
+HOLDS = {
+    "pairs": "two columns of texts that belong together",
+    "triplets": "an anchor, its positive and a negative",
+    "graded": "two texts and a score or label of how alike they are",
+    "faq": "questions and their answers",
+}
+
+# Names of columns, by which they are known; case and spaces around do not count.
+QUESTIONS = ("question", "query", "frage", "q", "user_query")
+ANSWERS = ("answer", "response", "antwort", "reply", "a")
+ANCHORS = ("anchor", "sent0", "sentence1", "sentence_1", "text1", "text_1", "sentence_a", "premise", "title", *QUESTIONS)
+POSITIVES = (
+    "positive", "pos", "sent1", "sentence2", "sentence_2", "text2", "text_2", "sentence_b", "hypothesis", "document", "passage", "paraphrase", "body", *ANSWERS,
+)  # fmt: skip
+NEGATIVES = ("negative", "neg", "hard_neg", "hard_negative", "sent2")
+GRADES = ("score", "similarity", "similarity_score", "label", "grade", "gold", "rating", "relatedness", "sim")
+GROUPS = ("group", "group_id")
+SPLITS = ("split",)
+KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
+SCALES = ((0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.0, 5.0), (1.0, 7.0), (1.0, 10.0), (0.0, 10.0), (0.0, 100.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """shape: what the rows are. columns: two texts; for triplets the negative, for graded pairs the score as third.
+    group, split: the columns that name a row's group and its split; None: there is none."""
+
+    shape: Shape
+    columns: tuple[str, ...]
+    group: str | None = None
+    split: str | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Those of the columns that hold texts."""
+        return self.columns[:2] if self.shape == "graded" else self.columns
+
+
+def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequence[str] | None, group: str | None) -> Layout:
+    """What a table holds; what is given is taken, what is None is told from names of columns, then from what stands in them.
+
+    Raises:
+        DataError: columns that are not there, that do not go with the shape, or too many to choose from.
+    """
+    found = table.column_names
+    by_name = {column.strip().casefold(): column for column in reversed(found)}
+    own_group = group or next((by_name[known] for known in GROUPS if known in by_name), None)
+    split = next((by_name[known] for known in SPLITS if known in by_name and len(table[by_name[known]].unique()) > 1), None)
+    if columns is not None:
+        check_columns(name, found, columns)
+        chosen = tuple(columns)
+    else:
+        chosen = _by_name(table, by_name, shape) or _by_content(name, table, shape, without={own_group, split})
+    if own_group is not None:
+        check_columns(name, found, [own_group])
+    settled = shape or _shape_of(name, table, chosen)
+    wanted = 2 if settled in ("pairs", "faq") else 3
+    if settled not in SHAPES or len(chosen) != wanted or len(set(chosen)) != wanted:
+        raise _unclear(name, f"columns {listed(chosen)} for {settled}", found)
+    layout = Layout(shape=settled, columns=chosen, group=own_group, split=split)
+    for column in layout.texts:
+        if not _is_text(table, column):
+            raise DataError(
+                where=f"{name}, {column}",
+                found=f"{table.schema.field(column).type} values",
+                expected="texts",
+                remedy="Name a column of texts.",
+            )
+    return layout
+
+
+def scale_of(name: str, column: str, cells: Sequence[object]) -> tuple[float, float]:
+    """The scale that scores are on: the narrowest of the usual ones that holds them, else their own range.
+
+    Raises:
+        DataError: scores that are all one.
+    """
+    numbers = [number for number in grades_of(name, column, cells) if not math.isnan(number)]
+    low, high = (min(numbers), max(numbers)) if numbers else (0.0, 0.0)
+    if low == high:
+        found = f"{low:g} in every row" if numbers else "no score in any row"
+        raise DataError(where=f"{name}, {column}", found=found, expected="scores that differ", remedy="Name the column of the scores.")
+    if any(isinstance(cell, str) and cell.strip().casefold() in NLI_LABELS for cell in cells):
+        return 0.0, 2.0
+    usual = [scale for scale in SCALES if scale[0] <= low and high <= scale[1]]
+    return min(usual, key=lambda scale: scale[1] - scale[0], default=(low, high))
+
+
+def grades_of(name: str, column: str, cells: Sequence[object]) -> list[float]:
+    """Scores as numbers, NaN where there is none: with a point or a comma, or the words of NLI labels. DataError for anything else."""
+    return [_grade(name, column, row, cell) for row, cell in enumerate(cells)]
+
+
+def _grade(name: str, column: str, row: int, cell: object) -> float:
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return math.nan
+    text = str(cell).strip().casefold()
+    if text in NLI_LABELS:
+        return NLI_LABELS[text]
+    try:
+        number = float(text.replace(",", "."))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        expected = f"a number, or one of {', '.join(NLI_LABELS)}"
+        raise DataError(
+            where=f"{name}, {column}", found=f"{brief(cell)} in row {row + 1}", expected=expected, remedy="Correct the row or leave it out."
+        )
+    return number
+
+
+def _by_name(table: pa.Table, by_name: dict[str, str], shape: str | None) -> tuple[str, ...] | None:
+    """The columns whose names say what they hold; None where two texts are not among them. Scores that are all one grade nothing."""
+
+    def first(names: Sequence[str], without: tuple[str | None, ...] = ()) -> str | None:
+        return next((by_name[known] for known in names if known in by_name and by_name[known] not in without), None)
+
+    anchor = first(ANCHORS)
+    positive = first(POSITIVES, (anchor,))
+    if anchor is None or positive is None:
+        return None
+    negative, grade = first(NEGATIVES), first(GRADES)
+    if shape is None and grade is not None and len(table[grade].unique()) < 2:
+        grade = None
+    third = {"triplets": negative, "graded": grade, None: negative or grade}.get(shape)
+    if shape in ("triplets", "graded") and third is None:
+        return None
+    return (anchor, positive) if third is None else (anchor, positive, third)
+
+
+def _by_content(name: str, table: pa.Table, shape: str | None, *, without: set[str | None]) -> tuple[str, ...]:
+    """Two columns of texts, or three; or two and one of numbers, if there are no others of their kind."""
+    columns = [column for column in table.column_names if column not in without]
+    numbers = [column for column in columns if _is_numbers(table, column)]
+    texts = [column for column in columns if column not in numbers and _is_text(table, column)]
+    if len(texts) == 2 and (shape == "graded" or (shape is None and len(numbers) == 1)):
+        return (*texts, *numbers[:1])
+    if len(texts) in (2, 3) and shape != "graded":
+        return tuple(texts)
+    raise _unclear(name, f"columns {listed(table.column_names)}", table.column_names)
+
+
+def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
+    """What columns are made of, where nobody said: their names, then whether the third is of numbers or labels."""
+    if len(chosen) == 2:
+        plain = [column.strip().casefold() for column in chosen]
+        return "faq" if plain[0] in QUESTIONS and plain[1] in ANSWERS else "pairs"
+    if len(chosen) != 3:
+        raise _unclear(name, f"{len(chosen)} columns", table.column_names)
+    third = chosen[2].strip().casefold()
+    is_graded = third in GRADES or (third not in NEGATIVES and _is_numbers(table, chosen[2]))
+    return "graded" if is_graded else "triplets"
+
+
+def _is_text(table: pa.Table, column: str) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_large_string(table.schema.field(column).type))
+
+
+def _is_numbers(table: pa.Table, column: str) -> bool:
+    """Whether a column holds numbers, as such or as text; empty cells do not count."""
+    import pyarrow as pa
+
+    kind = table.schema.field(column).type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return True
+    cells = (
+        [cell.strip().replace(",", ".") for cell in table[column].slice(0, 1000).to_pylist() if cell and cell.strip()]
+        if _is_text(table, column)
+        else []
+    )
+    try:
+        return bool(cells) and all(math.isfinite(float(cell)) for cell in cells)
+    except ValueError:
+        return False
+
+
+def _unclear(name: str, found: str, columns: Sequence[str]) -> DataError:
+    two = [brief(column) for column in columns[:2]] or ["question", "answer"]
+    return DataError(
+        where=name,
+        found=found,
+        expected="two columns of texts (pairs, FAQ), three (triplets), or two and a score (graded)",
+        remedy=f"Name them in this order: --set 'corpus.columns=[{', '.join(two)}]'.",
+    )

@@ -1,0 +1,249 @@
+"""How a person's own file is written: its encoding, its separator, whether its first line names the columns; and the table in it."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import difflib
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.data.sources.files import TABLES, unquoted, with_large_strings
+from sentdist.errors import DataError, brief
+from sentdist.reading import reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEPARATED = (".csv", ".tsv", ".txt")
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252", "latin-1")
+READABLE = tuple(dict.fromkeys((*SEPARATED, *TABLES)))
+LOOKED_AT = 1 << 20  # bytes at the beginning, by which the writing is recognised
+LINES_LOOKED_AT = 200
+LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """How a file of separated values is written. None: not known yet; a table in Parquet or JSON has neither separator nor header."""
+
+    encoding: str | None = None
+    separator: str | None = None
+    has_header: bool | None = None
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a file of that name can be read here."""
+    return name.lower().endswith(READABLE)
+
+
+def no_such_file(path: Path, file: str) -> DataError:
+    """The error for a path where no file is, with the name that was probably meant."""
+    folder = path.parent
+    names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name)] if folder.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=1)
+    found = "a folder" if path.is_dir() else "no such file"
+    remedy = f'Did you mean "{folder / near[0]}"?' if near else "Give its path, or its name below --data."
+    return DataError(where=file, found=found, expected=f"a table of texts ({', '.join(READABLE)})", remedy=remedy)
+
+
+def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]) -> Writing:
+    """The writing of a file, as far as it was not given. known_names: names of columns, by which a header is known for one.
+
+    Raises:
+        DataError: no such file, one that holds nothing or no text, or no separator that gives each line as many fields.
+    """
+    if path.suffix == ".parquet" or path.name.endswith(".gz"):
+        return Writing()
+    with reading(path, expected="a table of texts", where=name), path.open("rb") as file:
+        begin = file.read(LOOKED_AT)
+    if not begin.strip():
+        raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
+    if begin[:4] == b"PK\x03\x04":
+        raise _complaint(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
+    encoding = given.encoding or _encoding(path, begin)
+    if path.suffix not in SEPARATED:
+        return Writing(encoding=encoding)
+    with reading(path, expected=f"text in {encoding}", where=name):
+        text = codecs.getincrementaldecoder(encoding)().decode(begin, final=len(begin) < LOOKED_AT)
+    if "\0" in text:
+        raise _complaint(name, "NUL characters", "a table of texts", "Save it again in UTF-8.")
+    lines = text.splitlines(keepends=True)
+    lines = lines if len(begin) < LOOKED_AT or len(lines) == 1 else lines[:-1]
+    separator = given.separator or _separator(name, path, lines, known_names)
+    if given.has_header is not None:
+        return Writing(encoding=encoding, separator=separator, has_header=given.has_header)
+    return Writing(encoding=encoding, separator=separator, has_header=_names_columns(_fields(lines, separator), known_names))
+
+
+def said_of(writing: Writing, path: Path) -> list[str]:
+    """What of a writing differs from what the suffix and UTF-8 let expect, in words."""
+    said = []
+    if writing.encoding not in (None, "utf-8"):
+        said.append(f"text in {writing.encoding}")
+    if writing.separator is not None and writing.separator != ("\t" if path.suffix == ".tsv" else ","):
+        said.append(f"separated by {SEPARATORS.get(writing.separator, brief(writing.separator))}")
+    if writing.has_header is False:
+        said.append("no header: columns are called 1, 2, …")
+    return said
+
+
+def read_table(name: str, path: Path, writing: Writing) -> pa.Table:
+    """The rows of a file, text columns as large_string; separated values are all text. DataError where it is not as `writing` says."""
+    import pyarrow as pa
+    import pyarrow.json
+
+    with reading(path, expected="a table as its suffix says", where=name):
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            table = pq.read_table(path)
+        elif path.suffix in SEPARATED:
+            table = _separated(path, writing)
+        elif path.name.endswith(".gz"):
+            with pa.input_stream(str(path), compression="gzip") as stream:
+                table = pyarrow.json.read_json(stream)
+        elif path.suffix == ".jsonl":
+            table = pyarrow.json.read_json(io.BytesIO(path.read_text(encoding=writing.encoding).encode()))
+        else:
+            table = _objects(path, writing)
+        table = with_large_strings(table)
+        table.validate(full=True)
+    if not table.num_rows:
+        raise _complaint(name, "no rows", "at least one", "Write the file again.")
+    return table
+
+
+def _encoding(path: Path, begin: bytes) -> str:
+    """By its mark, by the zeros of UTF-16, or UTF-8 if the whole file is that; else what Windows writes in the West."""
+    if begin.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    even, odd = begin[0::2].count(0), begin[1::2].count(0)
+    if max(even, odd) > len(begin) // 5 and min(even, odd) < len(begin) // 50 + 1:
+        return "utf-16-le" if odd > even else "utf-16-be"
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with reading(path, expected="a table of texts"), path.open("rb") as file:
+            while block := file.read(LOOKED_AT):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+    except DataError:
+        return "cp1252" if _decodes(begin, "cp1252") else "latin-1"
+    return "utf-8"
+
+
+def _decodes(text: bytes, encoding: str) -> bool:
+    try:
+        text.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequence[str]) -> str:
+    """What parts most lines into equally many fields, two at least; of several, what gives known names, then what the suffix says."""
+    expected = "\t" if path.suffix == ".tsv" else ","
+    found: list[tuple[bool, float, bool, int, str]] = []
+    for separator in SEPARATORS:
+        rows = _fields(lines, separator)
+        count, times = Counter(map(len, rows)).most_common(1)[0]
+        if count > 1 and times >= 0.8 * len(rows):
+            is_known = sum(_plain(cell) in known_names for cell in rows[0]) > 1
+            found.append((is_known, times / len(rows), separator == expected, count, separator))
+    if not found:
+        raise _complaint(
+            name,
+            f"lines such as {brief(lines[0].strip())}",
+            f"fields separated by one of {', '.join(SEPARATORS.values())}, as many in each line",
+            "Quote fields that hold the separator, or say --set 'corpus.separator=…'.",
+        )
+    return max(found)[-1]
+
+
+def _fields(lines: Sequence[str], separator: str) -> list[list[str]]:
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL):
+            if row:
+                rows.append(row)
+            if len(rows) == LINES_LOOKED_AT:
+                break
+    except csv.Error:  # a field of more than 128 kB, as an open quotation mark makes
+        pass
+    return rows or [[]]
+
+
+def _names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
+    """Whether the first line names columns: two known names, or short different words without numbers or the end of a sentence."""
+    first = [_plain(cell) for cell in rows[0]]
+    if sum(cell in known_names for cell in first) > 1:
+        return True
+    others = {_plain(cell) for row in rows[1:] for cell in row}
+    return len(set(first)) == len(first) and not any(
+        not cell or len(cell) > LONGEST_NAME or len(cell.split()) > MOST_WORDS or cell[-1] in ".?!" or _is_number(cell) or cell in others
+        for cell in first
+    )
+
+
+def _plain(cell: str) -> str:
+    return cell.strip().strip('"').strip().casefold()
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def _separated(path: Path, writing: Writing) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    is_tab = writing.separator == "\t"
+    text = path.read_bytes().decode(writing.encoding or "utf-8") if _is_foreign(writing) else None
+    with pa.input_stream(str(path)) if text is None else io.StringIO(text) as begin:
+        first = begin.read(LOOKED_AT)
+    lines = (first if isinstance(first, str) else first.decode(errors="replace")).splitlines(keepends=True)
+    names = [cell.strip() for cell in _fields(lines, writing.separator or ",")[0]]
+    if is_tab:
+        names = [name[1:-1].replace('""', '"') if len(name) > 1 and name[0] == name[-1] == '"' else name for name in names]
+    if not writing.has_header:
+        names = [str(number) for number in range(1, len(names) + 1)]
+    table = pyarrow.csv.read_csv(
+        path if text is None else io.BytesIO(text.encode()),
+        read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(bool(writing.has_header)), block_size=1 << 24),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=writing.separator or ",", quote_char=False if is_tab else '"', newlines_in_values=not is_tab
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False),
+    )
+    return unquoted(table) if is_tab else table
+
+
+def _is_foreign(writing: Writing) -> bool:
+    return writing.encoding not in (None, "utf-8")
+
+
+def _objects(path: Path, writing: Writing) -> pa.Table:
+    """A list of objects."""
+    import json
+
+    import pyarrow as pa
+
+    rows = json.loads(path.read_text(encoding=writing.encoding))
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("no list of objects")
+    return pa.Table.from_pylist(rows)
+
+
+def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:
+    return DataError(where=name, found=found, expected=expected, remedy=remedy)
