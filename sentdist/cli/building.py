@@ -13,7 +13,7 @@ import typer
 from sentdist.cli.live import told_live
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.errors import DataError, RecipeError, counted, first_line
+from sentdist.errors import DataError, RecipeError, SentdistError, counted, first_line
 from sentdist.inference.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
@@ -156,7 +156,22 @@ def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data
         with told_live() as (print_line, show):
             build_locally(*fresh, print_line=print_line, show=show)
         _print_scores(fresh[0].recipe.name, context.store)
+    if tracking := os.environ.get("MLFLOW_TRACKING_URI"):
+        _bring_to_mlflow([plan.recipe.name, *([fresh[0].recipe.name] if fresh else [])], context.store, tracking)
     _print_next(plan.recipe.name, context.store)
+
+
+def _bring_to_mlflow(names: list[str], store: ArtifactStore, tracking: str) -> None:
+    """Write what this process has built into MLflow; a server that is away costs a line, not the run."""
+    from sentdist.tracking.rebuild import rebuild
+
+    try:
+        for name in names:
+            rebuild(store, tracking, name)
+    except SentdistError as error:
+        typer.echo(f"MLflow: {error} `sentdist track --rebuild` brings it there later.", err=True)
+        return
+    _publish_report(names[0], store, tracking)
 
 
 def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
@@ -231,6 +246,7 @@ def _print_next(name: str, store: ArtifactStore) -> None:
     short = key[:KEY_LETTERS]
     typer.echo("Next:")
     for command in (
+        f"sentdist report {name}",
         f'sentdist similarity {short} "A dog runs." "A puppy is running."',
         f'sentdist search {short} "what you look for" --corpus SENTENCES.txt',
         f"sentdist export {short} --to my-encoder",

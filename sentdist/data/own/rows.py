@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sentdist.data.own.shapes import KNOWN_NAMES, Layout, Shape, grades_of, layout_of, scale_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
-from sentdist.data.own.tables import Writing, read_table, recognised, said_of
+from sentdist.data.own.tables import Writing, own_table, recognised, said_of
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.seeded_order import digest_u64
 from sentdist.data.sources import hub
@@ -110,7 +110,7 @@ def look(name: str, path: Path | None, asked: Asked, *, hub_revision: str | None
         _check_file(name, path)
         given = Writing(encoding=asked.encoding, separator=asked.separator, has_header=asked.has_header)
         writing = recognised(name, path, given, sorted(KNOWN_NAMES))
-        table, revision = read_table(name, path, writing), content_digest(path)
+        table, revision = own_table(name, path, writing), content_digest(path)
     layout = layout_of(name, table, shape=asked.shape, columns=asked.columns, group=asked.group)
     rows = _rows(name, table, layout)
     num_texts = len({text for row in rows.texts for text in row})
@@ -215,7 +215,7 @@ def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision:
             remedy="Run the command again.",
         )
     else:
-        table = read_table(name, path, Writing(encoding=file.encoding, separator=file.separator, has_header=file.has_header))
+        table = own_table(name, path, Writing(encoding=file.encoding, separator=file.separator, has_header=file.has_header))
     rows = _rows(name, table, Layout(shape=file.shape, columns=file.columns, group=file.group, split=file.split))
     sides = _sides(name, rows, file, revision)
     if _digest(sides) != file.sides:

@@ -93,7 +93,7 @@ def said_of(writing: Writing, path: Path) -> list[str]:
     return said
 
 
-def read_table(name: str, path: Path, writing: Writing) -> pa.Table:
+def own_table(name: str, path: Path, writing: Writing) -> pa.Table:
     """The rows of a file, text columns as large_string; separated values are all text. DataError where it is not as `writing` says."""
     import pyarrow as pa
     import pyarrow.json

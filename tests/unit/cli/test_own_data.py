@@ -7,42 +7,80 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from sentdist.cli import app
 
 ROOT = Path(__file__).parents[3]
 GUIDE = (ROOT / "rayjobs/recipes/README.md").read_text(encoding="utf-8")
+WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> list[str]:
-    """The words of the command, for a folder and a store of this test."""
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words of the command behind `sentdist`, in a folder of this test that has the recipes."""
     section = GUIDE.partition("\n## Your own data\n")[2].partition("\n## ")[0]
     block = re.search(r"```bash\n(.+?)\n```", section, re.DOTALL)
     assert block is not None
-    words = shlex.split(block[1].replace("~/data", str(tmp_path / "data")))
-    assert words[:2] == ["sentdist", "run"] and "--local" in words
-    return [*(word for word in words[2:] if word != "--local"), "--store", str(tmp_path / "store")]
+    words = shlex.split(block[1])
+    assert words[:2] == ["sentdist", "run"] and "--local" in words and "corpus.file=pairs.csv" in words
+    (tmp_path / "rayjobs").symlink_to(ROOT / "rayjobs")
+    monkeypatch.chdir(tmp_path)
+    for name in ("SENTDIST_STORE", "SENTDIST_DATA", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return words[1:]
 
 
-def _planned(command: list[str], tmp_path: Path, content: str, *, name: str = "pairs.csv") -> tuple[int, str]:
-    (tmp_path / "data/my").mkdir(parents=True)
-    (tmp_path / "data/my" / name).write_text(content)
-    done = CliRunner().invoke(app, ["plan", *command], env={"COLUMNS": "160"})
-    return done.exit_code, done.output + (str(done.exception) if done.exception else "")
+def pairs(separator: str = ",") -> str:
+    scenes = [(f"a {who} {what} in the {where}", f"the {who} in the {where} {what}") for who in WHO for what in WHAT for where in WHERE]
+    return f"anchor{separator}positive\n" + "".join(f"{one}{separator}{other}\n" for one, other in scenes)
 
 
-def test_two_columns_without_a_split_are_trained_on_whole(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    rows = "".join(f"How do I reset device {number}?,Hold the button of device {number}.\n" for number in range(1000))
-    code, said = _planned(command, tmp_path, f"question,answer\n{rows}")
-    assert code == 0, said
-    assert re.search(r"train +12 +10 +– +10 +19,200\b", said), said  # ten trainings on 15 batches of 64 rows of two columns: no row limit
+def done(command: list[str]) -> Result:
+    return CliRunner().invoke(app, command, env={"COLUMNS": "160"})
 
 
-def test_a_misspelt_column_is_what_is_told(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    code, said = _planned(command, tmp_path, "questions,answer\na,b\n")
-    assert code != 0
-    assert 'Did you mean "questions"?' in said, said
+def test_the_command_trains_on_the_file_and_scores_rows_held_out_of_it(
+    command: list[str], tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pairs.csv").write_bytes(pairs(";").encode("utf-16"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "no server")
+    changes = (f"encoder.checkpoint={tiny_encoder_dir}", "training.batch_size=8", "training.max_length=20", "evaluation.max_length=20")
+    small = [word for change in changes for word in ("--set", change)]
+    found = done([*command, *small])
+    assert found.exit_code == 0, found.output
+    assert "pairs.csv: pairs in anchor, positive; text in utf-16; separated by semicolons" in found.output
+    assert re.search(r"75 rows: \d+ train, \d dev, \d test, in \d+ groups; the largest group has \d+ rows?", found.output), found.output
+    table = found.output.partition("main score")[2]
+    assert all(row in table for row in ("retrieval-pairs-csv-test", "Untouched encoder", "Shared words", "Contrastive"))
+    assert "MLflow: " in found.output  # a line, and no failure
+    encoder = re.search(r"^Encoder: (.+)$", found.output, re.MULTILINE)
+    assert encoder is not None and (Path(encoder[1]) / "modules.json").is_file()
+    assert "sentdist export" in found.output and "sentdist report own" in found.output
+    leaks = done(["leaks", *(word for word in command[1:] if word != "--local"), *small])
+    assert leaks.exit_code == 0 and Path(".sentdist/leaks/own.csv").read_text().count("\n") == 1, leaks.output
+
+
+def test_all_rows_are_trained_on_and_none_twice(command: list[str], tmp_path: Path) -> None:
+    rows = "".join(f"How do I reset device {number}?,Hold the button of device {number}.\n" for number in range(20_000))
+    (tmp_path / "pairs.csv").write_text(f"question,answer\n{rows}")
+    found = done(["plan", *(word for word in command[1:] if word != "--local"), "--set", "corpus.held_out.near=null"])
+    assert "20,000 rows: 18,000 train, 1,000 dev, 1,000 test" in found.output and re.search(r"train +1 +1 +– +1 +35,968\b", found.output), (
+        found.output
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, 'Did you mean "'),
+        ("questions,x,y,z\na b,b c,c d,d e\n", "--set 'corpus.columns=["),
+        ("a b c\n", "separated by one of commas"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_told_first(command: list[str], tmp_path: Path, content: str | None, said: str) -> None:
+    (tmp_path / ("pears.csv" if content is None else "pairs.csv")).write_text(content or "")
+    found = done(command)
+    assert found.exit_code == 2 and said in found.output

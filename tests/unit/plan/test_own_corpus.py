@@ -1,0 +1,79 @@
+"""A corpus of one's own file in a recipe: which stages and tasks it comes to, which methods are for it, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from sentdist.data.own.rows import OwnFile
+from sentdist.errors import RecipeError
+from sentdist.plan.corpora.graded import GradedCorpus
+from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.recipe import load_recipe
+from sentdist.plan.specs import OwnRows, Task
+from sentdist.plan.stages import Train
+from sentdist.plan.task_kinds import TripletTask
+from sentdist.plan.unroll import Plan
+from tests.support.planning import RECIPES, plan_of, small_recipe
+
+
+def own_plan(*overrides: str) -> Plan:
+    return plan_of(load_recipe(RECIPES / "own.yaml", overrides))
+
+
+@pytest.mark.parametrize(
+    ("shape", "method", "kinds"),
+    [
+        ("pairs", "contrastive", ["retrieval"]),
+        ("faq", "contrastive", ["retrieval"]),
+        ("triplets", "contrastive", ["retrieval", "triplets"]),
+        ("graded", "graded", ["sts"]),
+    ],
+)
+def test_a_shape_has_its_stages_tasks_and_methods(shape: str, method: str, kinds: list[str]) -> None:
+    plan = own_plan(f"corpus.shape={shape}")
+    assert {trial.method for trial in plan.trials} == {"base", "words", method}
+    train = next(stage for stage in plan.stages if isinstance(stage, Train))
+    assert isinstance(train.corpus, GradedCorpus if shape == "graded" else Corpus) and train.corpus.num_columns == (
+        3 if shape == "triplets" else 2
+    )
+    assert train.selection is not None and train.selection.task.split == "dev"
+    tasks = plan.trials[0].scores.tasks
+    assert [task.kind for task in tasks] == kinds and {getattr(task, "split", None) for task in tasks} == {"test"}
+    of_rows = [task.own for task in tasks if isinstance(task, Task | TripletTask)]
+    assert of_rows == [train.selection.task.own] * len(tasks)
+    assert len({task.name for task in (*tasks, train.selection.task)}) == len(tasks) + 1
+
+
+def test_what_is_held_out_is_part_of_every_key() -> None:
+    one, other = (own_plan(f"corpus.file={file}") for file in ("one.csv", "other.csv"))
+    assert not {stage.key for stage in one.stages} & {stage.key for stage in other.stages}
+
+
+def test_the_plan_s_value_and_the_reader_s_have_the_same_fields() -> None:
+    assert list(OwnRows.model_fields) == [field.name for field in fields(OwnFile)]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("corpus={source: nli/triplets}", "expected one of kind own"),
+        ("folds={num: 5}", "folds: has no effect on a corpus of kind own"),
+        ("corpus.held_out.dev=0", "greater than 0"),
+        ("corpus.held_out.most=2", "greater than or equal to 5"),
+        ("corpus.fle=a.csv", 'did you mean "file"'),
+        ("corpus.shape=pair", "'pairs'"),
+        ("methods.graded.shapes=[grades]", "'graded'"),
+        ("selection.task=own+stsb-dev", "tasks of one kind"),
+    ],
+)
+def test_what_has_no_sense_is_refused_while_planning(override: str, said: str) -> None:
+    with pytest.raises(RecipeError) as refused:
+        own_plan(override)
+    assert said in str(refused.value)
+
+
+def test_shapes_belong_to_a_corpus_of_kind_own() -> None:
+    with pytest.raises(RecipeError, match="shapes: has no effect on a corpus of kind rows"):
+        small_recipe(methods={"base": {}, "one": {"objective": {"name": "info_nce"}, "shapes": ["pairs"]}})
