@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import RecipeError
+from sentdist.plan.corpora.own import OWN
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, Found, ScoredTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
 
-OWN = "own"  # the held-out rows of a corpus of kind own
 OWN_KINDS = tuple(kind.name for kind in TASK_KINDS.values() if kind.is_own)
 
 

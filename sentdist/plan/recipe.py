@@ -13,11 +13,11 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from sentdist.errors import RecipeError, brief
 from sentdist.frozen import Frozen
-from sentdist.plan.chosen_tasks import OWN, OWN_KINDS, check_dev_tasks, is_task_name
+from sentdist.plan.chosen_tasks import OWN_KINDS, check_dev_tasks, is_task_name
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.groups import AugmentationSection
-from sentdist.plan.corpora.own import HeldOutSection, OwnSection
+from sentdist.plan.corpora.own import OWN, HeldOutSection, check_own
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.dotted import with_key, with_path
 from sentdist.plan.inheritance import with_inherited_corpora
@@ -170,7 +170,7 @@ class Recipe(Frozen):
                 _known(f"evaluation.tasks[{number}]", task, (OWN, *TASKS, *TASK_GROUPS, *(f"{kind}=SOURCE" for kind in OWN_KINDS)))
         if self.evaluation.links is not None and self.evaluation.links.corpus is not None:
             _known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
-        _check_own(self)
+        check_own(self)
         if self.selection is not None:
             check_dev_tasks(self.selection.names)
         if len(set(self.seeds)) != len(self.seeds):
@@ -180,23 +180,6 @@ class Recipe(Frozen):
         check_search(self)
         _check_gpus(self.runtime)
         return self
-
-
-def _check_own(recipe: Recipe) -> None:
-    """Held-out rows are those of the recipe's own corpus, and only its rows have a shape that is found out."""
-    if isinstance(recipe.corpus, OwnSection):
-        if recipe.folds is not None:
-            raise ValueError("folds: has no effect on a corpus of kind own, whose rows are held out once; leave it out")
-        return
-    of = {"evaluation.tasks": recipe.evaluation.tasks, "selection.task": () if recipe.selection is None else recipe.selection.names}
-    for where, names in of.items():
-        if OWN in names:
-            raise ValueError(
-                f"{where}: found own with a corpus of kind {recipe.corpus.kind}; expected one of kind own, whose rows are held out"
-            )
-    for name, method in recipe.methods.items():
-        if method.shapes:
-            raise ValueError(f"methods.{name}.shapes: has no effect on a corpus of kind {recipe.corpus.kind}; leave it out")
 
 
 def _check_gpus(runtime: Runtime) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sentdist.errors import RecipeError
-from sentdist.plan.chosen_tasks import OWN, check_lexical, check_names, named_task, pinned_task, selectable_task, task_names
+from sentdist.plan.chosen_tasks import check_lexical, check_names, named_task, pinned_task, selectable_task, task_names
 from sentdist.plan.compatibility import (
     check_channels,
     check_encoder,
@@ -25,10 +25,11 @@ from sentdist.plan.compatibility import (
 )
 from sentdist.plan.corpora import AnyCorpus, CorpusSection
 from sentdist.plan.corpora.kind import Planning
-from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.corpora.own import OWN, OwnSection
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import Objective, names_with, phi_of, uses_targets
+from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection, recipe_from_values
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
@@ -91,7 +92,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     Raises:
         RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
     """
-    recipe, told = _for_its_rows(recipe, resolver)
+    recipe, told = for_its_rows(recipe, resolver)
     rows: dict[str, int] = {}
     found: dict[tuple[str, str], tuple[dict[str, Json], int | None, Scores]] = {}
     varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
@@ -149,23 +150,6 @@ def evaluation_of(
         "methods": {"base": {}},
     }  # fmt: skip
     return _Builder(recipe_from_values(values, where="sentdist evaluate"), resolver, {}).scores("base", seed=0, fold=None)
-
-
-def _for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str, ...]]:
-    """The recipe with the methods that are for the rows of a person's own file, and what there is to tell of it."""
-    if not isinstance(recipe.corpus, OwnSection):
-        return recipe, ()
-    pin = recipe.corpus.pinned(resolver, where="corpus")
-    unfit = [name for name, method in recipe.methods.items() if method.shapes and pin.rows.shape not in method.shapes]
-    if not unfit:
-        return recipe, pin.told
-    values = recipe.model_dump(exclude_unset=True)
-    values["methods"] = {name: method for name, method in values["methods"].items() if name not in unfit}
-    values["sweep"] = {
-        path: over for path, over in values.get("sweep", {}).items() if path.split(".")[:2] not in [["methods", name] for name in unfit]
-    }
-    told = f"Not for {pin.rows.shape}: {', '.join(recipe.methods[name].title or name for name in unfit)}"
-    return recipe_from_values(values, where=f"{recipe.name} for {pin.rows.shape}"), (*pin.told, told)
 
 
 def _short(value: Json) -> str:

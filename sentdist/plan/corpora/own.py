@@ -14,8 +14,10 @@ from sentdist.plan.resolver import OwnPin, Resolver
 from sentdist.plan.specs import Shape, Task
 
 if TYPE_CHECKING:
+    from sentdist.plan.recipe import Recipe
     from sentdist.plan.task_kinds import TripletTask
 
+OWN = "own"  # the task that its held-out rows make
 Share = Annotated[float, Field(gt=0.0, lt=0.5)]
 Side = Literal["dev", "test"]
 
@@ -89,3 +91,20 @@ class OwnSection(Section):
 def _name(kind: str, pin: OwnPin, side: Side) -> str:
     """As tasks of a person's own files are called elsewhere: KIND-SOURCE-SPLIT."""
     return "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{pin.name.removeprefix('hub:')}-{side}".lower())
+
+
+def check_own(recipe: Recipe) -> None:
+    """Raise ValueError for the task own, or shapes of rows, without a corpus of kind own, and for folds of one."""
+    if isinstance(recipe.corpus, OwnSection):
+        if recipe.folds is not None:
+            raise ValueError("folds: has no effect on a corpus of kind own, whose rows are held out once; leave it out")
+        return
+    of = {"evaluation.tasks": recipe.evaluation.tasks, "selection.task": () if recipe.selection is None else recipe.selection.names}
+    for where, names in of.items():
+        if OWN in names:
+            raise ValueError(
+                f"{where}: found own with a corpus of kind {recipe.corpus.kind}; expected one of kind own, whose rows are held out"
+            )
+    for name, method in recipe.methods.items():
+        if method.shapes:
+            raise ValueError(f"methods.{name}.shapes: has no effect on a corpus of kind {recipe.corpus.kind}; leave it out")

@@ -1,0 +1,30 @@
+"""What a recipe comes to once it is known what the rows of a person's own file are."""
+
+from __future__ import annotations
+
+from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.recipe import Recipe, recipe_from_values
+from sentdist.plan.resolver import Resolver
+from sentdist.plan.stage import Json
+
+
+def for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str, ...]]:
+    """The recipe with the methods that are for the rows of a person's own file, and what there is to tell of it."""
+    if not isinstance(recipe.corpus, OwnSection):
+        return recipe, ()
+    pin = recipe.corpus.pinned(resolver, where="corpus")
+    unfit = [name for name, method in recipe.methods.items() if method.shapes and pin.rows.shape not in method.shapes]
+    if not unfit:
+        return recipe, pin.told
+    values = recipe.model_dump(exclude_unset=True)
+    values["methods"] = {name: method for name, method in values["methods"].items() if name not in unfit}
+    values["sweep"] = _without(unfit, values.get("sweep", {}))
+    if values.get("search") is not None:
+        values["search"] = values["search"] | {"space": _without(unfit, values["search"]["space"])}
+    told = f"Not for {pin.rows.shape}: {', '.join(recipe.methods[name].title or name for name in unfit)}"
+    return recipe_from_values(values, where=f"{recipe.name} for {pin.rows.shape}"), (*pin.told, told)
+
+
+def _without(methods: list[str], paths: dict[str, Json]) -> dict[str, Json]:
+    """Fields by their paths, less those of some methods."""
+    return {path: value for path, value in paths.items() if path.split(".")[:2] not in [["methods", name] for name in methods]}
