@@ -257,17 +257,22 @@ def _print_next(name: str, store: ArtifactStore) -> None:
 def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:
     """Write the report beside the artifacts, tell the tracker of it and of the best encoder."""
     from sentdist.report.sweep_report import report_sweep
+    from sentdist.store.searches import find_search
     from sentdist.store.sweep import load_sweep
     from sentdist.tracking.mlflow_tracker import make_tracker
 
+    tracker, search = make_tracker(tracking, store), find_search(store, name)
+    pages = tracker.log_search(search) if search is not None else {}
     with tempfile.TemporaryDirectory() as scratch:
-        report_sweep(store, name).write(Path(scratch))
+        report_sweep(store, name, links=pages).write(Path(scratch))
         typer.echo(f"Report: {store.write_folder(Path(scratch), f'reports/{name}')}/report.html")
-        tracker, sweep = make_tracker(tracking, store), load_sweep(store, name)
+        sweep = load_sweep(store, name)
         tracker.log_report(sweep, Path(scratch))
         model = tracker.register_best(sweep)
     if tracker.trials_page:
         typer.echo(f"MLflow, trials best first: {tracker.trials_page}")
+    for title, page in pages.items():
+        typer.echo(f"MLflow, {title}: {page}")
     if model:
         typer.echo(f"Registered, as dev chose: {model} (@best)")
     for warning in tracker.warnings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import counted
 from sentdist.inference.opening import open_store, store_root
 from sentdist.plan.papers import PAPERS
+
+if TYPE_CHECKING:
+    from sentdist.store.store import ArtifactStore
 
 
 def report(
@@ -22,6 +25,9 @@ def report(
     ] = None,
     store: StoreRoot = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,
+    tracking: Annotated[
+        str | None, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="MLflow server that the report of a search links to.")
+    ] = None,
 ) -> None:
     """Write the tables and figures of a sweep, or those of a paper.
 
@@ -32,7 +38,8 @@ def report(
     if sweep is not None:
         from sentdist.report.sweep_report import report_sweep
 
-        made = report_sweep(open_store(store), sweep)
+        opened = open_store(store)
+        made = report_sweep(opened, sweep, links=_search_pages(opened, sweep, tracking))
     else:
         from sentdist.report.paper_page import report_paper
 
@@ -42,6 +49,18 @@ def report(
     page = made.write(folder)
     typer.echo(made.markdown)
     typer.echo(f"Written: {page} and {folder / 'report.md'}")
+
+
+def _search_pages(store: ArtifactStore, name: str, tracking: str | None) -> dict[str, str]:
+    """Pages of the tracker that show a search; none without a server, or of a sweep."""
+    from sentdist.store.searches import find_search
+
+    search = find_search(store, name) if tracking else None
+    if search is None:
+        return {}
+    from sentdist.tracking.mlflow_tracker import make_tracker
+
+    return make_tracker(tracking, store).search_pages(search)
 
 
 def explain(

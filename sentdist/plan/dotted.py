@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sentdist.errors import RecipeError, brief
 from sentdist.plan.stage import Json
@@ -33,6 +33,16 @@ def with_key(values: dict[str, Json], sections: Sequence[str], key: str, value: 
         return {**values, key: value}
     inner = values.get(sections[0])
     return {**values, sections[0]: with_key(inner if isinstance(inner, dict) else {}, sections[1:], key, value)}
+
+
+def short_names(groups: Iterable[Sequence[str]]) -> dict[str, str]:
+    """Dotted path -> its last part; the last two where that would name two paths of one group."""
+    found: dict[str, str] = {}
+    for group in groups:
+        last = [path.rpartition(".")[2] for path in group]
+        for path, name in zip(group, last, strict=True):
+            found[path] = ".".join(path.split(".")[-2:]) if last.count(name) > 1 else found.get(path, name)
+    return found
 
 
 def _with_item(items: Sequence[Json], dotted: str, value: Json, *, where: str) -> list[Json]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sentdist.plan.stage import Json
 from sentdist.store.record import Record
+from sentdist.store.searches import SearchRecord
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking.registry import register_best_encoder
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
+from sentdist.tracking.search_runs import SearchRuns
 from sentdist.tracking.server import Server, patience
 from sentdist.tracking.sweep_runs import SweepRuns
 from sentdist.tracking.tracker import NullRun, NullTracker, Outcome, RunHandle, Tracker
@@ -76,6 +78,20 @@ class MlflowTracker:
         self._adopt(sweep)
         with patience():
             self._attempt("log the report", lambda client, runs: runs.log_report(client, folder))
+
+    def log_search(self, search: SearchRecord) -> dict[str, str]:
+        runs = SearchRuns(search)
+        return self._pages(runs, self._server.attempt(f"bring the search {search.name} up to date", runs.publish))
+
+    def search_pages(self, search: SearchRecord) -> dict[str, str]:
+        def experiment(client: MlflowClient) -> str | None:
+            found = client.get_experiment_by_name(search.name)
+            return None if found is None else str(found.experiment_id)
+
+        return self._pages(SearchRuns(search), self._server.attempt(f"find the search {search.name}", experiment, wait_s=WAIT_S))
+
+    def _pages(self, runs: SearchRuns, experiment: str | None) -> dict[str, str]:
+        return {} if experiment is None else {name: f"{self._server.page}/{page}" for name, page in runs.pages(experiment).items()}
 
     def register_best(self, sweep: SweepRecord) -> str | None:
         self._adopt(sweep)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentdist.errors import ResourceError
+from sentdist.store.searches import SearchRecord, find_search, search_names
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
 from sentdist.tracking.run_layout import RunLayout
+from sentdist.tracking.search_runs import SearchRuns
 from sentdist.tracking.server import Server, patience
 from sentdist.tracking.sweep_runs import SweepRuns
 
@@ -30,10 +32,17 @@ def rebuild(store: ArtifactStore, tracking_uri: str, name: str | None = None) ->
         StoreError: no sweep of that name.
         ResourceError: the server is away or refuses; what was brought in stays.
     """
-    return [_rebuild(store, tracking_uri, found) for found in ([name] if name else sweep_names(store))]
+    names = [name] if name else list(dict.fromkeys([*sweep_names(store), *search_names(store)]))
+    return [_rebuild(store, tracking_uri, found) for found in names]
 
 
 def _rebuild(store: ArtifactStore, uri: str, name: str) -> Rebuilt:
+    search = find_search(store, name)
+    if search is not None:
+        _rebuild_search(search, uri)
+        if name not in sweep_names(store):  # no finalist yet
+            scored = sum(trial.dev is not None for trial in search.trials)
+            return Rebuilt(name=name, num_runs=len(search.trials), num_trials=len(search.trials), num_scored=scored)
     sweep = load_sweep(store, name)
     records = sweep.records(store)
     server = Server(uri)
@@ -42,8 +51,19 @@ def _rebuild(store: ArtifactStore, uri: str, name: str) -> Rebuilt:
     with patience():
         touched = server.attempt(f"rebuild the sweep {name}", lambda client: runs.rebuild(client, records))
     if touched is None:
-        raise ResourceError(
-            where=f"sweep {name}", found=server.warnings[-1], expected="an MLflow server that answers", remedy="Start it and rebuild again."
-        )
+        raise _away(name, server)
     num_scored = sum(key in records for key in layout.trials)
     return Rebuilt(name=name, num_runs=touched, num_trials=len(layout.trials), num_scored=num_scored)
+
+
+def _rebuild_search(search: SearchRecord, uri: str) -> None:
+    server = Server(uri)
+    with patience():
+        if server.attempt(f"rebuild the search {search.name}", SearchRuns(search).publish) is None:
+            raise _away(search.name, server)
+
+
+def _away(name: str, server: Server) -> ResourceError:
+    return ResourceError(
+        where=f"sweep {name}", found=server.warnings[-1], expected="an MLflow server that answers", remedy="Start it and rebuild again."
+    )

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from sentdist.plan.stage import Json
 from sentdist.store.record import Record
+from sentdist.store.searches import SearchRecord
 from sentdist.store.sweep import SweepRecord
 
 Outcome = Literal["failed", "stopped"]  # stopped: pruned by a scheduler or cancelled by a person
@@ -68,6 +69,14 @@ class Tracker(Protocol):
         """Keep a report's tables and figures on the sweep's run, with a summary of the trials."""
         ...
 
+    def log_search(self, search: SearchRecord) -> dict[str, str]:
+        """Bring the trials of a search up to date; returns the pages that show them, by name: none without a server that answers."""
+        ...
+
+    def search_pages(self, search: SearchRecord) -> dict[str, str]:
+        """The same pages, where they are there already; nothing is written."""
+        ...
+
     @property
     def trials_page(self) -> str | None:
         """Where the trials of the sweep stand, best first; None without a server that answers."""
@@ -110,6 +119,12 @@ class NullTracker:
     def finish_sweep(self, outcome: Outcome | None = None) -> None: ...
 
     def log_report(self, sweep: SweepRecord, folder: Path) -> None: ...
+
+    def log_search(self, search: SearchRecord) -> dict[str, str]:
+        return {}
+
+    def search_pages(self, search: SearchRecord) -> dict[str, str]:
+        return {}
 
     @property
     def trials_page(self) -> str | None:

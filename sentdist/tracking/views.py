@@ -13,6 +13,7 @@ TAG = "mlflow.sharedViewState."  # + id of the view: where MLflow's own menu kee
 CURVES = ("dev_score", "loss")
 MAX_VARIED = 8  # columns of parameters; a table wider than a screen hides its scores
 TRIALS_ONLY = "tags.`sentdist.trial` != ''"
+SEARCHED_ONLY = "tags.`sentdist.search_trial` != ''"
 STAGES_ONLY = "tags.`sentdist.key` != ''"
 Mode = Literal["TABLE", "CHART"]
 
@@ -55,6 +56,46 @@ def views(*, order: str, metric: str, scores: Sequence[str], trials: Sequence[Ma
             state=listed | _table(*stages),
         ),
     )  # fmt: skip
+
+
+def search_views(fields: Mapping[str, Sequence[str]], *, names: Mapping[str, str]) -> tuple[View, ...]:
+    """The views of a search: its trials, best on dev first with how each ended, and parallel coordinates of every method that has fields.
+
+    fields: title of a method -> parameters that its trials differ in; names: title -> the method's name.
+    """
+    every = tuple(dict.fromkeys(name for own in fields.values() for name in own))
+    columns = (
+        *_columns("metrics", ("best_dev_score", "share_trained", "sentences")),
+        "tags.`sentdist.state`",
+        *_columns("params", ("method", *every)),
+    )
+    table: dict[str, Json] = {
+        "orderByKey": _metric("best_dev_score"), "orderByAsc": False, "searchFilter": SEARCHED_ONLY, "runsHiddenMode": "SHOW_ALL",
+    }  # fmt: skip
+    return (
+        View(id="sentdist-search", name="Search: trials, best on dev first", mode="TABLE", state=table | _table(*columns)),
+        *(_parallel(title, names[title], own, table) for title, own in fields.items() if own),
+    )
+
+
+def _parallel(title: str, name: str, fields: Sequence[str], table: Mapping[str, Json]) -> View:
+    """MLflow shows the runs that have all of the parameters, so each method has a view of its own."""
+    own = f"tags.`sentdist.search_method` = '{name}'"
+    metrics: list[Json] = ["share_trained", "best_dev_score"]
+    cards: list[Json] = [
+        _card("PARALLEL", f"{title}: settings and dev score", selectedParams=list(fields), selectedMetrics=metrics, showAllRuns=True),
+        _card("LINE", "dev score by sentences", metricKey="dev_score", selectedMetricKeys=["dev_score"], **_LINE),
+    ]
+    sections: list[Json] = [
+        {"uuid": _SECTION, "name": "Which settings do well", "display": True, "isReordered": True, "columns": 1, "cardHeight": 440},
+        {"uuid": "sentdist-all", "name": "Model metrics", "display": False, "isReordered": False},
+        {"uuid": "sentdist-system", "name": "System metrics", "display": False, "isReordered": False},
+    ]
+    state: dict[str, Json] = {
+        **table, "searchFilter": own, "compareRunCharts": cards, "compareRunSections": sections, "isAccordionReordered": True,
+        "selectedColumns": list(_columns("metrics", ("best_dev_score",))),
+    }  # fmt: skip
+    return View(id=f"sentdist-search-{name}", name=f"Search: {title}, parallel coordinates", mode="CHART", state=state)
 
 
 def varied_parameters(trials: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
@@ -110,7 +151,8 @@ def _columns(kind: Literal["metrics", "params"], names: Sequence[str]) -> tuple[
 
 def _table(*columns: str) -> dict[str, Json]:
     """Columns in the order given (MLflow would take that of the alphabet), after names that can be read whole."""
-    widths: dict[str, Json] = {"attributes.`Run Name`": 320, "metrics.`best_dev_score`": 150, "params.`objective.name`": 130}
+    widths: dict[str, Json] = {"attributes.`Run Name`": 320, "metrics.`best_dev_score`": 150, "params.`objective.name`": 130,
+                               "metrics.`share_trained`": 130, "tags.`sentdist.state`": 130, "params.`log10 learning_rate`": 160}  # fmt: skip
     order: list[Json] = ["attributes.`Run Name`", *columns, "runDateAndNestInfo", "duration"]
     return {"selectedColumns": list(columns), "columnOrder": order, "columnWidths": widths}
 

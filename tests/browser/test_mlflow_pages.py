@@ -21,6 +21,7 @@ from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
 from sentdist.tracking.rebuild import rebuild
 from tests.support.mlflow_fixtures import MlflowServer
+from tests.support.synthetic_searches import made_up_search
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = [
@@ -195,3 +196,30 @@ def test_the_best_encoder_is_a_model_with_a_card(shown: Shown, browser: Browser)
     assert "Source Run" in text
     browser.visit("#/models?workflowType=machine_learning")
     browser.wait_for_text("tiny", "Version 1")
+
+
+def test_a_search_shows_how_each_trial_ended_and_its_parallel_coordinates(shown: Shown, browser: Browser) -> None:
+    search = made_up_search(samples=6)
+    states = {str(trial.number): trial.state for trial in search.trials}
+    assert set(states.values()) == {"finished", "pruned", "failed"}
+    client = MlflowClient(tracking_uri=shown.uri, registry_uri=shown.uri)
+    running = search.model_copy(
+        update={"trials": tuple(one.model_copy(update={"state": "running", "rungs": ()}) for one in search.trials[:4])}
+    )
+    for record in (running, search, search):  # the last as after a restart: nothing may be there twice
+        tracker = MlflowTracker(shown.uri, shown.store)
+        pages = tracker.log_search(record)
+    assert pages and pages == tracker.search_pages(search), tracker.warnings
+    experiment = client.get_experiment_by_name("tuned")
+    assert experiment is not None
+    runs = {run.data.params["trial"]: run for run in client.search_runs([experiment.experiment_id]) if "trial" in run.data.params}
+    assert {number: run.data.tags["sentdist.state"] for number, run in runs.items()} == states
+    ended = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
+    assert {number: run.info.status for number, run in runs.items()} == {number: ended[state] for number, state in states.items()}
+    longest = max(search.trials, key=lambda trial: len(trial.rungs))
+    curve = client.get_metric_history(runs[str(longest.number)].info.run_id, "dev_score")
+    assert [point.step for point in curve] == [rung.sentences for rung in longest.rungs]
+    browser.visit(pages["Search: trials, best on dev first"].removeprefix(f"{shown.uri}/"))
+    browser.wait_for_text(f"{len(states)} matching runs", "sentdist.state", "pruned")
+    browser.visit(pages["Search: RCL, parallel coordinates"].removeprefix(f"{shown.uri}/"))
+    browser.wait_for_text("6 matching runs", "log10 learning_rate", "phis", "regulator_weight", "{0.01, 0.02}")

@@ -12,6 +12,7 @@ import numpy as np
 
 from sentdist.evaluation.best_of import Floats
 from sentdist.evaluation.optimism import Optimism, optimism
+from sentdist.plan.dotted import short_names
 from sentdist.plan.search import Axis, Search
 from sentdist.plan.stage import Json
 from sentdist.store.chosen import cells_by_dev, dev_score
@@ -87,11 +88,8 @@ class SearchFacts:
 
     @cached_property
     def short(self) -> dict[str, str]:
-        """Field of the space -> its last part, or the last two where two fields of a method would be called alike."""
-        paths = list(self.search.space)
-        last = [path.rpartition(".")[2] for path in paths]
-        crowded = {name for method in self.methods for name in last if sum(path.endswith(f".{name}") for path in method.fields) > 1}
-        return {path: ".".join(path.split(".")[-2:]) if name in crowded else name for path, name in zip(paths, last, strict=True)}
+        """Field of the space -> what tables and axes call it."""
+        return short_names(method.fields for method in self.methods)
 
     def axis(self, field: str) -> Axis:
         return self.search.space[field]

@@ -1,0 +1,35 @@
+"""What stands on the run of a search's trial, and what its views show; the pages themselves are looked at in tests/browser."""
+
+from __future__ import annotations
+
+import json
+
+from sentdist.plan.dotted import short_names
+from sentdist.tracking.search_runs import SearchRuns
+from sentdist.tracking.views import TAG
+from tests.support.synthetic_searches import made_up_search
+
+
+def test_settings_have_short_names_that_tell_fields_of_one_method_apart() -> None:
+    paths = ["training.learning_rate", "methods.rcl.objective.temperature", "methods.rcl.regularizers.temperature"]
+    assert list(short_names([paths]).values()) == ["learning_rate", "objective.temperature", "regularizers.temperature"]
+    alone = short_names([["methods.a.objective.temperature"], ["methods.b.objective.temperature"]])
+    assert set(alone.values()) == {"temperature"}, "one column for one thing, whichever method has it"
+
+
+def test_each_method_has_parallel_coordinates_of_its_own_fields() -> None:
+    table, plain, rcl = SearchRuns(made_up_search(samples=2)).views
+    assert table.mode == "TABLE" and "tags.`sentdist.state`" in table.state["selectedColumns"]  # type: ignore[operator]
+    for view, fields in ((plain, ["log10 learning_rate"]), (rcl, ["log10 learning_rate", "phis", "regulator_weight"])):
+        (card, _) = view.state["compareRunCharts"]  # type: ignore[misc]
+        assert card["type"] == "PARALLEL" and card["selectedParams"] == fields and card["showAllRuns"]  # type: ignore[index, call-overload]
+        assert "best_dev_score" in card["selectedMetrics"]  # type: ignore[index, call-overload, operator]
+    assert "'rcl'" in str(rcl.state["searchFilter"])
+    key, value = rcl.tag(102)
+    assert key.startswith(TAG) and json.loads(json.loads(value)["state"]) == rcl.state
+
+
+def test_pages_are_links_within_the_server() -> None:
+    pages = SearchRuns(made_up_search(samples=2)).pages("7")
+    assert all(page.startswith("#/experiments/7/runs?") for page in pages.values())
+    assert "Search: RCL, parallel coordinates" in pages
