@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import banks, building, catalogue, health, leaking, reporting, scoring, searching, serving, stored, using
+from sentdist.cli import banks, building, catalogue, health, hub, leaking, reporting, scoring, searching, serving, stored, using
 from sentdist.cli.printing import open_console
 from sentdist.cli.unforeseen import kept_traceback
 from sentdist.errors import SentdistError, first_line
@@ -54,6 +54,8 @@ COMMANDS = (
     building.stop,
     catalogue.objectives,
     catalogue.tasks,
+    catalogue.recipes,
+    catalogue.models,
     leaking.leaks,
     scoring.evaluate,
     scoring.compare,
@@ -61,6 +63,8 @@ COMMANDS = (
     using.similarity,
     searching.search,
     using.export,
+    hub.pin,
+    hub.push,
     reporting.report,
     reporting.explain,
     reporting.track,

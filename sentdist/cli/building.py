@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sentdist.cli.completing import sweeps
 from sentdist.cli.live import told_live
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
@@ -109,7 +110,9 @@ def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = No
 
 
 def stop(
-    sweep: Annotated[str | None, typer.Argument(help="Its name, which is that of its recipe.", show_default=False)] = None,
+    sweep: Annotated[
+        str | None, typer.Argument(help="Its name, which is that of its recipe.", show_default=False, autocompletion=sweeps)
+    ] = None,
     all_sweeps: Annotated[bool, typer.Option("--all", help="All that the cluster is building.")] = False,
 ) -> None:
     """End a sweep that a cluster is building.

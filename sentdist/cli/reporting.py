@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sentdist.cli.completing import papers, sweeps
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import counted
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 
 
 def report(
-    sweep: Annotated[str | None, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False)] = None,
+    sweep: Annotated[
+        str | None, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False, autocompletion=sweeps)
+    ] = None,
     paper: Annotated[
         str | None,
-        typer.Option("--paper", help=f"All tables of a paper, ours under theirs: {', '.join(PAPERS)}."),
+        typer.Option("--paper", help=f"All tables of a paper, ours under theirs: {', '.join(PAPERS)}.", autocompletion=papers),
     ] = None,
     store: StoreRoot = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,

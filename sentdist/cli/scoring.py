@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sentdist.cli import completing
 from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, GpusPerWorker, MaxLength, Precision, StoreRoot, named_gpus
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
 from sentdist.errors import DataError
@@ -31,6 +32,7 @@ def evaluate(
             "--tasks",
             help="Tasks, groups (sts, transfer, retrieval, …) or KIND=SOURCE@SPLIT for data of your own; with commas, or repeated.  [default: sts]",
             show_default=False,
+            autocompletion=completing.tasks,
         ),
     ] = None,
     revision: EncoderRevision = None,
@@ -76,7 +78,8 @@ def compare(
     encoder: EncoderName,
     other: Annotated[str, typer.Argument(help="The encoder that it is compared with, named in the same way.", show_default=False)],
     tasks: Annotated[
-        list[str] | None, typer.Option("--tasks", help="As for `sentdist evaluate`.  [default: sts]", show_default=False)
+        list[str] | None,
+        typer.Option("--tasks", help="As for `sentdist evaluate`.  [default: sts]", show_default=False, autocompletion=completing.tasks),
     ] = None,
     revision: EncoderRevision = None,
     other_revision: Annotated[str | None, typer.Option("--other-revision", help="Commit of the other's hub checkpoint.")] = None,

@@ -1,0 +1,80 @@
+"""What is asked of the Hugging Face Hub, and sent there: the commit of a name, an encoder with its card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from sentdist.errors import DataError, EncoderError, first_line
+
+TIMEOUT_S = 20
+Kind = Literal["model", "dataset"]
+
+# huggingface_hub takes half a second to import, hence the imports inside functions.
+
+
+def commit_of(name: str, kind: Kind, *, revision: str | None = None) -> str:
+    """The commit that a branch or tag of a repository stands for today; None: its main branch.
+
+    Raises:
+        DataError: no such repository or revision, no right to see it, no network.
+    """
+    from huggingface_hub import HfApi
+
+    _check_name(name)
+    try:
+        api = HfApi()
+        info = (
+            api.model_info(name, revision=revision, timeout=TIMEOUT_S)
+            if kind == "model"
+            else api.dataset_info(name, revision=revision, timeout=TIMEOUT_S)
+        )
+    except Exception as error:  # every client library underneath has errors of its own
+        raise _refused(name, error, expected=f"a {kind} of that name", revision=revision) from error
+    return str(info.sha)
+
+
+def send_folder(folder: Path, name: str, *, private: bool) -> str:
+    """Make the repository if it is not there, and send a folder in one commit; returns its address. The token is the hub's own login's.
+
+    Raises:
+        EncoderError: no login, no right, no network; nothing was sent, or the repository stayed as it was.
+    """
+    from huggingface_hub import HfApi
+
+    _check_name(name)
+    try:
+        api = HfApi()
+        address = api.create_repo(name, private=private, exist_ok=True)
+        api.upload_folder(repo_id=name, folder_path=folder, commit_message="An encoder and its card, by sentdist")
+    except Exception as error:  # as above
+        found = _refused(name, error, expected="a hub that takes it", revision=None)
+        raise EncoderError(where=found.where, found=found.found, expected=found.expected, remedy=found.remedy) from error
+    return str(address)
+
+
+def _check_name(name: str) -> None:
+    owner, slash, rest = name.partition("/")
+    if not owner or not slash or not rest or "/" in rest:
+        raise DataError(where="hub", found=f'"{name}"', expected="OWNER/NAME", remedy="Write it as the hub's address bar has it.")
+
+
+def _refused(name: str, error: Exception, *, expected: str, revision: str | None) -> DataError:
+    import huggingface_hub.errors as known
+
+    if isinstance(error, known.RevisionNotFoundError):
+        found, remedy = f'no revision "{revision}"', "Look at the page's Files, History."
+    elif isinstance(error, known.RepositoryNotFoundError | known.HFValidationError):
+        found, remedy = "no such repository, or a private one", "Correct the name, or log in with `hf auth login`."
+    elif isinstance(error, known.LocalTokenNotFoundError) or _status(error) in (401, 403):
+        found, remedy = "no login that may do this", "Log in with `hf auth login`, by a token that may write where you write."
+    elif isinstance(error, known.OfflineModeIsEnabled):
+        found, remedy = "HF_HUB_OFFLINE, which forbids to ask the hub", "Unset HF_HUB_OFFLINE."
+    else:
+        found, remedy = f"no answer from the hub ({type(error).__name__}: {first_line(error)})", "Check the network and try again."
+    return DataError(where=f"hub: {name}", found=found, expected=expected, remedy=remedy)
+
+
+def _status(error: Exception) -> int | None:
+    code = getattr(getattr(error, "response", None), "status_code", None)
+    return code if isinstance(code, int) else None

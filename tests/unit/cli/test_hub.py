@@ -1,0 +1,133 @@
+"""`sentdist pin`, `push`, `models`, `recipes`: what is asked of the hub and sent there, with a hub that is not the network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import pytest
+import requests
+from huggingface_hub.errors import LocalTokenNotFoundError
+from typer.testing import CliRunner, Result
+
+from sentdist.cli import app
+from sentdist.plan.recipe import load_recipe
+from sentdist.plan.stages import Train
+from sentdist.stages.local import run_local
+from sentdist.stages.overlaps import build_overlaps
+from sentdist.stages.planning.planned import planned_recipe
+from tests.support.planning import RECIPES
+
+WHO, WHAT, WHERE = ("man", "woman", "child"), ("eats", "drinks", "plays"), ("house", "garden", "street")
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+
+
+def test_pin_prints_the_commit_and_how_to_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def model_info(self: object, name: str, *, revision: str | None, timeout: float) -> SimpleNamespace:
+        asked.append((name, revision))
+        return SimpleNamespace(sha="c" * 40)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", model_info)
+    found = call("pin", "owner/name")
+    assert found.exit_code == 0 and found.stdout == "c" * 40 + "\n" and f"--set encoder.revision={'c' * 40}" in found.stderr
+    found = call("pin", "hub:owner/data:config", "--revision", "main")
+    assert "--set corpus.source=hub:owner/data:config" in found.stderr and asked == [("owner/name", None), ("owner/data", "main")]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("name", None, "expected OWNER/NAME"),
+        ("owner/name", requests.ConnectionError("no route"), "no answer from the hub (ConnectionError: no route)"),
+        ("owner/name", huggingface_hub.errors.OfflineModeIsEnabled("off"), "Unset HF_HUB_OFFLINE"),
+        ("owner/name", LocalTokenNotFoundError("none"), "hf auth login"),
+    ],
+)
+def test_a_hub_that_cannot_be_asked_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, name: str, error: Exception | None, said: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        assert error is not None
+        raise error
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
+    found = call("pin", name)
+    assert found.exit_code == 2 and said in found.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> tuple[Path, str]:
+    """A store with own.yaml built over a small file, and the key of its training."""
+    folder = tmp_path_factory.mktemp("trained")
+    file = folder / "pairs.csv"
+    rows = [f"a {who} {what} in the {where},the {who} in the {where} {what}" for who in WHO for what in WHAT for where in WHERE]
+    file.write_text("anchor,positive\n" + "\n".join(rows) + "\n")
+    changes = (
+        f"corpus.file={file}",
+        f"encoder.checkpoint={tiny_encoder_dir}",
+        "training.batch_size=8",
+        "training.max_length=20",
+        "evaluation.max_length=20",
+    )
+    plan, context = planned_recipe(load_recipe(RECIPES / "own.yaml", changes), store=str(folder / "store"))
+    run_local(plan, context)
+    build_overlaps(plan, context)
+    return folder / "store", next(stage.key for stage in plan.stages if isinstance(stage, Train))
+
+
+def test_push_shows_the_card_and_sends_nothing_unless_told(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    store, key = trained
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", lambda *_, **__: pytest.fail("sent"))
+    found = call("push", key[:8], "me/mine", "--licence", "apache-2.0", "--store", store)
+    assert found.exit_code == 0, found.output
+    head, _, text = found.output.removeprefix("---\n").partition("---\n")
+    metadata = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in head.splitlines())}
+    assert metadata["license"] == "apache-2.0" and metadata["library_name"] == "sentence-transformers"
+    (score,) = metadata["model-index"][0]["results"]
+    assert score["dataset"]["name"] == "retrieval-pairs-csv-test" and 0 <= score["metrics"][0]["value"] <= 100
+    for part in (
+        "95 % on other items",
+        "| pairs.csv |",
+        "Test items that stand in the training data",
+        "temperature",
+        "Oord",
+        "model.safetensors",
+        "Nothing was sent",
+    ):
+        assert part in text, part
+    assert "sentence_transformers_model_id" not in text
+
+
+def test_push_sends_the_folder_with_that_card(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    store, key = trained
+    sent: dict[str, str] = {}
+
+    def upload(self: object, *, repo_id: str, folder_path: Path, commit_message: str) -> None:
+        sent.update({path.relative_to(folder_path).as_posix(): repo_id for path in Path(folder_path).rglob("*") if path.is_file()})
+        assert "## Citation" in (Path(folder_path) / "README.md").read_text()
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", lambda self, name, *, private, exist_ok: f"https://hub/{name}")
+    monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload)
+    found = call("push", key[:8], "me/mine", "--send", "--store", store)
+    assert found.exit_code == 0 and "Sent: https://hub/me/mine" in found.output
+    assert {"README.md", "modules.json"} <= set(sent) and set(sent.values()) == {"me/mine"} and "record.json" not in sent
+
+
+def test_what_is_no_training_is_refused(trained: tuple[Path, str]) -> None:
+    found = call("push", "0000000000", "me/mine", "--store", trained[0])
+    assert found.exit_code == 2 and not found.stdout
+
+
+def test_models_and_recipes_are_listed(trained: tuple[Path, str]) -> None:
+    store, key = trained
+    assert key[:8] in (found := call("models", "--store", store)).output and "minilm-l6" in found.output
+    listed = call("recipes").output
+    assert all(path.name in listed for path in RECIPES.rglob("*.yaml")) and "One's own file" in listed
