@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.ticker import FuncFormatter
 from scipy.linalg import orthogonal_procrustes
 
 from sentdist.errors import DataError
@@ -79,6 +80,7 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, name: str =
             )  # fmt: skip
             records += [[system, int(rank), float(mean), len(seeds)] for rank, mean in zip(ranks, means, strict=True)]
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))  # its own would be markup, which figures show as it is
         axes.set_xlabel("rank of the singular value")
         axes.set_ylabel("singular value / largest")
         axes.margins(x=0.01)

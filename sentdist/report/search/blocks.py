@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import counted
+from sentdist.evaluation.decisive import Difference
 from sentdist.report.html import Section, drawing_to_html, paragraphs, plain_table
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
-from sentdist.report.search.facts import ScoredFinalist, Searched, SearchFacts, sentences, shown
+from sentdist.report.search.facts import ScoredFinalist, Searched, SearchFacts, exact, sentences
 from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances
 from sentdist.report.search.parallel import parallel_drawing
 from sentdist.report.style import Drawing, Looks, looks_of
@@ -20,7 +21,7 @@ from sentdist.table_text import csv_text, markdown_link, markdown_table, markdow
 WORKS = ("best_of", "best_of_unbiased", "selection_bias", "ped_anova", "fanova", "optuna", "ray", "tune")
 MOST_FAILED = 20
 CHOSEN_HEADER = ("method", "what dev chose", "dev in the search", "dev, fresh seeds", "optimism of the choice", "test")
-SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "sentences", "hours of work", "best dev")
+SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "sentences", "work", "best dev")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,22 +113,32 @@ def _column_words(table: ResultTable) -> str:
 
 
 def _verdict(best: Searched, scored: Sequence[Searched], table: ResultTable) -> str:
-    """Against the table's baseline where it is another row, else against what dev chose for the other methods."""
+    """Against what dev chose for the baseline; where that is the best itself, against what it chose for the best of the others."""
     assert best.chosen is not None
+    cells = {str(method.chosen.cell): method for method in scored if method.chosen is not None}
     column, cell = table.columns[-1], str(best.chosen.cell)
-    for one in table.comparisons:
-        if one.relation == "baseline" and one.system == cell and column in one.differences:
-            found = one.differences[column]
-            way = "above" if found.difference >= 0 else "below"
-            sure = "more than chance explains" if found.is_told else "not told from chance"
-            return f": {abs(found.difference):.2f} points {way} {one.other}, {sure}"
+    compared = {
+        one.system: one.differences[column] for one in table.comparisons if one.relation == "baseline" and column in one.differences
+    }
+    if cell in compared:
+        return f": {_difference(compared[cell])} {table.baseline}, {_surely(compared[cell])}"
+    rivals = [one for one in compared if one in cells and one != cell]
+    if cell == table.baseline and rivals:
+        rival = max(rivals, key=lambda one: compared[one].difference)
+        return f"; {cells[rival].title} is {_difference(compared[rival])} it, {_surely(compared[rival])}"
     standing = {line.label: line.cells[column].standing for line in table.lines}
-    others = [method.title for method in scored if method is not best and method.chosen and standing.get(str(method.chosen.cell))]
-    if len(scored) < 2:
-        return ""
-    if not standing.get(cell):
-        return f", and is told from the best on test, {' and '.join(others)}" if others else ""
-    return f"; {' and '.join(others)} cannot be told from it" if others else "; what dev chose for the other methods is told from it"
+    tied = [method.title for one, method in cells.items() if one != cell and standing.get(one)]
+    if len(cells) < 2 or not standing.get(cell):
+        return f", less than {' and '.join(tied)} on test" if tied else ""
+    return f"; {' and '.join(tied)} cannot be told from it" if tied else "; what dev chose for the other methods is told from it"
+
+
+def _difference(found: Difference) -> str:
+    return f"{abs(found.difference):.2f} points {'above' if found.difference >= 0 else 'below'}"
+
+
+def _surely(found: Difference) -> str:
+    return "more than chance explains" if found.is_told else "not told from chance"
 
 
 def _budget_words(facts: SearchFacts) -> str:
@@ -160,7 +171,20 @@ def _found(facts: SearchFacts, table: ResultTable | None) -> Iterator[str]:
     elif facts.num_seeds == 1:
         yield "The optimism of choosing on dev is not known: the recipe has one seed. Give `seeds` several, and the finalists say it."
     if table is not None:
+        yield from _untouched(facts, table)
         yield "Test scores are means over all seeds of the finalists; the first of these seeds took part in choosing, test scores did not."
+
+
+def _untouched(facts: SearchFacts, table: ResultTable) -> Iterator[str]:
+    """An encoder that was not trained, and is better on test than what dev chose."""
+    column = table.columns[-1]
+    scores = {line.label: summary.mean for line in table.lines if (summary := line.cells[column].summary) is not None}
+    fixed = {line.label: scores[line.label] for line in table.lines if line.is_fixed and line.label in scores}
+    for method in facts.methods:
+        chosen = None if method.chosen is None else scores.get(str(method.chosen.cell))
+        better = max(fixed, key=lambda label: fixed[label], default=None)
+        if chosen is not None and better is not None and fixed[better] > chosen:
+            yield f"{better}, which was not trained, scores {fixed[better]:.2f} on test: {fixed[better] - chosen:.2f} points above what dev chose for {method.title}."
 
 
 def _chosen_rows(facts: SearchFacts, table: ResultTable | None) -> list[list[str]]:
@@ -194,6 +218,11 @@ def _budget_blocks(facts: SearchFacts, dev_unit: str, looks: Looks) -> Iterator[
         said = [one for one in (budget_sentence(facts),) if one]
         if not facts.has_equal_budgets:
             said.append("The methods had unequal numbers of trials: compare them at one number, not at their ends.")
+        said += [
+            f"{method.title} has {counted(len(method.trials), 'different setting')}, and all were tried: it has no more to gain from trials."
+            for method in facts.methods
+            if facts.is_exhausted(method)
+        ]
         yield Block(
             title="Who wins at which budget", said=said, header=budget_header(facts), rows=budget_rows(facts),
             drawings=[best_drawing(facts, dev_unit=dev_unit, looks=looks)],
@@ -203,7 +232,7 @@ def _budget_blocks(facts: SearchFacts, dev_unit: str, looks: Looks) -> Iterator[
         rows.append(_spent("all", facts.methods, facts))
     said = [
         "Sentences are those trained on because of a trial, entropy encoders included; a training that was in the store already counts in full. "
-        f"Hours are those of work that had to be done here. {_early(facts)}".strip()
+        f"Work is what had to be done here. {_early(facts)}".strip()
     ]
     drawings = [price_drawing(facts, dev_unit=dev_unit, looks=looks)] if any(method.scored for method in facts.methods) else []
     yield Block(title="What each method was given", said=said, header=SPENT_HEADER, rows=rows, drawings=drawings)
@@ -231,9 +260,14 @@ def _spent(title: str, methods: Sequence[Searched], facts: SearchFacts) -> list[
         *(str(sum(method.count(state) for method in methods)) for state in ("finished", "pruned", "failed")),
         str(sum(method.num_running for method in methods)),
         count_text(sum(map(sentences, trials))),
-        f"{sum(trial.paid_s for trial in trials) / 3600:.2f}",
+        duration_text(sum(trial.paid_s for trial in trials)),
         f"{max(best):.2f}" if best else "–",
     ]
+
+
+def duration_text(seconds: float) -> str:
+    """`45 s`, `12 min`, `3.4 h`."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _field_blocks(facts: SearchFacts, looks: Looks) -> Iterator[Block]:
@@ -289,7 +323,7 @@ def trials_csv(facts: SearchFacts) -> str:
 
 def _trial_row(trial: SearchTrial, fields: Sequence[str], shares: Sequence[float]) -> list[object]:
     at = {rung.share: rung.dev for rung in trial.rungs}
-    values = [shown(trial.suggestion[field]) if field in trial.suggestion else "" for field in fields]
+    values = [exact(trial.suggestion[field]) if field in trial.suggestion else "" for field in fields]
     dev = [f"{at[share]:.4f}" if share in at else "" for share in shares]
     forecast = "" if trial.forecast_s is None else f"{trial.forecast_s:.1f}"
     cost = [sentences(trial), trial.paid_sentences, f"{trial.paid_s:.1f}", forecast]
@@ -302,5 +336,5 @@ def _page_facts(facts: SearchFacts) -> dict[str, str]:
     return {
         "suggested by": search.suggest.replace("_", "-"),
         "trials": f"{ended} ended" + (f", {running} running" if (running := sum(method.num_running for method in facts.methods)) else ""),
-        "spent": f"{facts.record.spent_hours:.2f} hours, {count_text(facts.record.spent_sentences)} sentences",
+        "spent": f"{duration_text(3600 * facts.record.spent_hours)}, {count_text(facts.record.spent_sentences)} sentences",
     }

@@ -139,22 +139,29 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks, name: str 
 
 
 def budget_rows(facts: SearchFacts) -> list[list[str]]:
-    """Under WINS_HEADER: at 1, 2, 4 … trials the expected best of each method, who leads, and how often it would."""
+    """Under budget_header: at 1, 2, 4 … trials the expected best of each method, who leads, and how often it would.
+
+    A method that has tried all of its settings keeps its best; of others nothing is said beyond their trials.
+    """
     methods = [method for method in facts.methods if method.scored]
     if not methods:
         return []
-    most = min(len(method.trials) for method in methods)
-    numbers = sorted({*(2**power for power in range(most.bit_length()) if 2**power <= most), most})
+    counts = [len(method.trials) for method in methods]
     expected = {method.title: expected_best(method.scores) for method in methods}
     rows = []
-    for number in numbers:
-        ranked = sorted(methods, key=lambda method: -expected[method.title][number - 1])
-        row = [str(number), *(f"{expected[method.title][number - 1]:.2f}" for method in methods)]
+    for number in sorted({*(2**power for power in range(max(counts).bit_length())), *counts}):
+        there = [method for method in methods if number <= len(method.trials) or facts.is_exhausted(method)]
+        at = {method.title: float(expected[method.title][min(number, len(method.trials)) - 1]) for method in there}
+        row = [str(number), *(f"{at[method.title]:.2f}" if method.title in at else "–" for method in methods)]
         if len(methods) > 1:
-            chance = chance_of_more(ranked[0].scores, ranked[1].scores, number)
-            row += [ranked[0].title, f"{100 * chance:.0f} of 100 against {ranked[1].title}"]
+            ranked = sorted(there, key=lambda method: -at[method.title])
+            row += [ranked[0].title, _chance(ranked[0], ranked[1], number)] if len(there) > 1 else ["–", "–"]
         rows.append(row)
-    return rows
+    return [row for row in rows if int(row[0]) <= max(counts)]
+
+
+def _chance(ours: Searched, theirs: Searched, number: int) -> str:
+    return f"{100 * chance_of_more(ours.scores, theirs.scores, number):.0f} of 100 against {theirs.title}"
 
 
 def budget_header(facts: SearchFacts) -> list[str]:
@@ -164,8 +171,8 @@ def budget_header(facts: SearchFacts) -> list[str]:
 
 def budget_sentence(facts: SearchFacts) -> str:
     """Who is ahead from which number of trials on; "" for fewer than two methods."""
-    rows = budget_rows(facts)
-    if not rows or len(rows[0]) < 5:
+    rows = [row for row in budget_rows(facts) if len(row) > 4 and row[-2] != "–"]
+    if not rows:
         return ""
     leaders = [(row[0], row[-2]) for row in rows]
     changes = [one for place, one in enumerate(leaders) if not place or one[1] != leaders[place - 1][1]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -96,7 +97,19 @@ class SearchFacts:
 
     def settings(self, suggestion: Mapping[str, Json], method: Searched) -> str:
         """The values of a suggestion that make a difference to its method."""
-        return ", ".join(f"{self.short[field]} {shown(suggestion[field])}" for field in method.fields if field in suggestion)
+        return (
+            ", ".join(f"{self.short[field]} {exact(suggestion[field])}" for field in method.fields if field in suggestion)
+            or "its own values"
+        )
+
+    def num_settings(self, method: Searched) -> int | None:
+        """How many suggestions of a method differ; None where they have no end."""
+        values = [self.axis(field).values for field in method.fields]
+        return None if any(one is None for one in values) else math.prod(len(one) for one in values if one is not None)
+
+    def is_exhausted(self, method: Searched) -> bool:
+        """Whether all that can be suggested was tried: more trials would find nothing better."""
+        return len(method.trials) == self.num_settings(method)
 
     def chosen_cell(self, method: str | None) -> str | None:
         """The row of what dev chose for a method; None where it has none."""
@@ -104,8 +117,8 @@ class SearchFacts:
 
     @property
     def has_equal_budgets(self) -> bool:
-        """Whether all methods have had the same number of trials."""
-        return len({len(method.trials) + method.num_running for method in self.methods}) == 1
+        """Whether all methods have had the same number of trials, those left out that have no more settings."""
+        return len({len(method.trials) + method.num_running for method in self.methods if not self.is_exhausted(method)}) <= 1
 
 
 def search_facts(record: SearchRecord, sweep: SweepRecord | None, records: Mapping[str, Record]) -> SearchFacts:
@@ -144,8 +157,15 @@ def sentences(trial: SearchTrial) -> int:
     return max(trial.rungs[-1].sentences if trial.rungs else 0, trial.paid_sentences)
 
 
+def exact(value: Json) -> str:
+    """A value of the space, with all digits that a suggestion has."""
+    if isinstance(value, list | tuple):
+        return "{" + ", ".join(map(exact, value)) + "}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def shown(value: Json) -> str:
-    """A value of the space, as tables and axes tell it."""
+    """A value of the space, as axes tell it."""
     if isinstance(value, list | tuple):
         return "{" + ", ".join(map(shown, value)) + "}"
     return re.sub(r"e([+-])0", r"e\1", f"{value:.3g}") if isinstance(value, float) else str(value)

@@ -82,7 +82,7 @@ def importance_sentences(facts: SearchFacts, found: Mapping[str, Sequence[Import
             if names
             else f"{method.title}: no field is told from luck by {len(method.scored)} trials."
         )
-    if facts.search.suggest == "tpe":
+    if facts.search.suggest == "tpe" and any(found.values()):
         said.append("TPE visits good places more often than others, and these shares know less of the places that it left out.")
     return said
 

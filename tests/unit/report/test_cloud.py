@@ -75,6 +75,11 @@ def test_a_plane_holds_all_variance_of_points_in_a_plane() -> None:
     assert points.shape == (30, 2) and share == pytest.approx(1.0)
 
 
+def test_a_logarithmic_axis_says_its_numbers_in_plain_figures() -> None:
+    drawing = singular_spectra({"one": [np.geomspace(1.0, 1e-5, 8)]})
+    assert "mathdefault" not in drawing.svg and "<!-- 0.001 -->" in drawing.svg  # beside each text drawn as a path stands what it says
+
+
 def test_seeds_of_different_widths_are_refused() -> None:
     with pytest.raises(DataError, match="as many in every seed"):
         singular_spectra({"one": [np.ones(3), np.ones(4)]})

@@ -14,7 +14,7 @@ from matplotlib.image import imread
 
 from sentdist.report.search.blocks import SearchPart, lead, search_part
 from sentdist.report.search.budgets import budget_rows, dev_span
-from sentdist.report.search.facts import search_facts, sentences, shown
+from sentdist.report.search.facts import exact, search_facts, sentences
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.store.searches import Finalist, SearchRecord, append_event
 from sentdist.store.store import ArtifactStore
@@ -99,7 +99,7 @@ def test_the_trials_are_a_table_for_other_programs(part: SearchPart, made_up: Se
     rows = list(csv.DictReader(io.StringIO(str(part.files["search-trials.csv"]))))
     assert [int(row["trial"]) for row in rows] == sorted(trial.number for trial in made_up.trials)
     first = next(trial for trial in made_up.trials if trial.number == 0)
-    assert rows[0]["training.learning_rate"] == shown(first.suggestion["training.learning_rate"])
+    assert rows[0]["training.learning_rate"] == exact(first.suggestion["training.learning_rate"])
     assert float(rows[0]["dev at 0.1"]) == pytest.approx(first.rungs[0].dev, abs=1e-4)
     assert rows[0]["methods.rcl.phis"] == "", "a field that makes no difference to a method"
 
@@ -111,6 +111,21 @@ def test_who_wins_is_asked_at_each_budget() -> None:
     for title, column in (("Eq. 1", 1), ("RCL", 2)):
         scores = next(method.scores for method in facts.methods if method.title == title)
         assert rows[-1][column] == f"{scores.max():.2f}" and rows[0][column] == f"{np.mean(scores):.2f}"
+
+
+def test_a_method_that_has_tried_all_its_settings_keeps_its_best() -> None:
+    record = made_up_search(samples=12, halving=None, failing=0)
+    rates = {str(trial.suggestion): trial for trial in record.of_method("fine_tuned")}
+    record = record.model_copy(update={"trials": (*record.of_method("rcl"), *rates.values())})
+    space = {
+        **record.recipe["search"]["space"],
+        "training.learning_rate": {"choice": [trial.suggestion["training.learning_rate"] for trial in rates.values()]},
+    }  # type: ignore[index, call-overload, dict-item]
+    recipe = {**record.recipe, "search": {**record.recipe["search"], "space": space}}  # type: ignore[dict-item]
+    facts = search_facts(record.model_copy(update={"recipe": recipe}), None, {})
+    plain = next(method for method in facts.methods if method.name == "fine_tuned")
+    assert facts.is_exhausted(plain) and len(plain.trials) < 12 and facts.has_equal_budgets
+    assert budget_rows(facts)[-1][:2] == ["12", f"{plain.scores.max():.2f}"]
 
 
 def test_before_finalists_are_scored_the_page_says_so(part: SearchPart) -> None:
