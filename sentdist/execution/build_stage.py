@@ -13,7 +13,7 @@ from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import stage_demand
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Targets, Train
+from sentdist.plan.stages import Bank, Rung, Targets, Train
 from sentdist.stages.bodies import build_in_process
 from sentdist.store.store import Artifact
 
@@ -61,7 +61,7 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     context = submission.context
     demand = stage_demand(stage, context.runtime)
     match stage:
-        case Train():
+        case Train() | Rung():
             from sentdist.execution.training.rank import train_as_first
 
             return train_as_first(stage, submission, sink, submission.tracker.begin(stage.key))

@@ -12,7 +12,6 @@ from sentdist.execution.progress import Show, SweepProgress, progress_of
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.devices import on_this_machine
@@ -59,13 +58,14 @@ def local_listener(progress: SweepProgress, print_line: Callable[[str], None], *
 def _told(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> StageEvent | None:
     if isinstance(event, Artifact):
         return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=event.record.seconds)
-    assert session is not None and isinstance(stage, Train), "only trainings have steps"
+    assert session is not None, "only trainings have steps"
+    selection = session.stage.selection
     num_steps = session.schedule.num_steps
     if isinstance(event, DevScore):
-        assert stage.selection is not None, "a dev score needs a selection"
+        assert selection is not None, "a dev score needs a selection"
         return StageEvent(
             key=stage.key, kind=stage.kind, label=stage.label, what="dev", step=event.step, num_steps=num_steps,
-            task=stage.selection.name, score=event.score, is_best=session.progress.best_step == event.step,
+            task=selection.name, score=event.score, is_best=session.progress.best_step == event.step,
         )  # fmt: skip
     every = max(1, round(num_steps * PRINT_EVERY))
     if (event.step + 1) % every:

@@ -108,7 +108,7 @@ class SweepProgress:
             self.running.pop(event.key, None)
             if event.what == "finished":
                 self._finished.add(event.key)
-                self._has_trained = self._has_trained or event.kind == "train"
+                self._has_trained = self._has_trained or event.kind in ("train", "rung")
             return
         before = self.running.get(event.key) or Running(stage=f"{event.kind} {event.label}", since=self._clock())
         if event.step is None or not event.num_steps:

@@ -11,7 +11,7 @@ from sentdist.errors import ResourceError
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Scores, Targets, Train
+from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
 
 # Ray Train's controller answers `ray.train.report` once a health check: at its default of 2 s a dev score would cost up to 2 s.
 HEALTH_CHECK_S = 0.2
@@ -183,7 +183,7 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     """
     on_gpu = runtime.gpus_per_worker
     match stage:
-        case Train() if uses_worker_group(runtime):
+        case Train() | Rung() if uses_worker_group(runtime):
             return Demand(way="group", workers=runtime.workers, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
         case Bank() if runtime.workers > 1:
             return pool_demand(runtime, gpus=on_gpu)
@@ -191,7 +191,7 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
             return pool_demand(runtime, gpus=0.0)
         case CorpusStage() if not stage.is_generated:
             return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=0.0)
-        case Train() | Bank() | Scores() | CorpusStage():
+        case Train() | Rung() | Bank() | Scores() | CorpusStage():
             return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
         case Targets():
             return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=0.0)

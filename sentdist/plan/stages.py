@@ -67,6 +67,30 @@ class Train(Stage):
         return slug(f"{self.objective.name}{phi}{banks}-{self.encoder.checkpoint}-b{self.training.batch_size}-s{self.seed}")
 
 
+class Rung(Stage):
+    """A training until a share of its steps, to go on from: its dev scores so far and its checkpoint.
+
+    It ends at the first dev score at which that share is done, and reads what the training reads. A lower rung, where there is one, is
+    where it starts from; since that changes no bit, it is no input.
+    """
+
+    kind: ClassVar[str] = "rung"
+    revision: ClassVar[int] = 1
+    purpose: ClassVar[Purpose] = "aside"
+    speed_of: ClassVar[str | None] = None
+
+    of: Train
+    share: Annotated[float, Field(gt=0.0, lt=1.0)]
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return self.of.inputs
+
+    @property
+    def label(self) -> str:
+        return f"{self.of.label}-to-{100 * self.share:g}"
+
+
 class Bank(Stage):
     """A bank: the embeddings of every unique sentence of a corpus by one frozen encoder (dropout off)."""
 
@@ -174,7 +198,32 @@ class Tokens(Stage):
         return slug(f"{self.corpus.label}-{self.max_length}")
 
 
-_KINDS: tuple[type[Stage], ...] = (*CORPORA, Targets, Train, Bank, Scores, Encoded, Overlap, Tokens)
+_KINDS: tuple[type[Stage], ...] = (*CORPORA, Targets, Train, Rung, Bank, Scores, Encoded, Overlap, Tokens)
 STAGES: dict[str, type[Stage]] = {stage.kind: stage for stage in _KINDS}
 
-__all__ = ["STAGES", "AnyCorpus", "Bank", "Corpus", "Encoded", "Overlap", "Scores", "Targets", "Tokens", "Train"]
+
+def training_of(stage: Stage) -> Train | None:
+    """The training that a stage is, or is a part of; None of other kinds."""
+    return stage if isinstance(stage, Train) else stage.of if isinstance(stage, Rung) else None
+
+
+def to_share(train: Train, share: float) -> Train | Rung:
+    """The stage that holds a training until a share of its steps."""
+    return train if share >= 1.0 else Rung(of=train, share=share)
+
+
+__all__ = [
+    "STAGES",
+    "AnyCorpus",
+    "Bank",
+    "Corpus",
+    "Encoded",
+    "Overlap",
+    "Rung",
+    "Scores",
+    "Targets",
+    "Tokens",
+    "Train",
+    "to_share",
+    "training_of",
+]

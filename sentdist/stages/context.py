@@ -17,6 +17,7 @@ class Context:
     data_root: str | None = None
     runtime: Runtime = field(default_factory=Runtime)
     folders: tuple[tuple[str, str], ...] = ()  # revision of an encoder or a file of one's own given by path -> its folder
+    shares: tuple[float, ...] = ()  # at which trainings may have been left as rungs, see `stages.rungs`
     keeps_embeddings: bool = False  # of test sentences, for other tasks of the same encoder
 
     @property

@@ -10,7 +10,7 @@ import torch
 from sentdist.errors import ResourceError, counted
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Scores, Train
+from sentdist.plan.stages import Bank, Rung, Scores, Train
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.worker_memory import encoder_size, fitting_micro_batch, sentences_at_a_time
@@ -35,8 +35,8 @@ def _full_gpu(stage: Stage, context: Context) -> ResourceError:
     free, total = torch.cuda.mem_get_info()
     share = context.runtime.gpus_per_worker if 0 < context.runtime.gpus_per_worker < 1 else 1.0
     match stage:
-        case Train():
-            tried, remedy = _training(stage, context, total * share)
+        case Train() | Rung():
+            tried, remedy = _training(stage.of if isinstance(stage, Rung) else stage, context, total * share)
         case Bank() | Scores():
             tried, remedy = _encoding(context.runtime)
         case _:

@@ -15,13 +15,14 @@ from sentdist.learning.engine import TorchEngine
 from sentdist.learning.freed_memory import give_back_gpu_memory
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import Rung, Train, training_of
 from sentdist.plan.unroll import Plan
 from sentdist.stages.bodies import build_in_process
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import folder_of
+from sentdist.stages.rungs import Begun, before, commit_rung, events_until, from_rung, save_on_ranks
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.store import Artifact
 
@@ -50,27 +51,37 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
     if found is not None:
         return found
     with full_gpu_told(stage, context):
-        artifact = train_here(stage, context, listen=listen) if isinstance(stage, Train) else build_in_process(stage, context)
+        artifact = train_here(stage, context, listen=listen) if isinstance(stage, Train | Rung) else build_in_process(stage, context)
     give_back_gpu_memory()  # the next stage may run in another process
     if listen is not None:
         listen(stage, None, artifact)
     return artifact
 
 
-def train_here(stage: Train, context: Context, *, listen: Listener | None = None, checkpoint: Path | None = None) -> Artifact:
-    """Train on one rank with the torch engine; `checkpoint` is where an earlier attempt stopped."""
+def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None = None, checkpoint: Path | None = None) -> Artifact:
+    """Train on one rank with the torch engine; `checkpoint` is where an earlier attempt stopped, else it goes on from a rung."""
     started = time.perf_counter()
-    session = TrainSession(
-        stage, context, make_engine=partial(TorchEngine, device=device_of(context.runtime)), bank=file_bank(stage, context)
-    )
+    train = training_of(stage)
+    assert train is not None
+    make_engine = partial(TorchEngine, device=device_of(context.runtime))
+    make = partial(TrainSession, train, context, make_engine=make_engine, bank=file_bank(train, context))
     if checkpoint is not None:
-        session.load(checkpoint)
-    for event in session.events():
+        begun = Begun(session=make())
+        begun.session.load(checkpoint)
+    else:
+        begun = from_rung(make(), stage, context, make=make, agree=lambda said: [said])
+    if begun.note is not None:
+        log.warning("%s: %s", stage.label, begun.note)
+    session = begun.session
+    for event in events_until(stage, session):
         if listen is not None:
             listen(stage, session, event)
     with context.store.staged() as folder:
-        results = session.finish(folder)
-        return commit_training(stage, folder, context, results=results, seconds=time.perf_counter() - started)
+        if isinstance(stage, Rung):
+            save_on_ranks(session, folder, is_first=True, agree=lambda said: [said])
+            return commit_rung(stage, folder, context, begun, seconds=time.perf_counter() - started)
+        results = session.finish(folder) | before(begun)
+        return commit_training(stage, folder, context, results=results, seconds=begun.seconds + time.perf_counter() - started)
 
 
 def file_bank(stage: Train, context: Context) -> BankReader | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -130,6 +131,10 @@ class TrainSession:
                     yield self._score_dev(tell)
                 if self._is_stopped():
                     return
+
+    def has_come_to(self, share: float) -> bool:
+        """Whether a share of all steps is done and scored on dev."""
+        return self.progress.step >= math.ceil(share * self.schedule.num_steps - 1e-9) and self._is_scored()
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint from which `load` goes on as if nothing had happened."""

@@ -16,7 +16,7 @@ from sentdist.plan.corpora import CORPORA
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import STAGES
+from sentdist.plan.stages import STAGES, Rung, Train
 from sentdist.plan.unroll import unroll
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_values, write_data
@@ -40,6 +40,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stage]:
     recipe = recipe_from_values(values, where="tiny")
     plan = unroll(recipe, FileResolver(data_root=write_data(tmp_path_factory.mktemp("data"))))
     found: dict[str, Stage] = {stage.kind: stage for stage in plan.stages}
+    found["rung"] = Rung(of=next(stage for stage in plan.stages if isinstance(stage, Train)), share=0.5)
     return found | {kind.kind: kind.model_construct() for kind in CORPORA}
 
 

@@ -11,7 +11,7 @@ from sentdist.execution.board.events import StageEvent
 from sentdist.execution.resources import Demand
 from sentdist.execution.training.checkpoints import newest_step
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import training_of
 from sentdist.store.store import ArtifactStore
 
 
@@ -100,4 +100,4 @@ def retry_of(stage: Stage, attempts: Attempts, loss: BaseException) -> StageEven
 
 def checkpoint_step(store: ArtifactStore, stage: Stage) -> int:
     """The step from which a stage would go on; 0 for what has no checkpoint."""
-    return (newest_step(store, stage) or 0) if isinstance(stage, Train) else 0
+    return (newest_step(store, stage) or 0) if training_of(stage) is not None else 0

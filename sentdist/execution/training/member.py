@@ -20,7 +20,7 @@ from sentdist.execution.resources import stage_demand
 from sentdist.execution.training.rank import train_rank
 from sentdist.learning.freed_memory import give_back_freed_memory, give_back_gpu_memory
 from sentdist.learning.gather import held_group
-from sentdist.plan.stages import Bank, Targets, Train
+from sentdist.plan.stages import Bank, Rung, Targets, Train
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.sharded import Sharded
 from sentdist.store.store import Artifact
@@ -71,7 +71,7 @@ def _follow(order: Order, sink: EventSink) -> None:
     stage, context = order.stage, order.submission.context
     with full_gpu_told(stage, context), suppress(SentdistError):
         match stage:
-            case Train():
+            case Train() | Rung():
                 train_rank(stage, context, sink, NullRun())
             case Bank() | Targets():
                 build_over_ranks(stage, context, ranks_here(), sink=sink)

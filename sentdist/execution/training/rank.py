@@ -24,13 +24,14 @@ from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.checkpoints import RunningFolder, forget_running
 from sentdist.execution.training.engines import engine_of
 from sentdist.execution.training.reporter import ProgressReporter
-from sentdist.execution.training.resume import begin_or_resume, save_checkpoint
+from sentdist.execution.training.resume import begin_or_resume, save_checkpoint, tell_resumed
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Tokens, Train
+from sentdist.plan.stages import Rung, Tokens, Train, training_of
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import load_start_tokenizer
+from sentdist.stages.rungs import before, commit_rung, events_until, from_rung, save_on_ranks
 from sentdist.stages.tokens import TokensBody, tokens_stage
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.scratch import scratch_folder
@@ -38,7 +39,7 @@ from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
 
 
-def train_as_first(stage: Train, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
+def train_as_first(stage: Train | Rung, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
     """Train as the first worker, together with the others where there are some.
     It goes on from the last checkpoint if an earlier attempt left one; the board asks again when this process or the group is lost.
 
@@ -55,28 +56,37 @@ def train_as_first(stage: Train, submission: Submission, sink: EventSink, run: R
     return artifact
 
 
-def train_rank(stage: Train, context: Context, sink: EventSink, run: RunHandle) -> Artifact | None:
+def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunHandle) -> Artifact | None:
     """One worker from start or checkpoint to the end; the first one tells of it and commits, the others give None."""
     started = time.perf_counter()
     use_reserved(stage_demand(stage, context.runtime))
     ranks = ranks_here()
+    train = training_of(stage)
+    assert train is not None
     with Heartbeats(stage, sink, worker=f"rank {ranks.rank}" if ranks.world_size > 1 else "") as heartbeats:
-        _make_tokens(stage, context, ranks)
+        _make_tokens(train, context, ranks)
         running = RunningFolder(context.store, stage, rank=ranks.rank, world_size=ranks.world_size, exchange=ranks.exchange)
         told = sink if ranks.is_first else None
-        session = begin_or_resume(partial(_start_session, stage, context, ranks), running, stage, told)
+        make = partial(_start_session, train, context, ranks)
+        begun = from_rung(begin_or_resume(make, running, stage, told), stage, context, make=make, agree=ranks.exchange)
+        session = begun.session
+        if told is not None and (begun.note or (begun.step and begun.step == session.progress.step)):
+            tell_resumed(stage, session, told, begun.note)
         clock = CheckpointClock(context.runtime, rank=ranks.rank, is_leaving=heartbeats.is_leaving)
         with ExitStack() as stack:
             reporter = stack.enter_context(closing(ProgressReporter(stage, session, sink, run, heartbeats))) if ranks.is_first else None
-            for event in session.events(tell=clock.tell):
+            for event in stack.enter_context(closing(events_until(stage, session, tell=clock.tell))):
                 if reporter is not None:
                     reporter.on_event(event)
                 if clock.is_due(event, told=session.told):
                     save_checkpoint(session, running, stage, told)
                     clock.restart()
         with context.store.staged() if ranks.is_first else _scratch() as folder:
-            results = session.finish(folder)
-            seconds = time.perf_counter() - started
+            if isinstance(stage, Rung):
+                save_on_ranks(session, folder, is_first=ranks.is_first, agree=ranks.exchange)
+                return commit_rung(stage, folder, context, begun, seconds=time.perf_counter() - started) if ranks.is_first else None
+            results = session.finish(folder) | before(begun)
+            seconds = begun.seconds + time.perf_counter() - started
             return commit_training(stage, folder, context, results=results, seconds=seconds) if ranks.is_first else None
 
 

@@ -7,7 +7,7 @@ from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import Rung, Train
 from sentdist.stages.train import TrainSession
 from sentdist.tracking.tracker import RunHandle
 
@@ -18,7 +18,7 @@ class ProgressReporter:
     heartbeats: are told how far the training is.
     """
 
-    def __init__(self, stage: Train, session: TrainSession, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> None:
+    def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> None:
         self._stage = stage
         self._session = session
         self._sink = sink
@@ -64,11 +64,12 @@ class ProgressReporter:
         )  # fmt: skip
 
     def _post_score(self, score: DevScore) -> None:
-        assert self._stage.selection is not None
+        selection = self._session.stage.selection
+        assert selection is not None
         self._sink.post(
             StageEvent(
                 key=self._stage.key, kind=self._stage.kind, label=self._stage.label, what="dev",
-                step=score.step, num_steps=self._num_steps, task=self._stage.selection.name, score=score.score,
+                step=score.step, num_steps=self._num_steps, task=selection.name, score=score.score,
                 is_best=self._session.progress.best_step == score.step,
             )
         )  # fmt: skip

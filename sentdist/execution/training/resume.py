@@ -11,11 +11,11 @@ from sentdist.errors import StoreError
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import Rung, Train
 from sentdist.stages.train import TrainSession
 
 
-def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, stage: Train, sink: EventSink | None) -> TrainSession:
+def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, stage: Train | Rung, sink: EventSink | None) -> TrainSession:
     """A session that goes on from the newest checkpoint of use, or begins; on every rank alike. sink: of the rank that speaks.
 
     Says which checkpoint it goes on from, and of those that are of no use why, and where they lie now.
@@ -51,7 +51,7 @@ def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, st
     return session
 
 
-def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train, sink: EventSink | None) -> None:
+def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train | Rung, sink: EventSink | None) -> None:
     """Write a checkpoint. One that cannot be written is told of, and the training goes on: what it had written before is still there."""
     problem = running.save(session.save, step=session.progress.step)
     if problem is not None and sink is not None:
@@ -59,7 +59,12 @@ def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train,
         sink.post(_event(stage, session, what="checkpoint", message=message))
 
 
-def _event(stage: Train, session: TrainSession, *, what: str, message: str | None = None) -> StageEvent:
+def tell_resumed(stage: Train | Rung, session: TrainSession, sink: EventSink, message: str | None) -> None:
+    """Say that a training goes on from a rung, or why it does not."""
+    sink.post(_event(stage, session, what="resumed", message=message))
+
+
+def _event(stage: Train | Rung, session: TrainSession, *, what: str, message: str | None = None) -> StageEvent:
     return StageEvent(
         key=stage.key, kind=stage.kind, label=stage.label, what=what, message=message,  # type: ignore[arg-type]
         step=session.progress.step, num_steps=session.schedule.num_steps,

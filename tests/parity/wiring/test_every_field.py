@@ -13,6 +13,7 @@ NAMES = "names and pins: they tell values apart and change keys, not results"
 SETTLED = "what the corpus has, written out; another value is refused (tests/unit/plan/test_regression.py)"
 PAPERWORK = "titles, and what a report shows"
 PLACEMENT = "how the work is spread; parity tests hold results the same"
+SEARCHED = "what is tried: tests/unit/plan/test_suggestions.py, tests/unit/execution/test_searching.py"
 WITHOUT_EFFECT: dict[str, str] = {
     **dict.fromkeys(("Regression.label_range", "Regression.spacing"), SETTLED),
     **dict.fromkeys(
@@ -28,10 +29,16 @@ WITHOUT_EFFECT: dict[str, str] = {
     ),
     **dict.fromkeys(("Corpus.own", "GradedPart.own", "Task.own", "TripletTask.own"), "tests/unit/stages/test_own_recipe.py"),
     **dict.fromkeys(("Method.shapes",), "which methods there are: tests/unit/plan/test_own_corpus.py"),
+    **dict.fromkeys(("Rung.of", "Rung.share"), "a part of a training: tests/parity/test_rungs.py"),
+    **dict.fromkeys(("Recipe.search",), SEARCHED),
     **dict.fromkeys(("Encoded.encoder", "Encoded.max_length", "Encoded.precision", "Encoded.sentences"), "kept embeddings, of no plan"),
 }
 OWN_FILE = "what of a person's own file is read and held out: tests/unit/data/test_own_rows.py"
-CLASSES_WITHOUT_EFFECT = {"Runtime": PLACEMENT, "OwnRows": OWN_FILE, "OwnSection": OWN_FILE, "HeldOutSection": OWN_FILE}
+CLASSES_WITHOUT_EFFECT = {
+    "Runtime": PLACEMENT,
+    **dict.fromkeys(("OwnRows", "OwnSection", "HeldOutSection"), OWN_FILE),
+    **dict.fromkeys(("Search", "Axis", "Halving", "Budget"), SEARCHED),
+}
 FIELDS_WITHOUT_EFFECT = {"name": NAMES, "kind": NAMES, "revision": NAMES, "source_revision": NAMES, "tagger_revision": NAMES}
 
 

@@ -1,0 +1,218 @@
+"""A training in parts: left at a share of its steps, taken up again there, and what is known of it meanwhile."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+
+from sentdist.errors import ArtifactLost, StoreError, first_line
+from sentdist.learning.checkpoint import DevScore
+from sentdist.learning.loop import StepReport
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Rung, Train, training_of
+from sentdist.stages.commit import environment
+from sentdist.stages.context import Context
+from sentdist.stages.train import TrainSession
+from sentdist.store.store import Artifact
+
+CHECKPOINT = "checkpoint"  # folder in the artifact of a rung
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """A session, and what was spent on its training before: seconds and optimizer steps. note: why a rung was of no use."""
+
+    session: TrainSession
+    seconds: float = 0.0
+    step: int = 0
+    note: str | None = None
+
+
+def from_rung(
+    session: TrainSession,
+    stage: Train | Rung,
+    context: Context,
+    *,
+    make: Callable[[], TrainSession],
+    agree: Callable[[object], list[object]],
+) -> Begun:
+    """The session that goes on from the highest rung below `stage`; where there is none of use, one at the beginning.
+
+    On every rank alike. agree: gives each rank what every rank said.
+    """
+    found = agree(_below(stage, context))[0]
+    if not isinstance(found, Artifact):
+        return Begun(session=session)
+    spent = partial(Begun, seconds=_number(found, "seconds_total"), step=int(_number(found, "step")))
+    if session.progress.step:  # a checkpoint of an attempt that was lost goes further
+        return spent(session=session)
+    problem = next((str(said) for said in agree(_load(session, found, context)) if said is not None), None)
+    if problem is not None:
+        return Begun(session=make(), note=f"begins anew: {found.record.label} is of no use ({problem})")
+    return spent(session=session)
+
+
+def rung_results(begun: Begun, *, seconds: float) -> dict[str, Json]:
+    """What the record of a rung says; seconds: of this part."""
+    session = begun.session
+    progress = session.progress
+    train = session.stage
+    return {
+        "step": progress.step,
+        "num_steps_planned": session.schedule.num_steps,
+        "best_step": progress.best_step,
+        "best_dev_score": _finite(progress.best_score),
+        "dev_history": [[one.step, _finite(one.score)] for one in progress.history],
+        "sentences": sentences(train, progress.step),
+        "seconds_total": round(begun.seconds + seconds, 3),
+        **before(begun),
+    }
+
+
+def before(begun: Begun) -> dict[str, Json]:
+    """What the record of a training or rung says of the rungs below it; nothing where there were none."""
+    if not begun.step:
+        return {}
+    return {"seconds_before": round(begun.seconds, 3), "sentences_before": sentences(begun.session.stage, begun.step)}
+
+
+def sentences(train: Train, step: int) -> int:
+    """That so many steps train on."""
+    return step * train.training.batch_size * train.corpus.num_columns
+
+
+def commit_rung(stage: Rung, folder: Path, context: Context, begun: Begun, *, seconds: float) -> Artifact:
+    """Publish the checkpoint below `folder`; on one process only."""
+    return context.store.commit(
+        stage, folder, seconds=seconds, runtime=context.runtime.model_dump(mode="json"), environment=environment(),
+        results=rung_results(begun, seconds=seconds),
+    )  # fmt: skip
+
+
+def events_until(
+    stage: Train | Rung, session: TrainSession, *, tell: Callable[[], float] = lambda: 0.0
+) -> Generator[StepReport | DevScore, None, None]:
+    """The events of a session until the end of a rung, or of the whole training; tell: as `TrainSession.events` takes it."""
+    if not isinstance(stage, Rung):
+        yield from session.events(tell=tell)
+        return
+    if session.has_come_to(stage.share):
+        return
+    with closing(session.events(tell=tell)) as events:
+        for event in events:
+            yield event
+            if session.has_come_to(stage.share):
+                return
+
+
+def save_on_ranks(session: TrainSession, folder: Path, *, is_first: bool, agree: Callable[[object], list[object]]) -> None:
+    """Write the checkpoint of all ranks into the first one's folder; each rank has one of its own, perhaps on another host."""
+    own = folder / CHECKPOINT
+    session.save(own)
+    files = {} if is_first else {str(path.relative_to(own)): path.read_bytes() for path in own.rglob("*") if path.is_file()}
+    for others in agree(files):
+        if is_first and isinstance(others, dict):
+            for name, content in others.items():
+                path = own / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+    if not is_first:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _below(stage: Train | Rung, context: Context) -> Artifact | None:
+    """The highest finished rung below a share, of those that the context names."""
+    train, top = training_of(stage), stage.share if isinstance(stage, Rung) else 1.0
+    assert train is not None
+    for share in sorted((share for share in context.shares if share < top), reverse=True):
+        found = context.store.get(Rung(of=train, share=share))
+        if found is not None:
+            return found
+    return None
+
+
+def _load(session: TrainSession, found: Artifact, context: Context) -> str | None:
+    """Load a rung's checkpoint; why it is of no use, None if it was loaded."""
+    try:
+        session.load(context.store.folder(found) / CHECKPOINT)
+    except torch.OutOfMemoryError:  # a RuntimeError that says nothing of the checkpoint
+        raise
+    except ArtifactLost as error:
+        return error.found
+    except StoreError as error:
+        return f"{error.found}; this training has {error.expected}"
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
+        return first_line(error)
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a training stood at a share of its steps. dev: best score until then (× 100), last: the one there; None: not defined."""
+
+    step: int
+    dev: float | None
+    last: float | None
+    sentences: int
+    seconds: float
+
+
+def standing(train: Train, share: float, context: Context) -> Standing | None:
+    """How a training stood at a share, from the rung itself or anything that goes further; None while nothing does."""
+    for above in sorted({share, *(one for one in context.shares if one > share)} - {1.0}):
+        found = context.store.get(Rung(of=train, share=above))
+        if found is not None:
+            return _standing(train, share, found, _points(found.record.results.get("dev_history")))
+    found = context.store.get(train)
+    if found is None:
+        return None
+    text = context.store.open_file(f"{found.record.place}/history.jsonl").read().decode()
+    lines = [json.loads(line) for line in text.splitlines()]
+    return _standing(train, share, found, [(int(line["step"]), line["dev_score"]) for line in lines if "dev_score" in line])
+
+
+def _standing(train: Train, share: float, found: Artifact, points: Sequence[tuple[int, float | None]]) -> Standing | None:
+    planned = int(_number(found, "num_steps_planned"))
+    until: list[tuple[int, float | None]] = []
+    for step, score in points:
+        until.append((step, score))
+        if share < 1.0 and step >= math.ceil(share * planned - 1e-9):
+            break
+    if not until:
+        return None
+    step, last = until[-1]
+    total = _number(found, "seconds_total") or found.record.seconds
+    last_step = points[-1][0]
+    return Standing(
+        step=step,
+        dev=max((score for _, score in until if score is not None), default=None),
+        last=last,
+        sentences=sentences(train, step),
+        seconds=round(total * step / last_step if last_step else total, 3),
+    )
+
+
+def _points(found: Json) -> list[tuple[int, float | None]]:
+    return (
+        [(int(str(one[0])), None if one[1] is None else float(str(one[1]))) for one in found if isinstance(one, list)]
+        if isinstance(found, list)
+        else []
+    )
+
+
+def _number(found: Artifact, name: str) -> float:
+    value = found.record.results.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _finite(score: float | None) -> float | None:
+    return score if score is not None and math.isfinite(score) else None

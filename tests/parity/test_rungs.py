@@ -1,0 +1,129 @@
+"""A training that goes through rungs equals an uninterrupted one bit for bit, and has its key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sentdist.learning.engine import TorchEngine
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Rung, Train, to_share
+from sentdist.stages.context import Context
+from sentdist.stages.local import build_here, file_bank
+from sentdist.stages.rungs import events_until, from_rung, save_on_ranks, standing
+from sentdist.stages.train import TrainSession
+from tests.parity.processes import run_in_processes
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+pytestmark = pytest.mark.parity
+
+SHARES = (0.2, 0.5)
+
+
+def values_of(encoder: Path) -> dict[str, Json]:
+    """Two epochs of 6 steps, a dev score every 2, dropout as in the checkpoint, one entropy encoder."""
+    values = tiny_values(encoder, training={"batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "max_length": 20})
+    values["selection"] = {"task": "stsb-dev", "every_fraction": 0.33}
+    methods = values["methods"]
+    assert isinstance(methods, dict)
+    methods["rcl"] = {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01]}
+    return values
+
+
+def prepared(values: dict[str, Json], data: Path, store: Path) -> tuple[Train, Context]:
+    plan, context = tiny_plan(values, data=data, store=store)
+    train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == "rcl")
+    for stage in plan.stages:
+        if stage.kind != "scores" and stage is not train and stage.key != train.key:
+            build_here(stage, context)
+    return train, context
+
+
+def test_a_training_through_rungs_is_the_training(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    data = write_data(tmp_path / "data")
+    train, context = prepared(values_of(tiny_encoder_dir), data, tmp_path / "store")
+    whole = build_here(train, context)
+    other, elsewhere = prepared(values_of(tiny_encoder_dir), data, tmp_path / "other")
+    elsewhere = replace(elsewhere, shares=SHARES)
+    assert other.key == train.key
+    told: list[int] = []
+    for share in SHARES:
+        rung = build_here(to_share(other, share), elsewhere, listen=lambda stage, session, event: told.append(getattr(event, "step", -1)))
+        assert rung.record.kind == "rung"
+        assert (rung.record.results["step"], rung.record.results["num_steps_planned"]) == ({0.2: 4, 0.5: 6}[share], 12)
+    again = build_here(other, elsewhere)
+
+    assert sorted(set(told)) == [-1, *range(7)], "each step once, none of it again"
+    one, two = (load_file(Path(artifact.uri) / "model.safetensors") for artifact in (whole, again))
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    for field in ("num_steps", "best_step", "best_dev_score", "final_loss"):
+        assert whole.record.results[field] == again.record.results[field]
+    assert again.record.results["sentences_before"] == 6 * 8 * 3
+    assert again.record.seconds > float(str(again.record.results["seconds_before"])) > 0
+    # What is known of a share is the same wherever it is read.
+    assert all(
+        replace(known, seconds=0) == replace(rung, seconds=0)
+        for share in SHARES
+        if (known := standing(train, share, context)) and (rung := standing(other, share, elsewhere))
+    )
+    first = standing(other, 0.2, elsewhere)
+    assert first is not None and first.step == 4
+    assert standing(train, 1.0, context) == replace(standing(other, 1.0, elsewhere) or first, seconds=whole.record.seconds)
+
+
+def test_a_rung_of_no_use_is_not_gone_on_from(tmp_path: Path, tiny_encoder_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    values = values_of(tiny_encoder_dir)
+    train, context = prepared(values, write_data(tmp_path / "data"), tmp_path / "store")
+    context = replace(context, shares=SHARES)
+    rung = build_here(Rung(of=train, share=0.2), context)
+    (Path(rung.uri) / "checkpoint" / "engine.pt").write_bytes(b"damaged")
+    half = build_here(Rung(of=train, share=0.5), context)
+    assert "is of no use" in caplog.text
+    assert half.record.results["step"] == 6 and "seconds_before" not in half.record.results
+
+
+def _rung_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path, out: Path) -> dict[str, Any]:
+    import torch.distributed as dist
+
+    def exchange(said: object) -> list[object]:
+        found: list[object] = [None] * world_size
+        dist.all_gather_object(found, said)
+        return found
+
+    plan, context = tiny_plan(values, data=data, store=store)
+    train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == "rcl")
+
+    def make() -> TrainSession:
+        return TrainSession(train, context, make_engine=TorchEngine, bank=file_bank(train, context))
+
+    rung = Rung(of=train, share=0.2)
+    begun = from_rung(make(), rung, context, make=make, agree=exchange)
+    assert not begun.step
+    list(events_until(rung, begun.session))
+    folder = out / f"of-rank-{rank}"
+    folder.mkdir()
+    save_on_ranks(begun.session, folder, is_first=rank == 0, agree=exchange)
+    list(begun.session.events())  # before the other, which sets the random state back
+    resumed = make()
+    resumed.load(out / "of-rank-0" / "checkpoint")
+    list(resumed.events())
+    return {
+        "resumed": resumed.engine.weights(),
+        "whole": begun.session.engine.weights(),
+        "files": sorted(one.name for one in folder.rglob("*")),
+    }
+
+
+def test_a_rung_of_two_ranks_holds_what_both_need(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    values = values_of(tiny_encoder_dir)
+    data = write_data(tmp_path / "data")
+    prepared(values, data, tmp_path / "store")
+    first, second = run_in_processes(_rung_on_rank, 2, values, data, tmp_path / "store", tmp_path)
+    assert {"rng-00000.pt", "rng-00001.pt", "engine.pt", "progress.json"} <= set(first["files"]) and not second["files"]
+    assert all(torch.equal(first["whole"][name], first["resumed"][name]) for name in first["whole"])
