@@ -46,7 +46,7 @@ def local_listener(progress: SweepProgress, print_line: Callable[[str], None], *
     """A listener for `run_local` that says every tenth of a training, every dev score and every finished stage."""
 
     def listen(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
-        told = _told(stage, session, event)
+        told = told_event(stage, session, event)
         if told is not None:
             print_line(progress.line(told))
             if show is not None:
@@ -55,7 +55,8 @@ def local_listener(progress: SweepProgress, print_line: Callable[[str], None], *
     return listen
 
 
-def _told(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> StageEvent | None:
+def told_event(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> StageEvent | None:
+    """What is said of an event; None for most steps."""
     if isinstance(event, Artifact):
         return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=event.record.seconds)
     assert session is not None, "only trainings have steps"

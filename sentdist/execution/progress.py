@@ -137,5 +137,5 @@ def duration(seconds: float) -> str:
 
 def _cost(stage: Stage, plan: Plan) -> float:
     """In sentences through the encoder; a corpus takes a moment."""
-    sentences = sentences_of(stage, plan) or 1
+    sentences = sentences_of(stage, plan.rows) or 1
     return sentences * (TRAIN_COST if isinstance(stage, Train) else 1.0)

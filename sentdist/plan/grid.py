@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from sentdist.errors import RecipeError
+from sentdist.errors import RecipeError, brief
 from sentdist.plan.dotted import with_path
 from sentdist.plan.recipe import Recipe, check_method_in_path, recipe_from_values
 from sentdist.plan.stage import Json
@@ -32,11 +32,12 @@ def grid_points(recipe: Recipe) -> Iterator[dict[str, Json]]:
         yield dict(zip(recipe.sweep, values, strict=True))
 
 
-def recipe_at(recipe: Recipe, point: dict[str, Json]) -> Recipe:
-    values = recipe.model_dump(exclude_unset=True, exclude={"sweep"})
+def recipe_at(recipe: Recipe, point: Mapping[str, Json], *, section: str = "sweep") -> Recipe:
+    """The recipe with fields set, without what varies them. section: where they were given."""
+    values = recipe.model_dump(exclude_unset=True, exclude={"sweep", "search"})
     for path, value in point.items():
-        values = with_path(values, path, value, where=f"sweep.{path}")
-    return recipe_from_values(values, where=f"{recipe.name}: sweep at {point}" if point else recipe.name)
+        values = with_path(values, path, value, where=f"{section}.{path}")
+    return recipe_from_values(values, where=f"{recipe.name}: {section} at {brief(dict(point))}" if point else recipe.name)
 
 
 def paths_that_matter(paths: tuple[str, ...], keys: dict[tuple[str, ...], str]) -> set[str]:

@@ -57,7 +57,7 @@ class Trial:
     @property
     def cell(self) -> str:
         """Method and grid values without seed and fold: what a report averages over."""
-        values = ", ".join(f"{name.rpartition('.')[2]}={_short(value)}" for name, value in self.params)
+        values = ", ".join(f"{name.rpartition('.')[2]}={value_told(value)}" for name, value in self.params)
         return f"{self.title} ({values})" if values else self.title
 
     @property
@@ -99,7 +99,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     keys_at: dict[tuple[str, int, int | None], dict[tuple[str, ...], str]] = {}
     for point in grid_points(recipe):
         at_point = recipe_at(recipe, point)
-        builder = _Builder(at_point, resolver, rows)
+        builder = Builder(at_point, resolver, rows)
         for name, seed, fold in itertools.product(recipe.methods, recipe.seeds, builder.folds):
             if not recipe.methods[name].reported:
                 continue
@@ -149,12 +149,13 @@ def evaluation_of(
         "corpus": {"source": "none"}, "evaluation": {"tasks": list(tasks), "max_length": max_length, "precision": precision},
         "methods": {"base": {}},
     }  # fmt: skip
-    return _Builder(recipe_from_values(values, where="sentdist evaluate"), resolver, {}).scores("base", seed=0, fold=None)
+    return Builder(recipe_from_values(values, where="sentdist evaluate"), resolver, {}).scores("base", seed=0, fold=None)
 
 
-def _short(value: Json) -> str:
+def value_told(value: Json) -> str:
+    """A value in few letters."""
     if isinstance(value, list | tuple):
-        return "{" + ", ".join(_short(item) for item in value) + "}"
+        return "{" + ", ".join(value_told(item) for item in value) + "}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -173,7 +174,7 @@ def _without_curve(view: View) -> Json:
     return None if view.relations is None else {**view.relations.model_dump(), "curve": None}
 
 
-class _Builder:
+class Builder:
     """The stages of one recipe without a sweep; each distinct value is asked of the resolver once."""
 
     def __init__(self, recipe: Recipe, resolver: Resolver, rows: dict[str, int]) -> None:

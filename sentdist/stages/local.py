@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -37,12 +37,17 @@ def run_local(plan: Plan, context: Context, *, listen: Listener | None = None) -
     An artifact that turns out to be damaged when it is used is built again.
     `listen` is called with each step, each dev score and each finished artifact.
     """
-    for _ in plan.stages:  # each damaged artifact is moved aside, so the next round builds it again
+    return build_all(plan.stages, context, listen=listen)
+
+
+def build_all(stages: Sequence[Stage], context: Context, *, listen: Listener | None = None) -> list[Artifact]:
+    """As `run_local`, of stages that stand behind their inputs."""
+    for _ in stages:  # each damaged artifact is moved aside, so the next round builds it again
         try:
-            return [build_here(stage, context, listen=listen) for stage in plan.stages]
+            return [build_here(stage, context, listen=listen) for stage in stages]
         except ArtifactLost as loss:
             log.warning("%s", loss)
-    return [build_here(stage, context, listen=listen) for stage in plan.stages]
+    return [build_here(stage, context, listen=listen) for stage in stages]
 
 
 def build_here(stage: Stage, context: Context, *, listen: Listener | None = None) -> Artifact:

@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -110,7 +110,7 @@ class TrainSession:
         """Points of the learning curve so far, on rank 0."""
         return self._curve.history
 
-    def events(self, *, tell: Callable[[], float] = lambda: 0.0) -> Iterator[StepReport | DevScore]:
+    def events(self, *, tell: Callable[[], float] = lambda: 0.0) -> Generator[StepReport | DevScore, None, None]:
         """Train from where the session stands to the end or to an early stop; `progress` is up to date at each event.
 
         tell: asked at each event for a number; its sum over ranks is `told`.

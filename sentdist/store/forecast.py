@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.errors import counted
@@ -97,21 +98,21 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                 mentions=sum(plan.mentions[stage.key] for stage in stages),
                 distinct=len(stages),
                 finished=len(stages) - len(left),
-                sentences=sum(sentences_of(stage, plan) for stage in left),
-                sentences_per_s=_speed(store, kind) if left else None,
+                sentences=sum(sentences_of(stage, plan.rows) for stage in left),
+                sentences_per_s=speed_of(store, kind) if left else None,
             )
         )
     return Forecast(kinds=tuple(kinds), finished=finished)
 
 
-def sentences_of(stage: Stage, plan: Plan) -> int:
-    """Sentences that a stage trains on or encodes, at most."""
+def sentences_of(stage: Stage, rows: Mapping[str, int]) -> int:
+    """Sentences that a stage trains on or encodes, at most. rows: of each corpus, by key."""
     match stage:
         case Train():
-            rows = plan.rows[stage.corpus.key] // stage.training.batch_size * stage.training.batch_size
-            return rows * stage.corpus.num_columns * stage.training.epochs
+            trained = rows[stage.corpus.key] // stage.training.batch_size * stage.training.batch_size
+            return trained * stage.corpus.num_columns * stage.training.epochs
         case Bank() | Targets():
-            return plan.rows[stage.corpus.key] * stage.corpus.num_columns
+            return rows[stage.corpus.key] * stage.corpus.num_columns
         case Scores():
             return sum(_encoded(task) for task in stage.tasks)
         case CorpusStage():
@@ -126,7 +127,7 @@ def _encoded(task: ScoredTask) -> int:
     return TASK_KINDS[task.kind].encodes(task, items)
 
 
-def _speed(store: ArtifactStore, kind: type[Stage]) -> float | None:
+def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
     """Median sentences a second of the finished stages that a kind is forecast by."""
     if kind.speed_of is None:
         return None

@@ -251,7 +251,10 @@ def search_record(name: str, events: Sequence[Event]) -> SearchRecord:
             case Rung() if event.number in trials:
                 trial = trials[event.number]
                 if event.share not in [rung.share for rung in trial.rungs]:
-                    trials[event.number] = trial.model_copy(update={"rungs": (*trial.rungs, event)})
+                    update: dict[str, object] = {"rungs": (*trial.rungs, event)}
+                    if trial.state == "failed":  # it was tried again
+                        update |= {"state": "running", "error": None}
+                    trials[event.number] = trial.model_copy(update=update)
             case Ended() if event.number in trials:  # put behind those that ended before
                 trials[event.number] = trials.pop(event.number).model_copy(update={"state": event.state, "error": event.error})
             case Chosen():

@@ -114,7 +114,7 @@ def test_a_kind_of_stage_says_what_it_is_for_and_what_it_takes(kind: str) -> Non
     stage = stages()[kind]
     assert stage_demand(stage, Runtime()).workers >= 1
     plan = shipped_plan(next(path for path in sorted(RECIPES.rglob("*.yaml")) if kind in {s.kind for s in shipped_plan(path).stages}))
-    assert all(sentences_of(one, plan) >= 0 for one in plan.stages)
+    assert all(sentences_of(one, plan.rows) >= 0 for one in plan.stages)
 
 
 @pytest.mark.parametrize("corpus", CORPORA, ids=CORPUS_KINDS)

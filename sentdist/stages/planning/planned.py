@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Scores
+from sentdist.plan.suggestions import Searched, searched
 from sentdist.plan.unroll import Plan, evaluation_of, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
@@ -25,12 +27,31 @@ def planned(path: Path, *, overrides: Sequence[str] = (), store: str, data: Path
 
 def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan, Context]:
     """The plan of a recipe, and where it is to be carried out; places are made absolute, because workers run in other folders."""
-    root = None if data is None else data.expanduser().absolute()
-    resolver = FileResolver(data_root=root)
+    resolver = _resolver(data)
     plan = unroll(recipe, resolver)
+    return plan, _context(recipe, resolver, store)
+
+
+def planned_search(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Searched, Context]:
+    """The search of a recipe, and where it is to be carried out.
+
+    Raises:
+        RecipeError, DataError, EncoderError: as `searched`.
+    """
+    resolver = _resolver(data)
+    found = searched(recipe, resolver)
+    return found, replace(_context(recipe, resolver, store), shares=found.search.shares)
+
+
+def _resolver(data: Path | None) -> FileResolver:
+    return FileResolver(data_root=None if data is None else data.expanduser().absolute())
+
+
+def _context(recipe: Recipe, resolver: FileResolver, store: str) -> Context:
+    root = resolver.data_root
     place = store if "://" in store else str(Path(store).expanduser().absolute())
     folders = tuple(sorted(resolver.folders.items()))
-    return plan, Context(store=ArtifactStore(place), data_root=None if root is None else str(root), runtime=recipe.runtime, folders=folders)
+    return Context(store=ArtifactStore(place), data_root=None if root is None else str(root), runtime=recipe.runtime, folders=folders)
 
 
 def planned_evaluation(

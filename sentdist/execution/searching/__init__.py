@@ -1,0 +1,1 @@
+"""A search carried out: who suggests, what is decided, where trials run."""

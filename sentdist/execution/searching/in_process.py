@@ -1,0 +1,101 @@
+"""A search in this process, one trial at a time: for debugging, for a single machine, and the reference for what Tune does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from sentdist.execution.local_progress import told_event
+from sentdist.execution.searching.budgets import check_budget
+from sentdist.execution.searching.conductor import Conductor, ToRun
+from sentdist.execution.searching.lines import trial_line
+from sentdist.execution.searching.suggesters import TunedSuggester
+from sentdist.learning.checkpoint import DevScore
+from sentdist.learning.loop import StepReport
+from sentdist.plan.stage import Stage, topological
+from sentdist.plan.stages import to_share
+from sentdist.plan.suggestions import Searched
+from sentdist.stages.context import Context
+from sentdist.stages.devices import on_this_machine
+from sentdist.stages.local import build_all
+from sentdist.stages.rungs import standing
+from sentdist.stages.train import TrainSession
+from sentdist.store.searches import SearchRecord
+from sentdist.store.store import Artifact
+
+LINE_EVERY_S = 30.0  # between two lines of one training
+
+Watch = Callable[[SearchRecord], None]
+
+
+class _TimeIsUp(BaseException):  # no Exception: nothing on the way may take it for a failure of a trial
+    """The budget's hours end within a training."""
+
+
+def search_in_process(
+    planned: Searched, context: Context, *, print_line: Callable[[str], None], watch: Watch | None = None
+) -> SearchRecord:
+    """Carry out a search until its end; what it noted, with the finalists that dev chose. Whoever calls has them trained and scored.
+
+    context: with the `shares` of the search. watch: takes the record, each time that something was noted. A search that is interrupted
+    goes on when it is called again.
+
+    Raises:
+        RecipeError: the budget is too small for one trial; nothing was started.
+        StoreError: the store cannot be written.
+    """
+    runtime, _ = on_this_machine(context.runtime)
+    context = replace(context, runtime=runtime)
+    make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
+    conductor = Conductor(planned, context, make, say=print_line, watch=watch)
+    check_budget(planned, conductor.forecasts)
+    context.store.check_writable()
+    conductor.begin()
+    try:
+        while (trial := conductor.next()) is not None:
+            run_trial(trial, conductor, print_line)
+    except _TimeIsUp:
+        conductor.next()  # says that the hours are spent
+    except BaseException:
+        conductor.stop()
+        raise
+    conductor.choose()
+    return conductor.record
+
+
+def run_trial(trial: ToRun, conductor: Conductor, print_line: Callable[[str], None]) -> None:
+    """Train one suggestion, rung by rung, until it is finished, pruned or fails."""
+    listen = _Listener(conductor, print_line)
+    for share in trial.shares:
+        stage = to_share(trial.train, share)
+        try:
+            if standing(trial.train, share, conductor.context) is None:
+                build_all(topological((stage,)), conductor.context, listen=listen)
+        except Exception as error:
+            conductor.fail(trial.number, error)
+        else:
+            conductor.arrive(trial.number, share)
+        record = conductor.record
+        (now,) = [one for one in record.trials if one.number == trial.number]
+        print_line(trial_line(record, now, conductor.planned.recipe.methods[trial.method].title or trial.method))
+        if now.state != "running":
+            return
+
+
+class _Listener:
+    """Says what a long training does, now and then; ends it when the budget's hours are over."""
+
+    def __init__(self, conductor: Conductor, print_line: Callable[[str], None]) -> None:
+        self._conductor = conductor
+        self._print_line = print_line
+        self._last = time.monotonic()
+
+    def __call__(self, stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
+        if self._conductor.hours_left == 0.0:
+            raise _TimeIsUp
+        told = told_event(stage, session, event)
+        if told is not None and time.monotonic() - self._last > LINE_EVERY_S:
+            self._last = time.monotonic()
+            self._print_line(told.line)

@@ -1,0 +1,95 @@
+"""What a trial costs: beforehand by forecast, given what the store holds, and afterwards by what was built for it."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from collections.abc import Set
+from dataclasses import dataclass
+
+from sentdist.plan.stage import Stage, topological
+from sentdist.plan.stages import Rung, Train, training_of
+from sentdist.plan.suggestions import Searched
+from sentdist.store.forecast import sentences_of, speed_of
+from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paid:
+    """Seconds of work and sentences trained on, and the keys of the stages that they went into."""
+
+    seconds: float = 0.0
+    sentences: int = 0
+    stages: tuple[str, ...] = ()
+
+
+def paid(stage: Train | Rung, store: ArtifactStore, *, since: float, known: Set[str]) -> Paid:
+    """What was built since a moment for a training until a share; known: keys of stages that others have paid for."""
+    found = Paid()
+    for needed in topological((stage,)):
+        if needed.key in known or needed.purpose == "scores":
+            continue
+        artifact = store.get(needed)
+        if artifact is None or _created(artifact.record) < int(since):
+            continue
+        results = artifact.record.results
+        seconds = artifact.record.seconds - (_number(results.get("seconds_before")) if isinstance(needed, Train) else 0.0)
+        sentences = 0
+        if (train := training_of(needed)) is not None:
+            step = int(_number(results.get("step" if isinstance(needed, Rung) else "num_steps")))
+            sentences = step * train.training.batch_size * train.corpus.num_columns - int(_number(results.get("sentences_before")))
+        found = Paid(
+            seconds=round(found.seconds + max(0.0, seconds), 3),
+            sentences=found.sentences + max(0, sentences),
+            stages=(*found.stages, needed.key),
+        )
+    return found
+
+
+class Forecasts:
+    """What trainings would take, given what the store holds, at the speed of earlier ones; speeds are looked up once they are known."""
+
+    def __init__(self, planned: Searched, store: ArtifactStore) -> None:
+        self._rows = planned.rows
+        self._store = store
+        self._speeds: dict[str, float] = {}
+
+    def seconds(self, train: Train) -> float | None:
+        """Of what the store lacks of a whole training, one stage after another; None while no speed is known."""
+        total = 0.0
+        for stage in self._missing(train):
+            if stage.speed_of is None or stage.purpose != "training":
+                continue
+            speed = self._speed(type(stage))
+            sentences = sentences_of(stage, self._rows)
+            if speed is None and sentences:
+                return None
+            total += sentences / speed if speed else 0.0
+        return total
+
+    def sentences(self, train: Train) -> int:
+        """That it and the entropy encoders that the store lacks would train on, at most."""
+        return sum(sentences_of(stage, self._rows) for stage in self._missing(train) if isinstance(stage, Train))
+
+    def whole_sentences(self, train: Train) -> int:
+        """That it trains on itself."""
+        return sentences_of(train, self._rows)
+
+    def _missing(self, train: Train) -> list[Stage]:
+        return [stage for stage in topological((train,)) if not self._store.has(stage)]
+
+    def _speed(self, kind: type[Stage]) -> float | None:
+        assert kind.speed_of is not None
+        if kind.speed_of not in self._speeds and (found := speed_of(self._store, kind)) is not None:
+            self._speeds[kind.speed_of] = found
+        return self._speeds.get(kind.speed_of)
+
+
+def _created(record: Record) -> float:
+    """When a stage was finished, in seconds of the clock."""
+    return float(calendar.timegm(time.strptime(record.created_at, "%Y-%m-%dT%H:%M:%SZ")))
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

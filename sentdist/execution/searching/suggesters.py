@@ -1,0 +1,142 @@
+"""Who suggests: Ray Tune's searchers, one for each method, over spaces of Tune's own kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from ray import tune
+from ray.tune.result import TRAINING_ITERATION
+from ray.tune.search import Searcher
+from ray.tune.search.variant_generator import generate_variants
+
+from sentdist.errors import ResourceError
+from sentdist.plan.search import Axis, short
+from sentdist.plan.stage import Json
+
+SCORE = "dev_score"  # what a trial reports, and what is searched for
+MODE = "max"
+
+
+def domain(axis: Axis) -> Any:
+    """A field's values as Tune has them. What has an order but is no range of numbers is searched by place, so that near is near."""
+    values = axis.values
+    if axis.choice is not None:
+        return tune.choice(list(range(len(axis.choice))))
+    if values is not None:
+        return tune.randint(0, len(values))
+    if axis.log is not None:
+        return tune.loguniform(*axis.log)
+    assert axis.uniform is not None
+    return tune.uniform(*axis.uniform)
+
+
+def value_at(axis: Axis, found: Any) -> Json:
+    """The value of a field that a searcher means."""
+    values = axis.values
+    return short(float(found)) if values is None else values[int(found)]
+
+
+class TunedSuggester:
+    """Suggests for one method: asks a searcher of Tune's and tells it how trials went, under the numbers of trials."""
+
+    def __init__(self, axes: Mapping[str, Axis], *, suggest: str, seed: int) -> None:
+        self._axes = dict(axes)
+        self.searcher = _searcher(self._axes, suggest=suggest, seed=seed)
+
+    def ask(self, name: str) -> dict[str, Json] | None:
+        """A suggestion, to be told of under `name`; None where there are no more."""
+        if not self._axes:
+            return {}
+        found = self.searcher.suggest(name)
+        return None if found is None else {path: value_at(axis, found[path]) for path, axis in self._axes.items()}
+
+    def tell(self, name: str, score: float, *, rung: int) -> None:
+        """A trial has come to its rung of that number (from 1)."""
+        if self._axes:
+            self.searcher.on_trial_result(name, {SCORE: score, TRAINING_ITERATION: rung})
+
+    def end(self, name: str, score: float | None, *, is_pruned: bool = False) -> None:
+        """A trial is over: with its score, pruned, or (neither) failed."""
+        if not self._axes:
+            return
+        result = None if score is None or is_pruned else {SCORE: score}
+        self.searcher.on_trial_complete(name, result, error=score is None and not is_pruned)
+
+
+def _searcher(axes: Mapping[str, Axis], *, suggest: str, seed: int) -> Searcher:
+    space = {path: domain(axis) for path, axis in axes.items()}
+    match suggest:
+        case "grid":
+            return _Variants({path: tune.grid_search(list(range(len(axis.values or ())))) for path, axis in axes.items()}, seed=seed)
+        case "random":
+            return _Variants(space, seed=seed)
+        case "quasi_random":
+            return _QuasiRandom(axes, seed=seed)
+        case "tpe":
+            return _tpe(space, seed=seed)
+    raise TypeError(f"nobody suggests as {suggest}")
+
+
+class _Variants(Searcher):
+    """What Tune's BasicVariantGenerator draws, one at a time. That one makes trials itself: it cannot be asked for one method."""
+
+    def __init__(self, space: dict[str, Any], *, seed: int) -> None:
+        super().__init__(metric=SCORE, mode=MODE)
+        self._variants = self._drawn(space, np.random.RandomState(seed))
+        self._is_over = False
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+        return next(self._variants, None)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None: ...
+
+    @staticmethod
+    def _drawn(space: dict[str, Any], draw: np.random.RandomState) -> Iterator[dict[str, Any]]:
+        is_grid = any("grid_search" in one for one in space.values() if isinstance(one, dict))
+        while True:
+            for _, found in generate_variants({"config": space}, random_state=draw):
+                yield found["config"]
+            if is_grid:
+                return
+
+
+class _QuasiRandom(Searcher):
+    """Points of a scrambled Sobol sequence: they fill the space more evenly than random ones (Bergstra and Bengio 2012)."""
+
+    def __init__(self, axes: Mapping[str, Axis], *, seed: int) -> None:
+        from scipy.stats import qmc
+
+        super().__init__(metric=SCORE, mode=MODE)
+        self._axes = dict(axes)
+        self._points = qmc.Sobol(d=max(1, len(self._axes)), scramble=True, rng=np.random.default_rng(seed))
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        (point,) = self._points.random(1)
+        return {path: self._at(axis, float(share)) for (path, axis), share in zip(self._axes.items(), point, strict=True)}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None: ...
+
+    @staticmethod
+    def _at(axis: Axis, share: float) -> float:
+        values = axis.values
+        return axis.at(share) if values is None else min(int(share * len(values)), len(values) - 1)
+
+
+def _tpe(space: dict[str, Any], *, seed: int) -> Searcher:
+    """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011), through Tune. A trial that runs counts as a bad one meanwhile, so
+    that several at once do not try one place."""
+    try:
+        import optuna
+        from ray.tune.search.optuna import OptunaSearch
+    except ImportError:
+        raise ResourceError(
+            where="search.suggest: tpe", found="no Optuna", expected="the package optuna",
+            remedy="Install it with `pip install optuna`, or suggest at random.",
+        ) from None  # fmt: skip
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    found: Searcher = OptunaSearch(
+        OptunaSearch.convert_search_space(space), metric=SCORE, mode=MODE, sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+    )
+    return found

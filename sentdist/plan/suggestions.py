@@ -1,0 +1,210 @@
+"""How a search's suggestions become stages: the recipe with fields set, unrolled as if somebody had typed these values."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sentdist.errors import RecipeError, counted, listed
+from sentdist.plan.chosen_tasks import task_names
+from sentdist.plan.grid import recipe_at
+from sentdist.plan.recipe import Recipe, check_method_in_path
+from sentdist.plan.resolver import Resolver
+from sentdist.plan.search import Axis, Search
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Scores, Train
+from sentdist.plan.unroll import Builder, Plan, Trial, value_told
+
+Suggestion = Mapping[str, Json]  # dotted field -> value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searched:
+    """A recipe's search, planned.
+
+    fields: of each method that is searched, those of the space that make a difference to it. references: other reported methods: they are
+    scored once, beside the finalists. notes: what a person should know before it starts.
+    """
+
+    recipe: Recipe
+    search: Search
+    resolver: Resolver
+    fields: dict[str, tuple[str, ...]]
+    references: tuple[str, ...]
+    notes: tuple[str, ...]
+    rows: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Those that are searched, in the order of the recipe."""
+        return tuple(self.fields)
+
+    def axes(self, method: str) -> dict[str, Axis]:
+        """The part of the space that concerns a method."""
+        return {path: self.search.space[path] for path in self.fields[method]}
+
+    def size(self, method: str) -> int | None:
+        """How many suggestions differ; None where they have no end."""
+        values = [axis.values for axis in self.axes(method).values()]
+        return None if any(one is None for one in values) else math.prod(len(one) for one in values if one is not None)
+
+    def num_trials(self, method: str) -> int | None:
+        """Trials of a method at most; None: until the budget ends."""
+        known = [limit for limit in (self.search.samples, self.size(method)) if limit is not None]
+        return min(known, default=None)
+
+    def train(self, method: str, suggestion: Suggestion, *, seed: int | None = None) -> Train:
+        """The whole training of a suggestion. seed: the recipe's first, or another.
+
+        Raises:
+            RecipeError: these values do not go together.
+        """
+        found = self._builder(suggestion).train(method, seed=self.recipe.seeds[0] if seed is None else seed, fold=None)
+        assert found is not None, "methods that are searched are trained"
+        return found
+
+    def scores(self, method: str, suggestion: Suggestion, *, seed: int) -> Scores:
+        """The scores on test of a suggestion, or of a reference."""
+        return self._builder(suggestion).scores(method, seed=seed, fold=None)
+
+    def plan(self, finalists: Sequence[tuple[str, Suggestion]]) -> Plan:
+        """The references, and finalists (method, suggestion) with all seeds."""
+        wanted: list[tuple[str, Suggestion]] = [*((name, {}) for name in self.references), *finalists]
+        order = {name: place for place, name in enumerate(self.recipe.methods)}
+        trials: dict[str, Trial] = {}
+        for (method, suggestion), seed in itertools.product(sorted(wanted, key=lambda one: order[one[0]]), self.recipe.seeds):
+            scores = self.scores(method, suggestion, seed=seed)
+            trials.setdefault(
+                scores.key,
+                Trial(
+                    method=method,
+                    title=self.recipe.methods[method].title or method,
+                    params=tuple(suggestion.items()),
+                    seed=scores.encoder.seed if isinstance(scores.encoder, Train) else None,
+                    fold=None,
+                    scores=scores,
+                ),
+            )
+        return Plan(recipe=self.recipe, trials=tuple(trials.values()), rows=self.rows)
+
+    @property
+    def identity(self) -> str:
+        """What suggestions and their outcomes follow from; how many there are, and what becomes of them, does not count."""
+        search = self.search.model_dump(mode="json", exclude={"samples", "budget", "finalists"})
+        first = {name: {path: axis.samples[0] for path, axis in self.axes(name).items()} for name in self.methods}
+        keys = {name: self.train(name, first[name]).key for name in self.methods}
+        text = json.dumps([search, {name: list(fields) for name, fields in self.fields.items()}, keys], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _builder(self, suggestion: Suggestion) -> Builder:
+        return Builder(recipe_at(self.recipe, suggestion, section="search.space"), self.resolver, self.rows)
+
+
+def searched(recipe: Recipe, resolver: Resolver) -> Searched:
+    """Plan a search: which fields concern which method, and whether all that can be suggested can be trained.
+
+    Raises:
+        RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
+    """
+    search = recipe.search
+    assert search is not None, "a recipe with `search:`"
+    for path in search.space:
+        check_method_in_path(path, list(recipe.methods), where=f"search.space.{path}")
+    _check_dev_is_not_test(recipe)
+    trained = [name for name, method in recipe.methods.items() if method.reported and method.objective is not None]
+    rows: dict[str, int] = {}
+    keys = {spelt: dict(_keys(recipe, resolver, rows, trained, point)) for spelt, point in _points(search.space).items()}
+    fields = {name: tuple(path for path in search.space if _matters(path, name, search.space, keys)) for name in trained}
+    for path, axis in search.space.items():
+        if len(axis.samples) > 1 and not any(path in found for found in fields.values()):
+            raise RecipeError(
+                where=f"search.space.{path}", found="values that lead to the same trainings", expected="a field that changes one",
+                remedy="Drop the line; what may not change a result stands in runtime.",
+            )  # fmt: skip
+    planned = Searched(
+        recipe=recipe,
+        search=search,
+        resolver=resolver,
+        fields=fields,
+        references=tuple(name for name, method in recipe.methods.items() if method.reported and method.objective is None),
+        notes=tuple(_notes(search, fields)),
+        rows=rows,
+    )
+    _check_rungs(planned)
+    return planned
+
+
+def _points(space: Mapping[str, Axis]) -> dict[str, Suggestion]:
+    """Where the space is looked at, by spelling: each field at a few values, all others at their first one, then at their last."""
+    return {_spelt(point): point for path in space for value in space[path].samples for point in _around(space, path, value)}
+
+
+def _around(space: Mapping[str, Axis], path: str, value: Json) -> list[dict[str, Json]]:
+    return [{other: axis.samples[end] for other, axis in space.items()} | {path: value} for end in (0, -1)]
+
+
+def _spelt(point: Suggestion) -> str:
+    return json.dumps(dict(point))
+
+
+def _keys(recipe: Recipe, resolver: Resolver, rows: dict[str, int], methods: Sequence[str], point: Suggestion) -> Iterator[tuple[str, str]]:
+    builder = Builder(recipe_at(recipe, point, section="search.space"), resolver, rows)
+    for name in methods:
+        train = builder.train(name, seed=recipe.seeds[0], fold=None)
+        assert train is not None
+        yield name, train.key
+
+
+def _matters(path: str, method: str, space: Mapping[str, Axis], keys: Mapping[str, dict[str, str]]) -> bool:
+    """Whether a single change of a field leads to another training of a method."""
+    found = [[keys[_spelt(point)][method] for point in _around(space, path, value)] for value in space[path].samples]
+    return any(len(set(of_end)) > 1 for of_end in zip(*found, strict=True))
+
+
+def _notes(search: Search, fields: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    for path in search.space:
+        without = [name for name, found in fields.items() if path not in found]
+        if without and not path.startswith("methods."):
+            yield f"search.space.{path} has no effect on {listed(without)}: it is not multiplied there."
+    for name, found in fields.items():
+        if not found:
+            yield f"{name} has no field that is searched: one trial."
+    if search.prefer_cheaper:
+        yield "prefer_cheaper: suggestions that need little new work are preferred; this search is no comparison of methods."
+
+
+def _check_dev_is_not_test(recipe: Recipe) -> None:
+    assert recipe.selection is not None
+    common = sorted(set(task_names(recipe.selection.names)) & set(task_names(recipe.evaluation.tasks)))
+    if common:
+        raise RecipeError(
+            where=f"{recipe.name}: selection.task",
+            found=f"{common[0]}, which evaluation.tasks scores as a test set",
+            expected="a dev set for a search",
+            remedy="Choose on other data than those that are reported, such as the dev part of the set.",
+        )
+
+
+def _check_rungs(planned: Searched) -> None:
+    """Two rungs that end at one dev score are one."""
+    recipe = planned.recipe
+    assert recipe.selection is not None
+    scores = max(1, round(1 / recipe.selection.every_fraction)) * recipe.training.epochs
+    ends = [math.ceil(share * scores - 1e-9) for share in planned.search.shares]
+    for (low, first), (high, second) in itertools.pairwise(zip(planned.search.shares, ends, strict=True)):
+        if first == second:
+            raise RecipeError(
+                where=f"{recipe.name}: search.halving.rungs",
+                found=f"{low:g} and {high:g}, with {counted(scores, 'dev score')} a training: both end at the same one",
+                expected="rungs that end at scores of their own",
+                remedy="Lower selection.every_fraction, or leave one out.",
+            )
+
+
+def told(suggestion: Suggestion) -> str:
+    """A suggestion for people: the last words of its fields, and their values."""
+    return ", ".join(f"{path.rpartition('.')[2]}={value_told(value)}" for path, value in suggestion.items()) or "as it is"

@@ -1,0 +1,234 @@
+"""A search: who is suggested, who goes on, what is noted, what happens after it was killed; trainings are tiny or pretended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.execution.searching.conductor import Conductor
+from sentdist.execution.searching.halving import goes_on
+from sentdist.execution.searching.in_process import search_in_process
+from sentdist.execution.searching.suggesters import TunedSuggester
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.search import Axis
+from sentdist.plan.stage import Json
+from sentdist.plan.suggestions import Searched, searched
+from sentdist.stages.context import Context
+from sentdist.stages.planning.resolve import FileResolver
+from sentdist.store.searches import SearchRecord, find_search
+from sentdist.store.store import ArtifactStore
+from tests.support.tiny_data import tiny_values, write_data
+
+RATES: Json = {"log": [1e-4, 1e-2], "steps": 5}
+PHIS: Json = {"choice": [[0.01], [0.02], [0.01, 0.02]]}
+SEARCH: dict[str, Json] = {
+    "suggest": "random",
+    "samples": 3,
+    "space": {"training.learning_rate": RATES, "methods.rcl.phis": PHIS},
+    "halving": {"rungs": [0.3, 1.0], "keep": 0.5},
+    "seed": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+def tiny_search(
+    encoder: Path, data: Path, store: Path, *, changes: dict[str, Json] | None = None, **search: Json
+) -> tuple[Searched, Context]:
+    values = tiny_values(encoder, name="tiny", training={"batch_size": 8, "epochs": 1, "max_length": 20}, search=SEARCH | search)
+    values |= changes or {}
+    values["selection"] = {"task": "stsb-dev", "every_fraction": 0.33}
+    recipe = recipe_from_values(values, where="tiny")
+    resolver = FileResolver(data_root=data)
+    planned = searched(recipe, resolver)
+    runtime = recipe.runtime.model_copy(update={"engine": "torch"})
+    folders = tuple(resolver.folders.items())
+    return planned, Context(
+        store=ArtifactStore(store), data_root=str(data), runtime=runtime, folders=folders, shares=planned.search.shares
+    )  # fmt: skip
+
+
+def outcome(record: SearchRecord) -> list[tuple[object, ...]]:
+    """What must be the same however often a search was killed."""
+    return [(one.number, one.method, one.suggestion, one.train, one.state, one.dev) for one in record.trials]
+
+
+def test_the_best_share_of_a_rung_goes_on() -> None:
+    assert goes_on(50.0, [], 1 / 3), "the first one, for nothing is better"
+    assert not goes_on(49.0, [50.0], 1 / 3)
+    assert goes_on(51.0, [50.0], 1 / 3)
+    assert goes_on(50.0, [50.0], 1 / 3), "nobody is better"
+    assert not goes_on(50.0, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3)
+    assert goes_on(51.5, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3), "second of six"
+
+
+@pytest.mark.parametrize("suggest", ["random", "quasi_random", "tpe"])
+def test_suggestions_lie_in_the_space_and_follow_from_the_seed(suggest: str) -> None:
+    axes = {
+        "a.rate": Axis(log=(1e-5, 1e-3)), "a.steps": Axis(uniform=(0.0, 1.0), steps=3), "a.size": Axis(integers=(2, 4)),
+        "a.phis": Axis(choice=([0.1], [0.1, 0.2])),
+    }  # fmt: skip
+
+    def drawn(seed: int) -> list[dict[str, Json] | None]:
+        suggester = TunedSuggester(axes, suggest=suggest, seed=seed)
+        found = []
+        for number in range(14):
+            found.append(suggester.ask(str(number)))
+            suggester.tell(str(number), float(number), rung=1)
+            suggester.end(str(number), float(number), is_pruned=number % 3 == 1)
+        return found
+
+    found = drawn(0)
+    for one in found:
+        assert one is not None and 1e-5 <= float(str(one["a.rate"])) <= 1e-3
+        assert one["a.steps"] in (0.0, 0.5, 1.0) and one["a.size"] in (2, 3, 4) and one["a.phis"] in ([0.1], [0.1, 0.2])
+    assert found == drawn(0) != drawn(1)
+    assert len({str(one) for one in found}) > 10
+
+
+def test_a_grid_is_tried_once_and_whole() -> None:
+    suggester = TunedSuggester({"a.b": Axis(integers=(1, 2)), "a.c": Axis(choice=(True, False, None))}, suggest="grid", seed=0)
+    found = [suggester.ask(str(number)) for number in range(7)]
+    assert found[-1] is None
+    assert len({str(one) for one in found[:-1]}) == 6
+
+
+def test_a_search_tries_prunes_chooses_and_builds_shared_stages_once(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path)
+    assert planned.fields == {"fine_tuned": ("training.learning_rate",), "rcl": ("training.learning_rate", "methods.rcl.phis")}
+    lines: list[str] = []
+    record = search_in_process(planned, context, print_line=lines.append)
+    assert [one.method for one in sorted(record.trials, key=lambda one: one.number)] == ["fine_tuned", "rcl"] * 3
+    assert {one.state for one in record.trials} <= {"finished", "pruned"} and record.reason == "all trials are made"
+    assert all(len(one.rungs) == (2 if one.state == "finished" else 1) for one in record.trials)
+    assert all(one.rungs[0].step == 2 for one in record.trials), "the first of three dev scores"
+    for method in planned.methods:
+        (chosen,) = [one for one in record.finalists if one.method == method]
+        assert chosen.dev == max(one.dev or 0 for one in record.of_method(method) if one.state == "finished")
+        assert chosen.cells == {0: planned.scores(method, chosen.suggestion, seed=0).key}
+    # Each stage is paid for once, and what is paid for is all that was built.
+    paid = [key for one in record.trials for rung in one.rungs for key in rung.paid_for]
+    assert len(paid) == len(set(paid))
+    store = context.store
+    built = {one.key for kind in ("train", "bank") for one in store.artifacts(kind)}
+    assert built <= set(paid)
+    finished = [one.train for one in record.trials if one.state == "finished"]
+    assert not [one for one in store.artifacts("rung") if one.record.stage["fields"]["of"]["stage"] in finished], "gone on from"
+    assert record.spent_sentences == sum(
+        int(str(one.record.results["sentences" if one.record.kind == "rung" else "num_steps"])) * (1 if one.record.kind == "rung" else 24)
+        for kind in ("rung", "train")
+        for one in store.artifacts(kind)
+    )
+    assert any("goes no further" in line for line in lines) == any(one.state == "pruned" for one in record.trials)
+    # Asked again it does nothing; asked for more it builds only what is new.
+    again = search_in_process(planned, context, print_line=lines.append)
+    assert outcome(again) == outcome(record)
+    wider, _ = tiny_search(tiny_encoder_dir, data, tmp_path, samples=4)
+    more = search_in_process(wider, context, print_line=lines.append)
+    assert outcome(more)[: len(record.trials)] == outcome(record) and len(more.trials) == 8
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def killed_after(number: int) -> Callable[[SearchRecord], None]:
+    def watch(record: SearchRecord) -> None:
+        if len(record.events) == number:
+            raise Killed
+
+    return watch
+
+
+def test_a_search_killed_anywhere_ends_as_one_left_alone(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    """With as many trials as Optuna needs before it suggests by what it was told."""
+    changes: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
+    space: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
+    whole, context = tiny_search(tiny_encoder_dir, data, tmp_path / "one", changes=changes, suggest="tpe", samples=12, space=space)
+    alone = search_in_process(whole, context, print_line=lambda line: None)
+    planned, elsewhere = tiny_search(tiny_encoder_dir, data, tmp_path / "two", changes=changes, suggest="tpe", samples=12, space=space)
+    for number in (3, 9, 15, 32):
+        with pytest.raises(Killed):
+            search_in_process(planned, elsewhere, print_line=lambda line: None, watch=killed_after(number))
+    found = search_in_process(planned, elsewhere, print_line=lambda line: None)
+    assert outcome(found) == outcome(alone)
+    assert [one.model_dump() for one in found.finalists] == [one.model_dump() for one in alone.finalists]
+    assert found.spent_sentences == alone.spent_sentences, "nothing is built twice"
+
+
+def test_a_trial_that_fails_is_noted_and_tried_again_by_the_next_submission(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    changes: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
+    space: Json = {"training.learning_rate": {"choice": [1e-3, 1e4]}}  # the second one diverges
+    planned, context = tiny_search(
+        tiny_encoder_dir, data, tmp_path, changes=changes, suggest="grid", samples=None, space=space, halving=None
+    )
+    broken = replace(context, data_root=str(tmp_path / "nowhere"))
+    lines: list[str] = []
+    record = search_in_process(planned, broken, print_line=lines.append)
+    assert [one.state for one in record.trials] == ["failed", "failed"] and not record.finalists
+    assert any("FAILED" in line for line in lines)
+    again = search_in_process(planned, context, print_line=lines.append)
+    assert again.trials[0].state == "finished" and len(again.trials) == 2
+
+
+def pretended(planned: Searched, context: Context, **options: Any) -> Conductor:
+    return Conductor(planned, context, lambda axes: TunedSuggester(axes, suggest="random", seed=0), say=lambda line: None, **options)
+
+
+def test_a_budget_ends_a_search(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path / "samples", budget={"samples": 3})
+    record = search_in_process(planned, context, print_line=lambda line: None)
+    assert (len(record.trials), record.reason) == (3, "the budget of 3 trials is spent")
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path / "sentences", samples=None, budget={"sentences": 400})
+    record = search_in_process(planned, context, print_line=lambda line: None)
+    assert record.reason == "the budget of 400 sentences is spent" and 400 <= record.spent_sentences < 900
+    now = [0.0]
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path / "hours", samples=None, budget={"hours": 1})
+    conductor = pretended(planned, context, clock=lambda: now[0])
+    conductor.begin()
+    assert conductor.next() is not None
+    now[0] = 1800.0
+    conductor.stop()
+    now[0] = 1e6
+    later = pretended(planned, context, clock=lambda: now[0])
+    later.begin()
+    assert later.hours_left == 0.5 and later.next() is not None
+    now[0] += 1801
+    assert later.next() is None and later.reason == "the budget of 1 hours is spent"
+
+
+def test_a_budget_too_small_for_one_trial_is_said_before_anything_starts(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, budget={"sentences": 100})
+    with pytest.raises(RecipeError, match=r"search\.budget\.sentences: found 100, where one trial of fine_tuned trains on 144"):
+        search_in_process(planned, context, print_line=lambda line: None)
+    assert find_search(context.store, "tiny") is None
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, budget={"sentences": 10_000})
+    search_in_process(planned, context, print_line=lambda line: None)  # now the store knows a speed
+    planned, context = tiny_search(
+        tiny_encoder_dir, data, tmp_path, budget={"hours": 1e-9}, space={"training.learning_rate": {"log": [1e-9, 1]}}
+    )
+    with pytest.raises(RecipeError, match=r"search\.budget\.hours: found 1e-09, where one trial of fine_tuned takes about"):
+        search_in_process(planned, context, print_line=lambda line: None)
+
+
+def test_cheaper_suggestions_are_preferred_only_where_that_is_asked(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    """Of the phi sets, those whose entropy encoders are there are suggested next."""
+    space: Json = {"methods.rcl.phis": PHIS, "training.learning_rate": {"log": [1e-4, 1e-2]}}
+    spent = {}
+    for prefer in (False, True):
+        planned, context = tiny_search(
+            tiny_encoder_dir, data, tmp_path / str(prefer), space=space, prefer_cheaper=prefer, halving=None, samples=4
+        )
+        record = search_in_process(planned, context, print_line=lambda line: None)
+        spent[prefer] = record.spent_sentences
+        again = search_in_process(planned, context, print_line=lambda line: None)
+        assert outcome(again) == outcome(record)
+    assert spent[True] < spent[False]
