@@ -14,6 +14,7 @@ from sentdist.cli.completing import sweeps
 from sentdist.cli.live import told_live
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
+from sentdist.cli.tuning import print_space, search_here, search_on_cluster
 from sentdist.errors import DataError, RecipeError, SentdistError, counted, first_line
 from sentdist.inference.opening import IN_A_JOB, store_root
 
@@ -64,6 +65,11 @@ def plan(
 
     unrolled, context = _unrolled(recipe, overrides or [], store, data)
     keep_schema_of(recipe)
+    if unrolled.recipe.search is not None:
+        from sentdist.stages.planning.planned import planned_search
+
+        print_space(*planned_search(unrolled.recipe, store=store_root(store), data=data))
+        return
     ahead = forecast(unrolled, context.store)
     console = open_console()
     table = empty_table(
@@ -149,6 +155,11 @@ def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path 
 
 def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
     plan, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
+    if plan.recipe.search is not None:
+        plan, context = search_here(plan.recipe, store, data)
+        _print_scores(plan.recipe.name, context.store)
+        _print_next(plan.recipe.name, context.store)
+        return
 
     from sentdist.execution.local_progress import build_locally
 
@@ -187,6 +198,15 @@ def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | N
         options = "".join(f" --set '{override}'" for override in overrides if override != "sweep={}")
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
+    if plan.recipe.search is not None:
+        plan, context, is_well = search_on_cluster(plan.recipe, store, data)
+        _print_scores(plan.recipe.name, context.store)
+        if command == "sweep" and plan.trials:
+            _publish_report(plan.recipe.name, context.store, tracking)
+        _print_next(plan.recipe.name, context.store)
+        if not is_well:
+            raise typer.Exit(1)
+        return
     with told_live() as (print_line, show):
         summary = run_on_cluster(plan, context, tracking=tracking, print_line=print_line, show=show)
     _print_scores(plan.recipe.name, context.store)

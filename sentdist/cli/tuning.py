@@ -1,0 +1,122 @@
+"""Recipes with `search:`: what their plan says, how they are carried out, what is told at the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from sentdist.cli.live import told_live
+from sentdist.cli.printing import empty_table, open_console
+from sentdist.errors import counted
+from sentdist.inference.opening import store_root
+
+if TYPE_CHECKING:
+    from sentdist.plan.recipe import Recipe
+    from sentdist.plan.suggestions import Searched
+    from sentdist.plan.unroll import Plan
+    from sentdist.stages.context import Context
+    from sentdist.store.searches import SearchRecord
+    from sentdist.store.store import ArtifactStore
+
+
+def print_space(planned: Searched, context: Context) -> None:
+    """What a search will try: the space of each method, how many trials, what one of them takes."""
+    from sentdist.execution.searching.prices import Forecasts
+    from sentdist.store.searches import find_search
+
+    search, forecasts, console = planned.search, Forecasts(planned, context.store), open_console()
+    table = empty_table(f"{planned.recipe.name}: search, {search.suggest}", "method", "trials", "fields", "values")
+    for method in planned.methods:
+        trials = planned.num_trials(method)
+        axes = planned.axes(method) or {"–": None}
+        for row, (path, axis) in enumerate(axes.items()):
+            shown = ("until the budget ends" if trials is None else str(trials)) if row == 0 else ""
+            table.add_row(method if row == 0 else "", shown, path, "–" if axis is None else axis.told)
+    console.print(table)
+    if search.halving is not None:
+        rungs = ", ".join(f"{100 * share:g} %" for share in search.shares)
+        console.print(f"Each training is looked at after {rungs}; the best {100 * search.halving.keep:.0f} % go on.", highlight=False)
+    for method in planned.methods:
+        train = planned.train(method, {path: axis.samples[0] for path, axis in planned.axes(method).items()})
+        seconds = forecasts.seconds(train)
+        took = "no speed is known yet" if seconds is None else f"about {seconds / 60:.1f} minutes"
+        sentences = forecasts.sentences(train)
+        console.print(f"One trial of {method}: {sentences:,} sentences to train on, {took}.", highlight=False, soft_wrap=True)
+    for note in planned.notes:
+        console.print(note, highlight=False, soft_wrap=True)
+    before = find_search(context.store, planned.recipe.name)
+    if before is not None and before.identity == planned.identity:
+        console.print(f"In the store: {counted(len(before.trials), 'trial')} of this search; it goes on from there.", highlight=False)
+
+
+def search_here(recipe: Recipe, store: str | None, data: Path | None) -> tuple[Plan, Context]:
+    """Search in this process, and train and score the finalists; their plan."""
+    from sentdist.execution.local_progress import build_locally
+    from sentdist.execution.searching.in_process import search_in_process
+    from sentdist.stages.planning.planned import planned_search
+
+    planned, context = planned_search(recipe, store=store_root(store), data=data)
+    _say_notes(planned, typer.echo)
+    record = search_in_process(planned, context, print_line=typer.echo)
+    plan = finalists_plan(planned, record)
+    with told_live() as (print_line, show):
+        build_locally(plan, context, print_line=print_line, show=show)
+    print_choice(planned, record, context.store)
+    return plan, context
+
+
+def finalists_plan(planned: Searched, record: SearchRecord) -> Plan:
+    """What is scored on test: finalists with all seeds, and rows that are not trained."""
+    return planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists])
+
+
+def print_choice(planned: Searched, record: SearchRecord, store: ArtifactStore) -> None:
+    """What dev chose for each method, and what it took."""
+    from sentdist.plan.suggestions import told
+
+    table = empty_table(
+        f"{record.name}: what dev chose ({record.reason})", "method", "place", "settings", "dev", "its price", "trials", "all trials"
+    )
+    trials = {trial.number: trial for trial in record.trials}
+    for finalist in record.finalists:
+        of_method = record.of_method(finalist.method)
+        ended = [f"{sum(one.state == state for one in of_method)} {state}" for state in ("finished", "pruned", "failed")]
+        table.add_row(
+            planned.recipe.methods[finalist.method].title or finalist.method,
+            str(finalist.place),
+            told(finalist.suggestion),
+            f"{finalist.dev:.2f}",
+            f"{trials[finalist.number].paid_s:.0f} s",
+            ", ".join(one for one in ended if not one.startswith("0 ")) if finalist.place == 1 else "",
+            f"{sum(one.paid_s for one in of_method):.0f} s" if finalist.place == 1 else "",
+        )
+    open_console().print(table)
+    for method in planned.methods:
+        if not any(finalist.method == method for finalist in record.finalists):
+            typer.echo(f"{method}: no trial came to its end, so nothing is chosen.")
+
+
+def _say_notes(planned: Searched, say: Callable[[str], None]) -> None:
+    for note in planned.notes:
+        say(note)
+
+
+def search_on_cluster(recipe: Recipe, store: str | None, data: Path | None) -> tuple[Plan, Context, bool]:
+    """As `search_here`, with Ray Tune on the cluster that RAY_ADDRESS names; also whether all went well."""
+    from sentdist.execution.run import run_on_cluster
+    from sentdist.execution.searching.on_cluster import search_on_cluster as tuned
+    from sentdist.stages.planning.planned import planned_search
+
+    planned, context = planned_search(recipe, store=store_root(store), data=data)
+    _say_notes(planned, typer.echo)
+    record = tuned(planned, context, print_line=typer.echo)
+    plan = finalists_plan(planned, record)
+    with told_live() as (print_line, show):
+        summary = run_on_cluster(plan, context, tracking=os.environ.get("MLFLOW_TRACKING_URI"), print_line=print_line, show=show)
+    print_choice(planned, record, context.store)
+    is_well = not summary.failures and all(trial.state != "failed" for trial in record.trials)
+    return plan, context, is_well
