@@ -158,6 +158,8 @@ def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data
     if plan.recipe.search is not None:
         plan, context = search_here(plan.recipe, store, data)
         _print_scores(plan.recipe.name, context.store)
+        if tracking := os.environ.get("MLFLOW_TRACKING_URI"):
+            _bring_to_mlflow([plan.recipe.name], context.store, tracking)
         _print_next(plan.recipe.name, context.store)
         return
 

@@ -32,10 +32,10 @@ def print_space(planned: Searched, context: Context) -> None:
     table = empty_table(f"{planned.recipe.name}: search, {search.suggest}", "method", "trials", "fields", "values")
     for method in planned.methods:
         trials = planned.num_trials(method)
-        axes = planned.axes(method) or {"–": None}
-        for row, (path, axis) in enumerate(axes.items()):
-            shown = ("until the budget ends" if trials is None else str(trials)) if row == 0 else ""
-            table.add_row(method if row == 0 else "", shown, path, "–" if axis is None else axis.told)
+        fields = [(path, axis.told) for path, axis in planned.axes(method).items()] or [("–", "–")]
+        table.add_row(method, "until the budget ends" if trials is None else str(trials), *fields[0])
+        for path, values in fields[1:]:
+            table.add_row("", "", path, values)
     console.print(table)
     if search.halving is not None:
         rungs = ", ".join(f"{100 * share:g} %" for share in search.shares)

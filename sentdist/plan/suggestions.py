@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sentdist.errors import RecipeError, counted, listed
 from sentdist.plan.chosen_tasks import task_names
 from sentdist.plan.grid import recipe_at
+from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import Recipe, check_method_in_path
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.search import Axis, Search
@@ -110,6 +111,7 @@ def searched(recipe: Recipe, resolver: Resolver) -> Searched:
     Raises:
         RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
     """
+    recipe, _ = for_its_rows(recipe, resolver)
     search = recipe.search
     assert search is not None, "a recipe with `search:`"
     for path in search.space:

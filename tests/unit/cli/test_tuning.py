@@ -1,0 +1,47 @@
+"""Recipes with `search:` on the command line: the plan of a search, and one carried out in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from typer.testing import CliRunner
+
+from sentdist.cli import app
+from sentdist.store.searches import load_search
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import load_sweep
+from tests.support.planning import RECIPES
+from tests.support.tiny_data import tiny_values, write_data
+
+
+def test_a_plan_says_the_space_the_trials_and_what_one_takes(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["plan", str(RECIPES / "search.yaml"), "--store", str(tmp_path)], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "1e-05 to 0.001, logarithmic, 9 steps" in done.output and "methods.rcl.phis" in done.output
+    assert "One trial of rcl: 3,840 sentences to train on, no speed is known yet." in done.output
+    assert not (tmp_path / "searches").exists()
+
+
+def test_a_search_in_this_process_ends_with_its_finalists_on_test(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    values = tiny_values(tiny_encoder_dir, seeds=[0, 1]) | {
+        "methods": {"base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}},
+        "search": {"suggest": "random", "samples": 2, "space": {"training.learning_rate": {"log": [1e-4, 1e-2]}}, "budget": {"hours": 1}},
+        "runtime": {"engine": "torch"},
+    }
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(yaml.safe_dump(values))
+    command = ["sweep", str(recipe), "--local", "--store", str(tmp_path / "store"), "--data", str(write_data(tmp_path / "data"))]
+    done = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "trial 1  fine_tuned (learning_rate=" in done.output and "what dev chose (all trials are made)" in done.output
+    assert "Encoder: " in done.output
+    store = ArtifactStore(tmp_path / "store")
+    search, sweep = load_search(store, "tiny"), load_sweep(store, "tiny")
+    (finalist,) = search.finalists
+    assert {trial.seed: trial.key for trial in sweep.trials if trial.method == "fine_tuned"} == finalist.cells
+    assert {trial.key for trial in sweep.trials} == {one.key for one in store.artifacts("scores")}, "nobody else is scored on test"
+    assert dict(sweep.trials[1].params) == finalist.suggestion
+    again = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert again.exit_code == 0 and "begins" not in again.output
+    assert [one.finalists for one in (load_search(store, "tiny"), search)] == [search.finalists] * 2
