@@ -24,18 +24,22 @@ class Section:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
-def page(*, title: str, lead: str, sections: Sequence[Section], facts: Mapping[str, str], kicker: str = "sentdist report") -> str:
-    """A whole HTML document. `lead` is the finding in a sentence or two; `facts` stand beneath it (recipe, encoder, data, versions)."""
+def page(
+    *, title: str, lead: str, sections: Sequence[Section], facts: Mapping[str, str], kicker: str = "sentdist report", about: str = ""
+) -> str:
+    """A whole HTML document. `lead` is the finding in a sentence or two; beneath it stand `about`, the question, and `facts` (encoder,
+    data, versions)."""
     style = importlib.resources.files("sentdist.report").joinpath("page.css").read_text(encoding="utf-8")
     links = "".join(f'<a href="#{section.anchor}">{html.escape(section.title)}</a>' for section in sections)
     named = "".join(f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>" for name, value in facts.items())
     body = "".join(f'<section id="{section.anchor}"><h2>{html.escape(section.title)}</h2>{section.body}</section>' for section in sections)
+    asked = f'<p class="about">{html.escape(about)}</p>' if about and about != lead else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         f'<header class="top"><p class="kicker">{html.escape(kicker)}</p><h1>{html.escape(title)}</h1>'
-        f'<p class="lead">{html.escape(lead)}</p><dl class="facts">{named}</dl></header>\n<nav>{links}</nav>\n<main>\n{body}\n</main>\n'
+        f'<p class="lead">{html.escape(lead)}</p>{asked}<dl class="facts">{named}</dl></header>\n<nav>{links}</nav>\n<main>\n{body}\n</main>\n'
         "<footer>Every number on this page is a function of the records in the artifact store.</footer>\n</body>\n</html>\n"
     )
 

@@ -11,6 +11,7 @@ from sentdist.plan.recipe import recipe_text
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.report import citations
+from sentdist.report.head import finding, page_facts
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
 from sentdist.report.paper import tables_of
@@ -205,20 +206,8 @@ def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[citati
     return files
 
 
-def _lead(sweep: SweepRecord, tables: list[ResultTable], part: SearchPart | None) -> str:
-    if part is not None:
-        return part.lead
-    return " ".join([sweep.about, *_headline_sentence(sweep, tables[0])]).strip()
-
-
-def _headline_sentence(sweep: SweepRecord, table: ResultTable) -> list[str]:
-    """What the table says of the recipe's headline method against the baseline; where it names none, of the first that was trained."""
-    methods = sweep.recipe["methods"]
-    assert isinstance(methods, dict)
-    trained = [name for name, method in methods.items() if isinstance(method, dict) and method.get("objective") is not None]
-    sentences = [(table.line(system).method, sentence) for system, sentence in table.verdicts.items()]
-    named = [sentence for method, sentence in sentences if method == sweep.recipe.get("headline")]
-    return (named or [sentence for method, sentence in sentences if method in trained] or list(table.sentences))[:1]
+def _lead(sweep: SweepRecord, tables: list[ResultTable], records: dict[str, Record], part: SearchPart | None) -> str:
+    return part.lead if part is not None else finding(sweep, tables[0], records) or sweep.about
 
 
 def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:
@@ -266,7 +255,8 @@ def _markdown(
     sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], printed: list[SideBySide], drawings: list[Drawing],
     used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks, chosen: str, part: SearchPart | None,
 ) -> str:  # fmt: skip
-    parts = [f"# {sweep.name}", markdown_text(_lead(sweep, tables, part))]
+    said = dict.fromkeys((_lead(sweep, tables, records, part), sweep.about))
+    parts = [f"# {sweep.name}", *map(markdown_text, said)]
     parts += [block.markdown for block in part.first] if part else []
     parts += [to_markdown(table) for table in tables]
     parts += [block.markdown for block in part.rest] if part else []
@@ -326,26 +316,11 @@ def _page(
         sections.append(Section(title="Not finished", body=paragraphs(*(trial.name for trial in found.unfinished))))
     sections.append(Section(title="Recipe", body=code_block(recipe_text(sweep.recipe), summary="The recipe, with its defaults left out")))
     sections.append(Section(title="Citations", body=citations.to_html(used)))
+    head = page_facts(sweep, records, found.facts.values())
     return page(
-        title=sweep.name,
-        lead=_lead(sweep, tables, part),
-        sections=sections,
-        facts={**(part.facts if part else {}), **_page_facts(sweep, records)},
-    )
-
-
-def _page_facts(sweep: SweepRecord, records: dict[str, Record]) -> dict[str, str]:
-    newest = max(records.values(), key=lambda record: record.created_at)
-    seeds = sorted({trial.seed for trial in sweep.trials if trial.seed is not None})
-    versions = ", ".join(
-        f"{name} {newest.environment[name]}" for name in ("torch", "transformers", "ray", "deepspeed") if name in newest.environment
-    )
-    return {
-        "trials": str(len(sweep.trials)),
-        "seeds": ", ".join(map(str, seeds)) or "none",
-        "finished": newest.created_at.replace("T", " ").removesuffix("Z") + " UTC",
-        "made with": versions,
-    }
+        title=sweep.name, lead=_lead(sweep, tables, records, part), about=sweep.about, sections=sections,
+        facts=head if part is None else part.facts | head | part.facts,
+    )  # fmt: skip
 
 
 __all__ = ["RETRIEVAL_TITLES", "Report", "report_sweep"]

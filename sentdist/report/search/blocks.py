@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import counted
-from sentdist.evaluation.decisive import Difference
+from sentdist.report.head import column_words, distance, surely
 from sentdist.report.html import Section, drawing_to_html, paragraphs, plain_table
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
 from sentdist.report.search.facts import ScoredFinalist, Searched, SearchFacts, exact, sentences
@@ -104,12 +104,8 @@ def lead(facts: SearchFacts, table: ResultTable | None) -> str:
     best = max(scored, key=lambda method: (method.chosen.mean_dev or method.chosen.finalist.dev) if method.chosen else 0.0)
     assert best.chosen is not None
     cell = cells[str(best.chosen.cell)].cells[column]
-    score = "has no test score" if cell.summary is None else f"scores {cell.summary.mean:.2f} on test ({_column_words(table)})"
+    score = "has no test score" if cell.summary is None else f"scores {cell.summary.mean:.2f} on test ({column_words(table)})"
     return f"{tried}, dev chooses {best.title} with {facts.settings(best.chosen.finalist.suggestion, best)}, which {score}{_verdict(best, scored, table)}."
-
-
-def _column_words(table: ResultTable) -> str:
-    return f"average of {len(table.columns) - 1} tasks" if table.columns[-1] == "Avg" else table.columns[-1]
 
 
 def _verdict(best: Searched, scored: Sequence[Searched], table: ResultTable) -> str:
@@ -121,24 +117,16 @@ def _verdict(best: Searched, scored: Sequence[Searched], table: ResultTable) -> 
         one.system: one.differences[column] for one in table.comparisons if one.relation == "baseline" and column in one.differences
     }
     if cell in compared:
-        return f": {_difference(compared[cell])} {table.baseline}, {_surely(compared[cell])}"
+        return f": {distance(compared[cell])} {table.baseline}, {surely(compared[cell])}"
     rivals = [one for one in compared if one in cells and one != cell]
     if cell == table.baseline and rivals:
         rival = max(rivals, key=lambda one: compared[one].difference)
-        return f"; {cells[rival].title} is {_difference(compared[rival])} it, {_surely(compared[rival])}"
+        return f"; {cells[rival].title} is {distance(compared[rival])} it, {surely(compared[rival])}"
     standing = {line.label: line.cells[column].standing for line in table.lines}
     tied = [method.title for one, method in cells.items() if one != cell and standing.get(one)]
     if len(cells) < 2 or not standing.get(cell):
         return f", less than {' and '.join(tied)} on test" if tied else ""
     return f"; {' and '.join(tied)} cannot be told from it" if tied else "; what dev chose for the other methods is told from it"
-
-
-def _difference(found: Difference) -> str:
-    return f"{abs(found.difference):.2f} points {'above' if found.difference >= 0 else 'below'}"
-
-
-def _surely(found: Difference) -> str:
-    return "more than chance explains" if found.is_told else "not told from chance"
 
 
 def _budget_words(facts: SearchFacts) -> str:

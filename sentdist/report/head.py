@@ -1,0 +1,118 @@
+"""The head of a sweep's page: its finding in one plain sentence, and with what it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sentdist.evaluation.decisive import Difference
+from sentdist.report.cell_facts import CellFacts
+from sentdist.report.columns import AVERAGE
+from sentdist.report.tables import Line, ResultTable
+from sentdist.store.chosen import cells_by_dev
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord
+
+MOST_NAMED = 3  # values of one kind; a page of a wide sweep says how many more there are
+
+
+def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> str:
+    """For a reader in a hurry: what the recipe's headline method scores (of its cells the one that dev chose), and whether that is told
+    from the baseline. The sentences beneath the table say it with all its numbers."""
+    known = {line.label: line for line in table.lines if line.cells[table.columns[-1]].summary is not None}
+    line = next((known[label] for label in _candidates(sweep, table, records) if label in known), None)
+    if line is None:
+        return ""
+    summary = line.cells[table.columns[-1]].summary
+    assert summary is not None
+    said = f"{line.label} scores {summary.mean:.2f} ({column_words(table)})"
+    found = line.cells[table.columns[-1]].against_baseline
+    if found is None:
+        return f"{said}{_standing(line, table)}."
+    doubt = ", on what is there so far" if line.exploratory else ""
+    return f"{said}: {distance(found)} {table.baseline}, {surely(found)}{doubt}."
+
+
+def _candidates(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[str]:
+    """Labels of rows, the one to speak of first: of the headline method, else of the first trained one that is not the baseline."""
+    methods = sweep.recipe["methods"]
+    assert isinstance(methods, dict)
+    trained = [name for name, method in methods.items() if isinstance(method, dict) and method.get("objective") is not None]
+    ranked = [cell.label for cell in cells_by_dev(sweep, records)]
+    lines = sorted(table.lines, key=lambda line: ranked.index(line.label) if line.label in ranked else len(ranked))
+    named = [line.label for line in lines if line.method == sweep.recipe.get("headline")]
+    others = [line.label for name in trained for line in lines if line.method == name and not line.is_baseline]
+    return [*named, *others, *(line.label for line in lines)]
+
+
+def _standing(line: Line, table: ResultTable) -> str:
+    """Where there is no baseline: beside the best."""
+    column = table.columns[-1]
+    means = {one.label: summary.mean for one in table.lines if (summary := one.cells[column].summary) is not None}
+    best = max(means, key=lambda label: means[label])
+    if len(means) < 2:
+        return ""
+    if best == line.label:
+        return ", the highest of the table"
+    told = "" if line.cells[column].standing else ", which is told from it"
+    return f"; {best} has the highest, {means[best]:.2f}{told}"
+
+
+def distance(found: Difference) -> str:
+    """`0.41 points above`."""
+    return f"{abs(found.difference):.2f} points {'above' if found.difference >= 0 else 'below'}"
+
+
+def surely(found: Difference) -> str:
+    """What p over the table allows to say, in few words."""
+    if found.p is None:
+        return "with nothing to test it by"
+    return "more than chance explains" if found.is_told else "not told from chance"
+
+
+def column_words(table: ResultTable) -> str:
+    """What the last column is."""
+    return f"average of {len(table.columns) - 1} tasks" if table.columns[-1] == AVERAGE else table.columns[-1]
+
+
+def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterable[CellFacts]) -> dict[str, str]:
+    """With what a sweep was made, name by name, for the head of its page; what varies is told as a list."""
+    trained = [one for one in facts if one.trained is not None]
+    of_training = [one.trained.training for one in trained if one.trained is not None]
+    newest = max(records.values(), key=lambda record: record.created_at)
+    versions = (
+        f"{name} {newest.environment[name]}" for name in ("torch", "transformers", "ray", "deepspeed") if name in newest.environment
+    )
+    trainings = [record for record in records.values() if record.kind == "train"] or list(records.values())
+    found = {
+        "trials": str(len(sweep.trials)),
+        "seeds": _listed(sorted({trial.seed for trial in sweep.trials if trial.seed is not None})) or "none",
+        "encoder": _listed(one.trained.encoder.get("checkpoint") for one in trained if one.trained is not None),
+        "data": _listed(one.corpus for one in trained),
+        "batch": _listed(one.get("batch_size") for one in of_training),
+        "rate": _listed(one.get("learning_rate") for one in of_training),
+        "epochs": _listed(one.get("epochs") for one in of_training),
+        "machine": _listed(map(_machine, trainings)),
+        "finished": newest.created_at.replace("T", " ").removesuffix("Z") + " UTC",
+        "made with": ", ".join(versions),
+        "commit": _listed(record.environment.get("commit") for record in trainings),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _machine(record: Record) -> str:
+    """Processor, and GPUs where a training had some; not its name, which says nothing to others."""
+    gpus, workers = record.runtime.get("gpus_per_worker"), record.runtime.get("workers", 1)
+    parts = [record.environment.get("processor", "")]
+    parts += [f"{workers} × {gpus:g} GPU" if gpus != 1 else f"{workers} GPU"] if isinstance(gpus, int | float) and gpus else []
+    return ", ".join(part for part in parts if part)
+
+
+def _listed(values: Iterable[object]) -> str:
+    """Distinct values in their order, few of them named; "" for none."""
+    texts: Sequence[str] = list(dict.fromkeys(_text(value) for value in values if value not in (None, "")))
+    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return ", ".join(texts[:MOST_NAMED]) + more
+
+
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
