@@ -319,7 +319,7 @@ def _page(
     head = page_facts(sweep, records, found.facts.values())
     return page(
         title=sweep.name, lead=_lead(sweep, tables, records, part), about=sweep.about, sections=sections,
-        facts=head if part is None else part.facts | head | part.facts,
+        facts=head if part is None else {**part.facts, **head, **part.facts},
     )  # fmt: skip
 
 
