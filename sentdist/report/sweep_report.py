@@ -255,8 +255,8 @@ def _markdown(
     sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], printed: list[SideBySide], drawings: list[Drawing],
     used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks, chosen: str, part: SearchPart | None,
 ) -> str:  # fmt: skip
-    said = dict.fromkeys((_lead(sweep, tables, records, part), sweep.about))
-    parts = [f"# {sweep.name}", *map(markdown_text, said)]
+    opening = dict.fromkeys((_lead(sweep, tables, records, part), sweep.about))
+    parts = [f"# {sweep.name}", *map(markdown_text, opening)]
     parts += [block.markdown for block in part.first] if part else []
     parts += [to_markdown(table) for table in tables]
     parts += [block.markdown for block in part.rest] if part else []
