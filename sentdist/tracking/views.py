@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ MAX_VARIED = 8  # columns of parameters; a table wider than a screen hides its s
 TRIALS_ONLY = "tags.`sentdist.trial` != ''"
 SEARCHED_ONLY = "tags.`sentdist.search_trial` != ''"
 STAGES_ONLY = "tags.`sentdist.key` != ''"
+PLACES = ("method", "seed", "fold")  # of a trial: no settings
 Mode = Literal["TABLE", "CHART"]
 
 
@@ -51,11 +52,28 @@ def views(*, order: str, metric: str, scores: Sequence[str], trials: Sequence[Ma
         View(id="sentdist-trials", name="Trials, best first", mode="TABLE", state=table | _table(*columns, *_columns("params", varied))),
         View(id="sentdist-methods", name="Methods, mean over seeds", mode="TABLE", state=table | {"groupBy": by_method} | _table(*columns)),
         View(id="sentdist-charts", name="Charts of the trials", mode="CHART", state=table | charts),
+        *_parallel_of_grid(trials, order, metric, table),
         View(
             id="sentdist-stages", name="Shared stages", mode="TABLE",
             state=listed | _table(*stages),
         ),
     )  # fmt: skip
+
+
+def _parallel_of_grid(trials: Sequence[Mapping[str, str]], order: str, metric: str, table: Mapping[str, Json]) -> Iterator[View]:
+    """Over what differs between trials of one method: MLflow shows the runs that have all of the parameters."""
+    of_method: dict[str, list[Mapping[str, str]]] = {}
+    for trial in trials:
+        of_method.setdefault(trial.get("method", ""), []).append(trial)
+    differing = [
+        [name for name in varied_parameters(own) if name not in PLACES and all(name in one for one in own)] for own in of_method.values()
+    ]
+    longest: list[str] = max(differing, key=len, default=[])
+    fields: list[Json] = [*longest]
+    if fields:
+        metrics: list[Json] = list(dict.fromkeys((order, metric)))
+        card = _card("PARALLEL", "what differs, and the scores", selectedParams=fields, selectedMetrics=metrics, showAllRuns=True)
+        yield View(id="sentdist-parallel", name="Parallel coordinates", mode="CHART", state=dict(table) | _chart_state([card], metric))
 
 
 def search_views(fields: Mapping[str, Sequence[str]], *, names: Mapping[str, str]) -> tuple[View, ...]:
@@ -86,16 +104,21 @@ def _parallel(title: str, name: str, fields: Sequence[str], table: Mapping[str, 
         _card("PARALLEL", f"{title}: settings and dev score", selectedParams=list(fields), selectedMetrics=metrics, showAllRuns=True),
         _card("LINE", "dev score by sentences", metricKey="dev_score", selectedMetricKeys=["dev_score"], **_LINE),
     ]
+    state = {**table, "searchFilter": own} | _chart_state(cards, "best_dev_score")
+    return View(id=f"sentdist-search-{name}", name=f"Search: {title}, parallel coordinates", mode="CHART", state=state)
+
+
+def _chart_state(cards: Sequence[Json], metric: str) -> dict[str, Json]:
+    """One wide column of charts; MLflow's own, one a metric, are folded below."""
     sections: list[Json] = [
         {"uuid": _SECTION, "name": "Which settings do well", "display": True, "isReordered": True, "columns": 1, "cardHeight": 440},
         {"uuid": "sentdist-all", "name": "Model metrics", "display": False, "isReordered": False},
         {"uuid": "sentdist-system", "name": "System metrics", "display": False, "isReordered": False},
     ]
-    state: dict[str, Json] = {
-        **table, "searchFilter": own, "compareRunCharts": cards, "compareRunSections": sections, "isAccordionReordered": True,
-        "selectedColumns": list(_columns("metrics", ("best_dev_score",))),
+    return {
+        "compareRunCharts": list(cards), "compareRunSections": sections, "isAccordionReordered": True,
+        "selectedColumns": list(_columns("metrics", (metric,))),
     }  # fmt: skip
-    return View(id=f"sentdist-search-{name}", name=f"Search: {title}, parallel coordinates", mode="CHART", state=state)
 
 
 def varied_parameters(trials: Sequence[Mapping[str, str]]) -> tuple[str, ...]:

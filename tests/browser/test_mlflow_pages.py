@@ -140,6 +140,11 @@ def test_the_charts_are_not_empty(shown: Shown, browser: Browser) -> None:
     browser.wait_for(lambda: browser.count(".scatterlayer .js-line") >= len(trained), what=lambda: "learning curve of every training")
 
 
+def test_a_grid_has_parallel_coordinates(shown: Shown, browser: Browser) -> None:
+    browser.visit(shown.runs_page("parallel", "CHART"))
+    browser.wait_for_text("Which settings do well", "phis", "best_dev_score", "0.01, 0.02")
+
+
 def test_the_shared_stages_are_listed_once_each(shown: Shown, browser: Browser) -> None:
     browser.visit(shown.runs_page("stages"))
     browser.wait_for_text("corpus: nli-triplets", "matching runs")

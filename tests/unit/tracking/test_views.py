@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sentdist.tracking.views import MAX_VARIED, TAG, varied_parameters, views
+from sentdist.tracking.views import MAX_VARIED, TAG, View, varied_parameters, views
 
 TRIALS = [
     {"method": "base", "cell": "base", "encoder": "minilm"},
@@ -30,7 +30,20 @@ def test_the_score_that_orders_the_trials_is_the_first_column() -> None:
 
 
 def test_every_chart_lies_in_a_section_that_is_open() -> None:
-    (charts,) = [view for view in views(order="stsb", metric="stsb", scores=["stsb"], trials=TRIALS) if view.mode == "CHART"]
+    charted = [view for view in views(order="stsb", metric="stsb", scores=["stsb"], trials=TRIALS) if view.mode == "CHART"]
+    assert [view.id for view in charted] == ["sentdist-charts", "sentdist-parallel"]
+    for charts in charted:
+        _check_cards(charts)
+    (card,) = charted[1].state["compareRunCharts"]  # type: ignore[misc]
+    assert card["selectedParams"] == ["phis"]  # type: ignore[index, call-overload]
+
+
+def test_trials_that_differ_in_nothing_else_have_no_parallel_coordinates() -> None:
+    alike = [{"method": "a", "seed": "0"}, {"method": "b", "seed": "1"}]
+    assert "sentdist-parallel" not in [view.id for view in views(order="stsb", metric="stsb", scores=["stsb"], trials=alike)]
+
+
+def _check_cards(charts: View) -> None:
     cards, sections = charts.state["compareRunCharts"], charts.state["compareRunSections"]
     assert isinstance(cards, list) and isinstance(sections, list)
     opened = {section["uuid"] for section in sections if section["display"]}  # type: ignore[index, call-overload]
