@@ -30,7 +30,7 @@ WORKER_GROUP_START_S = 7 * 24 * 3600
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """What one living node offers."""
+    """What one node offers."""
 
     cpus: float
     gpus: float = 0.0
@@ -91,14 +91,15 @@ class Demand:
 
 def nodes_of(rows: Iterable[Mapping[str, object]]) -> tuple[Node, ...]:
     """The living nodes in the answer of `ray.nodes()`."""
-    nodes = []
-    for row in rows:
-        resources = row["Resources"]
-        if row["Alive"] and isinstance(resources, Mapping):
-            memory = float(resources.get("memory", math.inf))
-            cpus, gpus = float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0))
-            nodes.append(Node(cpus=cpus, gpus=gpus, memory_bytes=memory, gpu_bytes=_gpu_bytes(resources)))
-    return tuple(nodes)
+    return tuple(node_of(row["Resources"]) for row in rows if row["Alive"] and isinstance(row["Resources"], Mapping))
+
+
+def node_of(resources: Mapping[str, object]) -> Node:
+    """A node that offers what Ray's names say: CPU, GPU, memory (bytes), accelerator_type:NAME."""
+    known = {name: float(str(resources[name])) for name in ("CPU", "GPU", "memory") if name in resources}
+    return Node(
+        cpus=known.get("CPU", 0.0), gpus=known.get("GPU", 0.0), memory_bytes=known.get("memory", math.inf), gpu_bytes=_gpu_bytes(resources)
+    )
 
 
 def _gpu_bytes(resources: Mapping[str, object]) -> float:

@@ -19,9 +19,10 @@ from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.printer import printed_events
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
+from sentdist.execution.cluster.growth import Growth, cluster_growth
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.progress import Show, progress_of
-from sentdist.execution.resources import Capacity, capacity, gpu_memory_note, gpus_line, nodes_of, share_of_a_gpu, with_devices
+from sentdist.execution.resources import Capacity, capacity, gpu_memory_note, gpus_line, share_of_a_gpu, with_devices
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Train
@@ -97,9 +98,10 @@ def run_sweep(
     started = time.perf_counter()
     is_there = {stage.key: context.store.has(stage) for stage in plan.stages}
     missing = [trial for trial in plan.trials if not is_there[trial.key]]
-    offered, notes, devices = None, list[str](), ""
+    offered, growth, notes, devices = None, Growth(living=()), list[str](), ""
     if missing:
-        nodes = nodes_of(ray.nodes())
+        growth = cluster_growth()
+        nodes = growth.nodes
         context = replace(context, runtime=with_devices(context.runtime, nodes))
         on_host, on_gpu = _largest_worker(plan, context, is_there)
         if note := gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu):
@@ -107,6 +109,8 @@ def run_sweep(
         context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
         offered = capacity(context.runtime, nodes, worker_bytes=on_host)
         at_once = offered.trainings_at_once * context.runtime.workers
+        if line := growth.line:
+            notes.append(line)
         devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)
     estimate = disk_estimate(
         plan, context, frozenset(key for key, found in is_there.items() if not found), at_once=offered.trainings_at_once if offered else 1
@@ -125,7 +129,14 @@ def run_sweep(
                 print_line(warning)
             progress = progress_of(plan, frozenset(key for key, found in is_there.items() if not found))
             events_told = partial(printed_events, progress=progress, print_line=print_line, show=show)
-            outcomes |= _carry_out(plan.recipe.name, missing, context, tracker, offered, print_line, events_told)
+            submission = Submission(
+                context=context,
+                tracker=tracker,
+                trainings_at_once=offered.trainings_at_once,
+                sweep=plan.recipe.name,
+                may_have=growth.may_have,
+            )
+            outcomes |= _carry_out(submission, missing, offered.max_concurrent_trials, print_line, events_told)
     try:
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
@@ -137,26 +148,23 @@ def run_sweep(
 
 
 def _carry_out(
-    name: str,
+    submission: Submission,
     missing: list[Trial],
-    context: Context,
-    tracker: Tracker,
-    offered: Capacity,
+    at_once: int,
     print_line: PrintLine,
     events_told: Callable[[BoardClient], AbstractContextManager[None]],
 ) -> dict[str, Outcome]:
     from sentdist.execution.trials import run_trials  # Tune takes seconds to import, and often nothing is missing
 
-    submission = Submission(context=context, tracker=tracker, trainings_at_once=offered.trainings_at_once, sweep=name)
     board = BoardClient(submission, build_stage)
     try:
         with events_told(board):
-            outcomes = run_trials(missing, submission, build_stage, at_once=offered.max_concurrent_trials, print_line=print_line)
+            outcomes = run_trials(missing, submission, build_stage, at_once=at_once, print_line=print_line)
     finally:
         board.leave()
     for outcome in outcomes.values():
         if outcome.error is not None and not isinstance(outcome.error, SweepStopped):
-            tracker.fail(outcome.key, outcome.message)
+            submission.tracker.fail(outcome.key, outcome.message)
     return outcomes
 
 

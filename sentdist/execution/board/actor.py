@@ -308,11 +308,16 @@ class BoardActor:
             now = time.monotonic()
             self._follow(now)
             with suppress(RayError):  # the head does not answer just now
-                cluster = await asyncio.to_thread(read_cluster)
+                cluster = await asyncio.to_thread(read_cluster, self._may_have)
                 for event in self._watchdog.look(cluster, now):
                     await self.post(event)
             await asyncio.sleep(min(LOOK_S, self._silence_s / BEATS_IN_TIME))
         self._is_watching = False
+
+    @property
+    def _may_have(self) -> tuple[float, float] | None:
+        """What the submissions found that an autoscaler may bring the cluster to; they were asked on its head, where that is known."""
+        return next((found for one in self._submissions.values() if (found := one.may_have) is not None), None)
 
     def _follow(self, now: float) -> None:
         """What has nothing to wait for but the cluster."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import ray
-from ray._private.state import (
-    available_resources_per_node,
-    state,
-)  # what an autoscaler may add is said nowhere else; Ray Train reads it here too
+from ray._private.state import available_resources_per_node
 
 from sentdist.execution.board.diagnosis import ClusterState, Host
 from sentdist.execution.resources import Demand, Node, nodes_of, workers_on
 
 
-def read_cluster() -> ClusterState:
-    """Ask Ray; a few milliseconds, in which this thread waits."""
+def read_cluster(may_have: tuple[float, float] | None = None) -> ClusterState:
+    """Ask Ray; a few milliseconds, in which this thread waits. may_have: see `Growth`."""
     living = [row for row in ray.nodes() if row["Alive"]]
     free = ray.available_resources()
-    may_have = state.get_max_resources_from_cluster_config()
     return ClusterState(
         hosts=tuple(
             Host(node=row["NodeID"], address=row["NodeManagerAddress"], offers=offers)
@@ -24,7 +20,7 @@ def read_cluster() -> ClusterState:
         ),
         free_cpus=free.get("CPU", 0.0),
         free_gpus=free.get("GPU", 0.0),
-        may_have=None if may_have is None else (float(may_have.get("CPU", 0)), float(may_have.get("GPU", 0))),
+        may_have=may_have,
     )
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-import ray
 
 from sentdist.execution.cluster.connection import check_auth_mode, connect
+from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.resources import capacity, nodes_of, pool_demand, with_devices
+from sentdist.execution.resources import capacity, pool_demand, with_devices
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import full_gpu_told
@@ -50,7 +50,7 @@ def embed_over_workers(stage: Scores, context: Context, *, on_progress: OnProgre
     """
     check_auth_mode()
     connect()
-    nodes = nodes_of(ray.nodes())
+    nodes = cluster_growth().nodes
     context = replace(context, runtime=with_devices(context.runtime, nodes))
     capacity(context.runtime, nodes)
 

@@ -10,9 +10,10 @@ import ray
 
 from sentdist.evaluation.nearest import NearestDocuments
 from sentdist.execution.cluster.connection import check_auth_mode, connect
+from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.parallel.pool import over_workers
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.resources import capacity, nodes_of, pool_demand, with_devices
+from sentdist.execution.resources import capacity, pool_demand, with_devices
 from sentdist.inference.search import Corpus, CorpusSearch, OpenTileReader, Tile, TileReader
 from sentdist.plan.runtime import Runtime
 
@@ -51,7 +52,7 @@ def search_over_workers(
     """
     check_auth_mode()
     connect()
-    nodes = nodes_of(ray.nodes())
+    nodes = cluster_growth().nodes
     runtime = with_devices(runtime, nodes)
     capacity(runtime, nodes)
     demand = pool_demand(runtime, gpus=runtime.gpus_per_worker)
