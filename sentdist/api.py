@@ -365,7 +365,11 @@ def _store(store: Place) -> str | None:
 
 def _data(data: Place) -> Path | None:
     named = data if data is not None else os.environ.get("SENTDIST_DATA")
-    return Path(named) if named else None
+    if not named or "://" not in str(named):
+        return Path(named) if named else None
+    from sentdist.data.sources.mirror import data_folder
+
+    return data_folder(named)
 
 
 def _sentences(where: str, given: str | Sequence[str], *, one_will_do: bool = True) -> list[str]:

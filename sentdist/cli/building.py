@@ -144,6 +144,16 @@ def stop(
         typer.echo(f"{stopped.sweep}: stopped, and with it {ended} that nothing else needs. What is finished is kept.")
 
 
+def build_within(recipe: Path, store: str | None, data: Path | None) -> None:
+    """As `sentdist sweep RECIPE --local`."""
+    _in_this_process(recipe, [], store, data)
+
+
+def build_on_cluster(recipe: Path, store: str | None, data: Path | None) -> None:
+    """As `sentdist sweep RECIPE`."""
+    _on_cluster("sweep", recipe, [], store, data)
+
+
 def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan, Context]:
     from sentdist.stages.planning.planned import planned
 

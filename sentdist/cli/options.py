@@ -12,6 +12,16 @@ from sentdist.cli.completing import fields, recipes
 from sentdist.errors import DataError
 from sentdist.inference.opening import DEFAULT_STORE
 
+
+def _data_root(place: str) -> Path | None:
+    """Where data lie on this machine; an address becomes a mirror, into which files come when they are named."""
+    if "://" not in place:
+        return Path(place)  # nothing heavier for what most people give
+    from sentdist.data.sources.mirror import data_folder
+
+    return data_folder(place)
+
+
 RecipeFile = Annotated[
     Path, typer.Argument(help="A recipe, such as rayjobs/recipes/demo.yaml.", show_default=False, autocompletion=recipes)
 ]
@@ -25,7 +35,12 @@ StoreRoot = Annotated[
         "--store", envvar="SENTDIST_STORE", help=f"Where artifacts are kept: a folder, s3:// or gs://.  [default: {DEFAULT_STORE}]"
     ),
 ]
-DataRoot = Annotated[Path | None, typer.Option("--data", envvar="SENTDIST_DATA", help="Folder of the data sets.")]
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", envvar="SENTDIST_DATA", metavar="DIR", parser=_data_root, help="Folder of the data sets, or s3://, gs:// or hf://."
+    ),
+]
 EncoderName = Annotated[
     str, typer.Argument(help="A folder, a packaged name (minilm-l6), a hub id, or the key of a train artifact.", show_default=False)
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sentdist.data.sources.mirror import data_folder
 from sentdist.plan.runtime import Runtime
 from sentdist.store.store import ArtifactStore
 
@@ -14,7 +15,7 @@ class Context:
     """Travels to workers by pickle."""
 
     store: ArtifactStore
-    data_root: str | None = None
+    data_root: str | None = None  # a folder, or an address
     runtime: Runtime = field(default_factory=Runtime)
     folders: tuple[tuple[str, str], ...] = ()  # revision of an encoder or a file of one's own given by path -> its folder
     shares: tuple[float, ...] = ()  # at which trainings may have been left as rungs, see `stages.rungs`
@@ -22,5 +23,5 @@ class Context:
 
     @property
     def data_folder(self) -> Path | None:
-        """The data root as a path."""
-        return None if self.data_root is None else Path(self.data_root)
+        """The data root as a folder of this machine: a mirror, where it is an address."""
+        return data_folder(self.data_root)

@@ -53,7 +53,7 @@ class TargetsBody:
 
     @cached_property
     def _tagger(self) -> Tagger:
-        folder = nltk_folder(None if self._context.data_root is None else Path(self._context.data_root))
+        folder = nltk_folder(self._context.data_folder)
         return load_tagger(self._stage.tagger, nltk_data=folder)
 
 

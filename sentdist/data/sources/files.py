@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from sentdist.data.sources import mirror
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading, unreadable
@@ -66,6 +67,7 @@ def existing_root(name: str, data_root: Path | None) -> Path:
             expected="a name below the data root, such as nli/triplets",
             remedy="Put the file under the data root and name it relative to it.",
         )
+    mirror.bring(name, data_root)
     return data_root
 
 
@@ -88,8 +90,9 @@ def _meant(names: Sequence[str]) -> str:
 
 def known_names(root: Path) -> list[str]:
     """Return the names of all sources under the root, without suffixes, sorted."""
-    files = (path for path in root.rglob("*") if path.suffix in SUFFIXES)
-    names = {path.relative_to(root).with_suffix("").as_posix() for path in files}
+    remote = mirror.remote_names(root)
+    paths = (path.relative_to(root) for path in root.rglob("*")) if remote is None else map(PurePosixPath, remote)
+    names = {path.with_suffix("").as_posix() for path in paths if path.suffix in SUFFIXES}
     retrieval = {name.removesuffix("_qrels") for name in names if name.endswith("_qrels")}
     return sorted(names | retrieval)
 

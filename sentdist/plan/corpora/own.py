@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from sentdist.errors import RecipeError, brief
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.graded import GradedCorpus, GradedPart
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.resolver import OwnPin, Resolver
 from sentdist.plan.specs import Shape, Task
+from sentdist.plan.stage import Json
 
 if TYPE_CHECKING:
     from sentdist.plan.recipe import Recipe
@@ -86,6 +88,21 @@ class OwnSection(Section):
         if pin.rows.shape != "triplets":
             return ()
         return (TripletTask(name=_name("triplets", pin, side), source=pin.name, revision=pin.revision, split=side, own=pin.rows),)
+
+
+def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
+    """Check the values of a section.
+
+    Raises:
+        RecipeError: one that it does not have, or not so.
+    """
+    try:
+        return OwnSection.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise RecipeError(
+            where=".".join((where, *map(str, problem["loc"]))), found=brief(problem["input"]), expected=problem["msg"], remedy="Correct it."
+        ) from None
 
 
 def _name(kind: str, pin: OwnPin, side: Side) -> str:

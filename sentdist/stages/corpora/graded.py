@@ -58,7 +58,9 @@ def _label_map(scale: plan.Scale, stage: plan.GradedCorpus) -> LabelMap:
 
 def _read(part: plan.GradedPart, context: Context) -> pa.Table:
     if part.own is not None:
-        return read_own(part.source, part.own, "train", revision=part.source_revision, folders=dict(context.folders))
+        return read_own(
+            part.source, part.own, "train", revision=part.source_revision, folders=dict(context.folders), root=context.data_folder
+        )
     hub_revision = part.source_revision if part.source.startswith("hub:") else None
     return read_source(part.source, split=part.split, data_root=context.data_folder, columns=part.columns, hub_revision=hub_revision)
 

@@ -25,7 +25,9 @@ def rows(stage: Corpus, context: Context) -> Rows:
 
 def _table(stage: Corpus, context: Context) -> tuple[pa.Table, tuple[str, ...]]:
     if stage.own is not None:
-        return read_own(stage.source, stage.own, "train", revision=stage.source_revision, folders=dict(context.folders)), stage.columns
+        return read_own(
+            stage.source, stage.own, "train", revision=stage.source_revision, folders=dict(context.folders), root=context.data_folder
+        ), stage.columns
     if (fold := stage.fold) is not None:
         collection = read_retrieval(stage.source, split=stage.split, data_root=context.data_folder, document_field=stage.document_field)
         pairs = faq_pairs(collection, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train", by=fold.by)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sentdist.data.sources.mirror import address_of
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Scores
@@ -51,7 +52,7 @@ def _context(recipe: Recipe, resolver: FileResolver, store: str) -> Context:
     root = resolver.data_root
     place = store if "://" in store else str(Path(store).expanduser().absolute())
     folders = tuple(sorted(resolver.folders.items()))
-    return Context(store=ArtifactStore(place), data_root=None if root is None else str(root), runtime=recipe.runtime, folders=folders)
+    return Context(store=ArtifactStore(place), data_root=address_of(root), runtime=recipe.runtime, folders=folders)
 
 
 def planned_evaluation(
@@ -83,7 +84,7 @@ def planned_evaluation(
     )
     context = Context(
         store=store,
-        data_root=None if data is None else str(data),
+        data_root=address_of(data),
         runtime=runtime,
         folders=tuple(resolver.folders.items()),
         keeps_embeddings=True,

@@ -14,6 +14,7 @@ from typing import IO
 from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.own.tables import READABLE, is_own_name, no_such_file
 from sentdist.data.sources import retrieval_files
+from sentdist.data.sources.mirror import bring
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
@@ -73,7 +74,7 @@ class FileResolver:
                 has_header=section.header, **held_out.model_dump(),
             )  # fmt: skip
             found = look(name, path, given, hub_revision=section.revision)
-            if path is not None:
+            if path is not None and name == path.name and (self.data_root is None or path != self.data_root / name):
                 self.folders[found.revision] = str(path.parent)
             rows = OwnRows.model_validate(asdict(found.file))
             self._own[asked] = OwnPin(name=name, revision=found.revision, rows=rows, num_rows=found.sizes[0], told=found.told)
@@ -87,7 +88,10 @@ class FileResolver:
         """
         if file.startswith("hub:"):
             return file, None
-        places = [Path(file).expanduser().absolute(), *([] if self.data_root is None else [self.data_root / file])]
+        places = [Path(file).expanduser().absolute()]
+        if self.data_root is not None:
+            bring(file, self.data_root)
+            places.append(self.data_root / file)
         path = next((place for place in places if place.is_file()), None)
         if path is None:
             raise no_such_file(places[0], file)
@@ -95,7 +99,7 @@ class FileResolver:
             raise DataError(
                 where=file, found=f"suffix {path.suffix or '(none)'}", expected=f"one of {', '.join(READABLE)}", remedy="Save it as CSV."
             )
-        return path.name, path
+        return (file if path != places[0] else path.name), path
 
     def tagger(self, name: str, *, where: str) -> str:
         """Raises RecipeError for a name of no known form, DataError for a tagger that is not there."""

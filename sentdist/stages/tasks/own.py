@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from sentdist.stages.tasks.scoring import RetrievalTask, StsTask
 from sentdist.stages.tasks.triplets import Triplets
 
 
-def load_own_rows(task: Task | TripletTask, folders: Mapping[str, str]) -> StsTask | RetrievalTask | Triplets:
+def load_own_rows(task: Task | TripletTask, folders: Mapping[str, str], root: Path | None) -> StsTask | RetrievalTask | Triplets:
     """Read the rows of a task's side.
 
     Raises:
@@ -22,9 +23,9 @@ def load_own_rows(task: Task | TripletTask, folders: Mapping[str, str]) -> StsTa
     """
     assert task.own is not None, "a task of a person's own file"
     if task.kind == "retrieval":
-        collection = own_queries(task.source, task.own, task.split, revision=task.revision, folders=folders)
+        collection = own_queries(task.source, task.own, task.split, revision=task.revision, folders=folders, root=root)
         return RetrievalTask(task=task, collection=collection, rows=tuple(range(len(collection.query_ids))))
-    table = read_own(task.source, task.own, task.split, revision=task.revision, folders=folders)
+    table = read_own(task.source, task.own, task.split, revision=task.revision, folders=folders, root=root)
     columns = [tuple(table[name].to_pylist()) for name in table.column_names]
     if isinstance(task, TripletTask):
         return Triplets(task=task, anchors=columns[0], positives=columns[1], negatives=columns[2])

@@ -14,6 +14,7 @@ import pyarrow as pa
 from sentdist.data.folds import groups_of, queries_for
 from sentdist.data.pairs import Pairs
 from sentdist.data.retrieval import Retrieval, read_retrieval
+from sentdist.data.sources.mirror import data_folder
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import RecipeError
 from sentdist.evaluation.lexical import Lexical, word_scores
@@ -40,9 +41,9 @@ def load_task(task: ScoredTask, data_root: str | None, folders: Folders = ()) ->
     if isinstance(task, Task | TripletTask) and task.own is not None:
         from sentdist.stages.tasks.own import load_own_rows  # which makes tasks of the classes below
 
-        return load_own_rows(task, dict(folders))
+        return load_own_rows(task, dict(folders), data_folder(data_root))
     module, _, function = TASK_KINDS[task.kind].loader.partition(":")
-    loaded: LoadedTask = getattr(importlib.import_module(module), function)(task, None if data_root is None else Path(data_root))
+    loaded: LoadedTask = getattr(importlib.import_module(module), function)(task, data_folder(data_root))
     return loaded
 
 

@@ -1,0 +1,132 @@
+"""The command that finds the best encoder for a person's own file within a budget: tune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sentdist.cli.building import build_on_cluster, build_within
+from sentdist.cli.options import DataRoot, StoreRoot
+from sentdist.errors import DataError
+from sentdist.inference.opening import encoder_use, open_store
+
+if TYPE_CHECKING:
+    from sentdist.plan.stage import Json
+    from sentdist.store.store import ArtifactStore
+
+INTERRUPTED = 130  # exit code, as shells have it
+
+
+def tune(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help="Pairs, triplets, graded pairs or FAQ: a file, or hub:OWNER/NAME@COMMIT.", show_default=False),
+    ],
+    budget: Annotated[str, typer.Option("--budget", help="Time for all of it, such as 30m or 2h.")] = "30m",
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT; repeated: each gets as many trials.  [default: minilm-l6]"
+        ),
+    ] = None,
+    methods: Annotated[str, typer.Option("--methods", help="Only these of the default space; with commas.")] = "",
+    shape: Annotated[
+        str | None, typer.Option("--shape", help="pairs, triplets, graded or faq.  [default: recognised]", show_default=False)
+    ] = None,
+    columns: Annotated[
+        str, typer.Option("--columns", help="Of the texts, and of the score; with commas.  [default: recognised]", show_default=False)
+    ] = "",
+    max_length: Annotated[int, typer.Option("--max-length", min=3, help="Tokens of a text.")] = 128,
+    name: Annotated[str | None, typer.Option("--name", help="Of the search.  [default: tune-FILE]", show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for recipe, report and encoder.  [default: .sentdist/tuned/NAME]", show_default=False),
+    ] = None,
+    local: Annotated[bool, typer.Option("--local", help="In this process, without Ray.")] = False,
+    store: StoreRoot = None,
+    data: DataRoot = None,
+) -> None:
+    """Find the best method and settings for data of your own.
+
+    Dev and test are held out by group; learning rate, batch size, temperature and method are searched on dev until the budget ends. What
+    dev chose is trained with three seeds and scored on test. Ctrl-C keeps all that is finished; the same command goes on.
+    """
+    from sentdist.plan.corpora.own import own_section
+    from sentdist.plan.recipe import recipe_from_values, recipe_text
+    from sentdist.plan.tuning import hours_of, tuning_values
+    from sentdist.stages.planning.resolve import FileResolver
+
+    hours = hours_of(budget)
+    source, revision = _split_commit(file) if file.startswith("hub:") else (file, None)
+    place = source if source.startswith("hub:") or not Path(source).expanduser().is_file() else str(Path(source).expanduser().absolute())
+    said: dict[str, Json] = {
+        "shape": shape,
+        "revision": revision,
+        "columns": [column.strip() for column in columns.split(",")] if columns else None,
+    }
+    given = {field: value for field, value in said.items() if value is not None}
+    section = own_section({"kind": "own", "file": place, **given}, where="DATA")
+    pin = FileResolver(data_root=data).own(section, where="DATA")
+    values = tuning_values(
+        name=name or f"tune-{Path(source).name.partition('.')[0]}", file=place, shape=pin.rows.shape, num_rows=pin.num_rows, corpus=given,
+        encoders=[_split_commit(one) for one in encoder or ["minilm-l6"]], hours=hours, methods=[one.strip() for one in methods.split(",") if one.strip()],
+        max_length=max_length,
+    )  # fmt: skip
+    recipe = recipe_from_values(values, where=f"sentdist tune {file}")
+    folder = out or Path(".sentdist") / "tuned" / recipe.name
+    path = _write(folder / "recipe.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(values)}")
+    typer.echo(f"Recipe: {path}")
+    try:
+        (build_within if local else build_on_cluster)(path, store, data)
+    except KeyboardInterrupt:
+        typer.echo("Stopped. All that is finished is kept: the same command goes on.")
+        raise typer.Exit(INTERRUPTED) from None
+    _tell_winner(recipe.name, open_store(store), folder, store)
+
+
+def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | None) -> None:
+    """Who won, by how much and how certainly; the report and the encoder with its card, in files."""
+    from sentdist.report.encoder_card import encoder_card
+    from sentdist.report.sweep_report import report_sweep
+    from sentdist.store.chosen import challengers
+    from sentdist.store.sweep import load_sweep
+
+    made = report_sweep(opened, name)
+    page = made.write(folder / "report")
+    sweep = load_sweep(opened, name)
+    cells = challengers(sweep, sweep.records(opened))
+    typer.echo("")
+    typer.echo(made.markdown.split("\n\n")[1].replace("\\", ""))
+    typer.echo(f"Report: {page}")
+    if not cells:
+        typer.echo("No training was finished within the budget; run it again with a larger one.")
+        return
+
+    from sentdist.inference.export_folder import export_sentence_transformers
+
+    trained = opened.find(str(cells[0].best.train), kind="train")
+    target = folder / f"encoder-{trained.key[:8]}"
+    if not target.exists():
+        use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
+        export_sentence_transformers(use, target)
+    _write(target / "README.md", encoder_card(opened, trained, name=f"me/{name}", licence=None))
+    typer.echo(f"Encoder: {target}, with its card; `sentdist push {trained.key[:8]} OWNER/NAME` shows what the hub would get.")
+
+
+def _split_commit(name: str) -> tuple[str, str | None]:
+    """A name and the commit behind its @."""
+    plain, _, commit = name.partition("@") if "/" in name and not Path(name).exists() else (name, "", "")
+    return plain, commit or None
+
+
+def _write(path: Path, text: str) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DataError(
+            where=str(path), found=error.strerror or "no file", expected="a place that can be written", remedy="Name another: --out."
+        ) from None
+    return path

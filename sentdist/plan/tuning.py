@@ -1,0 +1,139 @@
+"""The recipe that `sentdist tune` writes for a person's own file: methods that its rows allow, settings that are tried within a budget."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sentdist.errors import RecipeError
+from sentdist.plan.specs import Shape
+from sentdist.plan.stage import Json, slug
+from sentdist.plan.wording import not_one_of
+
+UNITS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
+SEARCH_SHARE = 0.6  # of the budget for the search; the rest is for the finalists' seeds and their scores
+RATES: Json = {"log": [5e-6, 8e-5], "steps": 5}
+TEMPERATURES: Json = {"choice": [0.02, 0.05, 0.1]}
+BATCHES = (16, 32, 64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tunable:
+    """A method of the default space: for rows of which shapes, and which of its own fields are tried, beside the learning rate."""
+
+    title: str
+    shapes: tuple[Shape, ...]
+    objective: dict[str, Json]
+    space: dict[str, Json]
+
+
+CONTRASTIVE: tuple[Shape, ...] = ("pairs", "faq", "triplets")
+TUNABLE: dict[str, Tunable] = {
+    "contrastive": Tunable(
+        title="Contrastive", shapes=CONTRASTIVE, objective={"name": "info_nce", "temperature": 0.05}, space={"temperature": TEMPERATURES}
+    ),
+    "symmetric": Tunable(
+        title="Contrastive, both directions", shapes=CONTRASTIVE, objective={"name": "symmetric_info_nce", "temperature": 0.05},
+        space={"temperature": TEMPERATURES},
+    ),
+    "margin": Tunable(
+        title="Triplet margin", shapes=("triplets",), objective={"name": "triplet", "distance": "cosine", "margin": 0.2},
+        space={"margin": {"choice": [0.1, 0.2, 0.4]}},
+    ),
+    "ranking": Tunable(title="CoSENT", shapes=("graded",), objective={"name": "cosent"}, space={"temperature": {"choice": [0.025, 0.05, 0.1]}}),
+    "regression": Tunable(title="Regression", shapes=("graded",), objective={"name": "regression", "loss": "mse"}, space={}),
+}  # fmt: skip
+
+
+def hours_of(budget: str) -> float:
+    """Hours in "30m", "2h", "90s", "1.5h" or "1d".
+
+    Raises:
+        RecipeError: no such time.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", budget)
+    if found is None or not 0 < float(found[1]) < math.inf:
+        raise RecipeError(
+            where="--budget", found=budget, expected="a time such as 30m, 2h or 90s", remedy="Write a number and s, m, h or d."
+        )
+    return float(found[1]) * UNITS[found[2]]
+
+
+def methods_for(shape: Shape, wanted: Sequence[str]) -> dict[str, Tunable]:
+    """The methods of the default space for rows of a shape, or those of them that are named.
+
+    Raises:
+        RecipeError: a name of none of them.
+    """
+    fitting = {name: one for name, one in TUNABLE.items() if shape in one.shapes}
+    for name in wanted:
+        if name not in fitting:
+            raise RecipeError(
+                where="--methods", found=not_one_of(name, tuple(fitting)), expected=f"methods for {shape}", remedy="Correct it."
+            )
+    return {name: one for name, one in fitting.items() if not wanted or name in wanted}
+
+
+def tuning_values(
+    *,
+    name: str,
+    file: str,
+    shape: Shape,
+    num_rows: int,
+    corpus: dict[str, Json],
+    encoders: Sequence[tuple[str, str | None]],
+    hours: float,
+    methods: Sequence[str] = (),
+    max_length: int = 128,
+) -> dict[str, Json]:
+    """The values of the recipe. num_rows: that train. corpus: what a person said of the file. encoders: checkpoint and commit; each has
+    its own methods, so that all get the same number of trials.
+
+    Raises:
+        RecipeError: as `methods_for`; fewer rows than the smallest batch.
+    """
+    batches = [size for size in BATCHES if size * 4 <= num_rows] or [BATCHES[0]]
+    if num_rows < BATCHES[0]:
+        raise RecipeError(where=file, found=f"{num_rows} rows to train on", expected=f"{BATCHES[0]} at least", remedy="Give more rows.")
+    fitting = methods_for(shape, methods)
+    several = len(encoders) > 1
+    rows: dict[str, Json] = {}
+    space: dict[str, Json] = {"training.learning_rate": RATES}
+    if len(batches) > 1:
+        space["training.batch_size"] = {"choice": [*batches]}
+    for number, (checkpoint, revision) in enumerate(encoders, start=1):
+        own: dict[str, Json] = {"checkpoint": checkpoint, "revision": revision} if several else {}
+        suffix, of = (f"-{number}", f", {checkpoint.rpartition('/')[2]}") if several else ("", "")
+        rows[f"untouched{suffix}"] = {"title": f"Untouched{of or ' encoder'}", **({"encoder": {**own}} if own else {})}
+        for method, one in fitting.items():
+            rows[f"{method}{suffix}"] = {
+                "title": f"{one.title}{of}",
+                "objective": copy.deepcopy(one.objective),
+                **({"encoder": {**own}} if own else {}),
+            }
+            space |= {f"methods.{method}{suffix}.objective.{field}": copy.deepcopy(axis) for field, axis in one.space.items()}
+    checkpoint, revision = encoders[0]
+    values: dict[str, Json] = {
+        "name": slug(name).replace(".", "-"),
+        "about": f"sentdist tune {file}: {shape}, {', '.join(one.title for one in fitting.values())}.",
+        "encoder": {"checkpoint": checkpoint, **({} if revision is None else {"revision": revision})},
+        "corpus": {"kind": "own", "file": file, **corpus},
+        "training": {"batch_size": batches[-1] if len(batches) < 3 else batches[1], "epochs": 1, "max_length": max_length},
+        "selection": {"task": "own", "every_fraction": 0.25},
+        "evaluation": {"tasks": ["own"], "max_length": max_length},
+        "seeds": [0, 1, 2],
+        "baseline": next(iter(rows)),
+        "methods": rows,
+        "search": {
+            "suggest": "tpe",
+            "space": space,
+            "halving": {"rungs": [0.25, 0.5, 1.0], "keep": 0.5},
+            "budget": {"hours": round(SEARCH_SHARE * hours, 4)},
+            "finalists": 1,
+        },
+        "runtime": {"engine": "torch", "workers": 1, "cpus_per_worker": 1},
+    }
+    return values

@@ -1,0 +1,101 @@
+"""A data root behind an address: what a recipe names comes to this machine, once, and again when it has changed."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+from typer.testing import CliRunner
+
+from sentdist.cli import app
+from sentdist.data.sources import mirror
+from sentdist.data.sources.files import known_names
+from sentdist.data.sources.mirror import address_of, data_folder
+from sentdist.data.sources.pinned import inspect_source, read_source
+from sentdist.errors import DataError
+from sentdist.plan.recipe import load_recipe
+from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.tasks.scoring import load_task
+from tests.support.faulty_s3 import BUCKET, FaultyS3, faulty_s3
+from tests.support.planning import RECIPES
+
+CSV = "sent0,sent1,hard_neg\n" + "".join(f"a {n},b {n},c {n}\n" for n in range(100))
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[FaultyS3]:
+    with faulty_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def root(s3: FaultyS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a data root with a few files."""
+    for name, value in {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    mirror._listing.cache_clear()
+    filesystem, _ = fs.FileSystem.from_uri(s3.root("data"))
+    for name in ("nli/mine.csv", "nli/minerals.csv", "own.csv"):
+        with filesystem.open_output_stream(f"{BUCKET}/data/{name}") as stream:
+            stream.write(CSV.encode())
+    return s3.root("data")
+
+
+def test_only_what_is_named_comes_and_only_once(root: str, s3: FaultyS3) -> None:
+    folder = data_folder(root)
+    assert folder is not None and address_of(folder) == root
+    assert inspect_source("nli/mine", data_root=folder).num_rows == 100
+    assert read_source("nli/mine", data_root=folder).num_rows == 100
+    assert sorted(path.name for path in folder.rglob("*.csv")) == ["mine.csv"]
+    assert known_names(folder) == ["nli/mine", "nli/minerals", "own"]
+    before = s3.num_requests
+    read_source("nli/mine", data_root=data_folder(root))
+    assert s3.num_requests == before
+
+
+def test_a_file_that_changes_comes_again(root: str) -> None:
+    folder = data_folder(root)
+    read_source("nli/mine", data_root=folder)
+    filesystem, _ = fs.FileSystem.from_uri(root)
+    with filesystem.open_output_stream(f"{BUCKET}/data/nli/mine.csv") as stream:
+        stream.write(CSV.replace("a 1,", "z 1,").encode() + b"x,y,z\n")
+    mirror._listing.cache_clear()
+    assert read_source("nli/mine", data_root=folder).num_rows == 101
+
+
+def test_workers_are_told_the_address_and_not_this_machine_s_folder(root: str, tmp_path: Path) -> None:
+    plan, context = planned_recipe(
+        load_recipe(RECIPES / "own.yaml", ("corpus.file=own.csv",)), store=str(tmp_path / "store"), data=data_folder(root)
+    )
+    assert plan.told[0] == "own.csv: triplets in sent0, sent1, hard_neg"
+    sent = pickle.loads(pickle.dumps(context))
+    assert sent.data_root == root and sent.data_folder == data_folder(root)
+    assert not any("cache" in folder for _, folder in sent.folders)
+    task = plan.trials[0].scores.tasks[0]
+    shutil.rmtree(tmp_path / "cache")  # another machine
+    assert len(load_task(task, sent.data_root, sent.folders).sentences) > 10
+
+
+def test_the_command_line_takes_an_address(root: str, tmp_path: Path) -> None:
+    words = ["plan", str(RECIPES / "demo.yaml"), "--data", root, "--store", str(tmp_path / "store"), "--set", "corpus.source=nli/mine"]
+    found = CliRunner().invoke(app, [*words, "--set", "corpus.limit=null"])
+    assert found.exit_code == 0 and "sharing spares" in found.output, found.output
+    found = CliRunner().invoke(app, [*words, "--set", "corpus.source=nli/mien"])
+    assert found.exit_code == 2 and "nli/mine" in found.stderr
+
+
+def test_what_cannot_be_reached_is_told_in_a_sentence(root: str, s3: FaultyS3) -> None:
+    folder = data_folder(root)
+    s3.be("no right")
+    try:
+        with pytest.raises(DataError, match=r"found .*expected data that can be read"):
+            inspect_source("nli/mine", data_root=folder)
+    finally:
+        s3.be(None)
+    with pytest.raises(DataError, match="expected a folder, or an s3://"):
+        data_folder("ftq://place/data")

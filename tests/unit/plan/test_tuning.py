@@ -1,0 +1,72 @@
+"""The recipe that `sentdist tune` writes: methods that the rows allow, a space that the planner accepts, times as people write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.plan.recipe import recipe_from_values, recipe_text
+from sentdist.plan.tuning import TUNABLE, hours_of, tuning_values
+from tests.support.planning import plan_of
+
+
+def values(**changes: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "name": "tune-my file", "file": "my.csv", "shape": "pairs", "num_rows": 1000, "corpus": {"shape": "pairs"}, "encoders": [("minilm-l6", None)],
+        "hours": 0.5,
+    }  # fmt: skip
+    return tuning_values(**(given | changes))
+
+
+@pytest.mark.parametrize(
+    ("shape", "methods"),
+    [
+        ("pairs", ["contrastive", "symmetric"]),
+        ("faq", ["contrastive", "symmetric"]),
+        ("triplets", ["contrastive", "symmetric", "margin"]),
+        ("graded", ["ranking", "regression"]),
+    ],
+)
+def test_each_shape_has_methods_that_can_be_trained_on_it(shape: str, methods: list[str]) -> None:
+    recipe = recipe_from_values(values(shape=shape, corpus={"shape": shape}), where="tune")
+    assert [name for name, method in recipe.methods.items() if method.objective] == methods and set(methods) <= set(TUNABLE)
+    assert {trial.method for trial in plan_of(recipe).trials} >= {"untouched"}
+    assert recipe.search is not None and recipe.search.budget is not None and recipe.search.budget.hours == 0.3
+    assert all(
+        path == "training.learning_rate" or path == "training.batch_size" or path.split(".")[1] in methods for path in recipe.search.space
+    )
+
+
+def test_several_encoders_have_methods_of_their_own() -> None:
+    written = values(encoders=[("minilm-l6", None), ("owner/name", "c" * 40)], methods=["contrastive"])
+    recipe = recipe_from_values(written, where="tune")
+    assert list(recipe.methods) == ["untouched-1", "contrastive-1", "untouched-2", "contrastive-2"]
+    checkpoints = {
+        stage.encoder.checkpoint for trial in plan_of(recipe).trials for stage in [trial.scores.encoder] if hasattr(stage, "encoder")
+    }
+    assert checkpoints == {"minilm-l6", "owner/name"}
+    assert "&id" not in recipe_text(written), "no value stands for two"
+
+
+def test_a_small_file_has_small_batches() -> None:
+    assert "training.batch_size" not in values(num_rows=40)["search"]["space"] and values(num_rows=40)["training"]["batch_size"] == 16
+    with pytest.raises(RecipeError, match="10 rows to train on"):
+        values(num_rows=10)
+
+
+@pytest.mark.parametrize(("budget", "hours"), [("30m", 0.5), ("2h", 2.0), ("90s", 0.025), ("1.5h", 1.5), ("1d", 24.0)])
+def test_times_are_read_as_people_write_them(budget: str, hours: float) -> None:
+    assert hours_of(budget) == pytest.approx(hours)
+
+
+@pytest.mark.parametrize("budget", ["", "30", "m", "0m", "-1h", "1w", "30 minutes"])
+def test_what_is_no_time_is_refused(budget: str) -> None:
+    with pytest.raises(RecipeError, match="30m, 2h"):
+        hours_of(budget)
+
+
+def test_a_method_that_the_rows_do_not_allow_is_refused() -> None:
+    with pytest.raises(RecipeError, match="ranking"):
+        values(methods=["ranking"])
