@@ -66,7 +66,7 @@ def tune(
         "revision": revision,
         "columns": [column.strip() for column in columns.split(",")] if columns else None,
     }
-    given = {field: value for field, value in said.items() if value is not None}
+    given: dict[str, Json] = {field: value for field, value in said.items() if value is not None}
     section = own_section({"kind": "own", "file": place, **given}, where="DATA")
     pin = FileResolver(data_root=data).own(section, where="DATA")
     values = tuning_values(
