@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import banks, building, catalogue, health, hub, leaking, reporting, scoring, searching, serving, stored, using
+from sentdist.cli import banks, building, catalogue, health, hub, leaking, reporting, scoring, searching, serving, stored, tune, using
 from sentdist.cli.printing import open_console
 from sentdist.cli.unforeseen import kept_traceback
 from sentdist.errors import SentdistError, first_line
@@ -52,6 +52,7 @@ COMMANDS = (
     building.run,
     building.sweep,
     building.stop,
+    tune.tune,
     catalogue.objectives,
     catalogue.tasks,
     catalogue.recipes,

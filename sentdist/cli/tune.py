@@ -31,6 +31,9 @@ def tune(
             "--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT; repeated: each gets as many trials.  [default: minilm-l6]"
         ),
     ] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="Of each method at most.  [default: until the budget ends]", show_default=False)
+    ] = None,
     methods: Annotated[str, typer.Option("--methods", help="Only these of the default space; with commas.")] = "",
     shape: Annotated[
         str | None, typer.Option("--shape", help="pairs, triplets, graded or faq.  [default: recognised]", show_default=False)
@@ -71,7 +74,7 @@ def tune(
     pin = FileResolver(data_root=data).own(section, where="DATA")
     values = tuning_values(
         name=name or f"tune-{Path(source).name.partition('.')[0]}", file=place, shape=pin.rows.shape, num_rows=pin.num_rows, corpus=given,
-        encoders=[_split_commit(one) for one in encoder or ["minilm-l6"]], hours=hours, methods=[one.strip() for one in methods.split(",") if one.strip()],
+        encoders=[_split_commit(one) for one in encoder or ["minilm-l6"]], hours=hours, trials=trials, methods=[one.strip() for one in methods.split(",") if one.strip()],
         max_length=max_length,
     )  # fmt: skip
     recipe = recipe_from_values(values, where=f"sentdist tune {file}")
@@ -101,7 +104,7 @@ def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | No
     typer.echo(made.markdown.split("\n\n")[1].replace("\\", ""))
     typer.echo(f"Report: {page}")
     if not cells:
-        typer.echo("No training was finished within the budget; run it again with a larger one.")
+        typer.echo("No training came to its end within the budget: with a larger one the same command goes on from here.")
         return
 
     from sentdist.inference.export_folder import export_sentence_transformers

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from sentdist.errors import RecipeError, counted, listed
 from sentdist.plan.chosen_tasks import task_names
+from sentdist.plan.corpora.own import OWN
 from sentdist.plan.grid import recipe_at
 from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import Recipe, check_method_in_path
@@ -181,7 +182,7 @@ def _notes(search: Search, fields: Mapping[str, tuple[str, ...]]) -> Iterator[st
 
 def _check_dev_is_not_test(recipe: Recipe) -> None:
     assert recipe.selection is not None
-    common = sorted(set(task_names(recipe.selection.names)) & set(task_names(recipe.evaluation.tasks)))
+    common = sorted(set(task_names(recipe.selection.names)) & set(task_names(recipe.evaluation.tasks)) - {OWN})  # other rows in each place
     if common:
         raise RecipeError(
             where=f"{recipe.name}: selection.task",

@@ -86,11 +86,12 @@ def tuning_values(
     corpus: dict[str, Json],
     encoders: Sequence[tuple[str, str | None]],
     hours: float,
+    trials: int | None = None,
     methods: Sequence[str] = (),
     max_length: int = 128,
 ) -> dict[str, Json]:
     """The values of the recipe. num_rows: that train. corpus: what a person said of the file. encoders: checkpoint and commit; each has
-    its own methods, so that all get the same number of trials.
+    its own methods, so that all get the same number of trials. trials: of each method at most.
 
     Raises:
         RecipeError: as `methods_for`; fewer rows than the smallest batch.
@@ -129,6 +130,7 @@ def tuning_values(
         "methods": rows,
         "search": {
             "suggest": "tpe",
+            **({} if trials is None else {"samples": trials}),
             "space": space,
             "halving": {"rungs": [0.25, 0.5, 1.0], "keep": 0.5},
             "budget": {"hours": round(SEARCH_SHARE * hours, 4)},

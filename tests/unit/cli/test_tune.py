@@ -1,0 +1,82 @@
+"""`sentdist tune`: a file and a budget in; a recipe, a report and an encoder with its card out; stopped, it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sentdist.cli import app, tune
+from sentdist.plan.recipe import load_recipe
+
+WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
+
+
+@pytest.fixture
+def words(tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command over 75 pairs, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("SENTDIST_STORE", "SENTDIST_DATA", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows = [f"a {who} {what} in the {where};the {who} in the {where} {what}" for who in WHO for what in WHAT for where in WHERE]
+    (tmp_path / "mine.csv").write_text("anchor;positive\n" + "\n".join(rows) + "\n")
+    return [
+        "tune",
+        "mine.csv",
+        "--budget",
+        "10m",
+        "--trials",
+        "2",
+        "--local",
+        "--encoder",
+        str(tiny_encoder_dir),
+        "--max-length",
+        "20",
+        "--methods",
+        "contrastive",
+    ]
+
+
+def call(words: list[str]) -> Result:
+    return CliRunner().invoke(app, words, env={"COLUMNS": "160"})
+
+
+def test_the_best_encoder_for_a_file_is_searched_told_and_written(words: list[str], tmp_path: Path) -> None:
+    found = call(words)
+    assert found.exit_code == 0, found.output
+    folder = tmp_path / ".sentdist/tuned/tune-mine"
+    assert load_recipe(folder / "recipe.yaml").search is not None
+    for said in ("75 rows: 59 train, 8 dev, 8 test", "what dev chose", "main score", "Untouched encoder", "Contrastive", "Report: "):
+        assert said in found.output, said
+    encoder = next(iter(folder.glob("encoder-*")), None)
+    assert encoder is not None, found.output
+    card = (encoder / "README.md").read_text()
+    assert "## Scores" in card and "retrieval-mine-csv-test" in card and (encoder / "modules.json").is_file()
+    assert (folder / "report/report.html").is_file()
+
+
+def test_what_is_stopped_is_kept_and_said(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune, "build_within", stopped)
+    found = call(words)
+    assert found.exit_code == 130 and "the same command goes on" in found.output
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--budget", "soon"], "30m, 2h"),
+        (["--methods", "ranking"], '"ranking" is not one of'),
+        (["--shape", "lists"], "'pairs'"),
+        (["--columns", "a,b"], "columns a, b"),
+        (["--encoder", "owner/name"], "a commit"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_built(words: list[str], more: list[str], said: str, tmp_path: Path) -> None:
+    found = call([*words, *more])
+    assert found.exit_code == 2 and said in found.output, found.output
+    assert not (tmp_path / ".sentdist/store").exists()
