@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -100,18 +100,8 @@ def run_sweep(
     missing = [trial for trial in plan.trials if not is_there[trial.key]]
     offered, growth, notes, devices = None, Growth(living=()), list[str](), ""
     if missing:
-        growth = cluster_growth()
-        nodes = growth.nodes
-        context = replace(context, runtime=with_devices(context.runtime, nodes))
-        on_host, on_gpu = _largest_worker(plan, context, is_there)
-        if note := gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu):
-            notes.append(note)
-        context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
-        offered = capacity(context.runtime, nodes, worker_bytes=on_host)
-        at_once = offered.trainings_at_once * context.runtime.workers
-        if line := growth.line:
-            notes.append(line)
-        devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)
+        offer = offered_to(plan, context, frozenset(key for key, found in is_there.items() if found))
+        context, offered, growth, notes, devices = offer.context, offer.capacity, offer.growth, offer.notes, offer.devices
     estimate = disk_estimate(
         plan, context, frozenset(key for key, found in is_there.items() if not found), at_once=offered.trainings_at_once if offered else 1
     )
@@ -145,6 +135,36 @@ def run_sweep(
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
         print_line(line)
     return summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What the cluster gives to the trainings of a plan. context: with the devices decided. notes, devices: for people."""
+
+    context: Context
+    capacity: Capacity
+    growth: Growth
+    notes: list[str]
+    devices: str
+
+
+def offered_to(plan: Plan, context: Context, finished: Set[str]) -> Offer:
+    """Hold a plan against the cluster that this process is connected to. finished: keys of the stages that need not be built.
+
+    Raises:
+        ResourceError: it can never carry one training of this runtime.
+    """
+    growth = cluster_growth()
+    nodes = growth.nodes
+    context = replace(context, runtime=with_devices(context.runtime, nodes))
+    on_host, on_gpu = _largest_worker(plan, context, finished)
+    note = gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu)
+    context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
+    offered = capacity(context.runtime, nodes, worker_bytes=on_host)
+    at_once = offered.trainings_at_once * context.runtime.workers
+    devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)
+    notes = [one for one in (note, growth.line) if one]
+    return Offer(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
 
 
 def _carry_out(
@@ -196,9 +216,9 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, Outcome]) -> Iterator[None
     tracker.finish_sweep("stopped" if any(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values()) else None)
 
 
-def _largest_worker(plan: Plan, context: Context, is_there: Mapping[str, bool]) -> tuple[float, float]:
+def _largest_worker(plan: Plan, context: Context, finished: Set[str]) -> tuple[float, float]:
     """Bytes on the host and on its GPU that a worker of the largest training takes that is still to be done."""
-    trainings = [stage for stage in plan.stages if isinstance(stage, Train) and not is_there[stage.key]]
+    trainings = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key not in finished]
     folders = dict(context.folders)
     encoders = {stage.encoder for stage in trainings}
     sizes = {encoder: encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers) for encoder in encoders}

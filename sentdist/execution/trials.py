@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.tune.search import Searcher
 
-from sentdist.errors import ResourceError, SweepStopped
+from sentdist.errors import ResourceError, StoreError, SweepStopped
 from sentdist.execution.board.actor import stopped
 from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
@@ -23,12 +24,16 @@ from sentdist.execution.board.submission import Submission
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial
 from sentdist.store.scratch import scratch_folder
+from sentdist.store.store import ArtifactStore
+
+log = logging.getLogger(__name__)
 
 # Whatever waits reserves no CPU, or trials would starve the work they wait for: two workers of one CPU each find no place on two CPUs of
 # which a trial holds 0.01. Tune refuses a trial that reserves nothing at all, so it reserves a little of what is not scarce.
 TRIAL_RESOURCES = {"memory": float(2**20)}
 
 STOPPED = "sweep_stopped"  # what a trial reports when somebody has stopped the sweep
+TUNE = "tune"  # folder of the store with Tune's own files of each sweep and search
 FAILURE = "failure"  # what a trial reports when a stage failed: the error, packed
 LOST_ACTORS = 3  # how often the process of a trial may be lost; it only waits, so another goes on where it was
 
@@ -56,7 +61,7 @@ def run_trials(
     Tune's own files lie on this machine's scratch disk, nothing is read back from them,
     and without room for them the trials that have scores still count.
     """
-    _quieten()
+    quieten()
     by_key = {trial.key: trial for trial in trials}
     lines = _TrialLines(by_key, print_line)
     trouble = _fit(by_key, submission, body, at_once=at_once, lines=lines)
@@ -76,22 +81,30 @@ def _fit(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_onc
     try:
         with scratch_folder(scratch, "tune") as folder:
             _tuner(by_key, submission, body, at_once=at_once, lines=lines, scratch=str(folder)).fit()
+            keep_experiment(submission.context.store, folder / submission.sweep, submission.sweep)
     except (OSError, tune.TuneError, EOFError) as error:
-        return ResourceError(
-            where=str(scratch),
-            found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
-            expected="a scratch folder in which Ray Tune can keep its own files",
-            remedy="Free room there, or name another folder with TMPDIR. What is finished is kept; submit again.",
-        )
+        return scratch_trouble(scratch, error)
     return None
+
+
+def scratch_trouble(scratch: Path, error: BaseException) -> ResourceError:
+    """What is told when Tune itself failed."""
+    return ResourceError(
+        where=str(scratch),
+        found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
+        expected="a scratch folder in which Ray Tune can keep its own files",
+        remedy="Free room there, or name another folder with TMPDIR. What is finished is kept; submit again.",
+    )
 
 
 def _tuner(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, lines: _TrialLines, scratch: str) -> tune.Tuner:
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(_run_trial, trials=by_key, submission=submission, body=body), TRIAL_RESOURCES),
-        param_space={"trial": tune.grid_search(list(by_key))},
-        tune_config=tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True),
+        tune_config=tune.TuneConfig(
+            search_alg=_Listed(list(by_key.values())), num_samples=len(by_key), max_concurrent_trials=at_once, reuse_actors=True
+        ),
         run_config=tune.RunConfig(
+            name=submission.sweep,
             storage_path=scratch,
             verbose=0,
             callbacks=[lines],
@@ -113,14 +126,35 @@ def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Sub
     except SweepStopped:
         tune.report({STOPPED: True})
         return
-    except Exception as error:  # not raised: Tune would write it to a file and read it back
-        tune.report({FAILURE: _packed(cause_of(error))})
-        return
+    except Exception as error:
+        tune.report({FAILURE: packed(cause_of(error))})  # in memory: of what is raised Tune keeps the text, in a file
+        raise
     finally:
         board.unregister()
     found = submission.context.store.get(trial.scores)
     assert found is not None, "a trial that was followed to its end has scores"
     tune.report({name: value for name, value in found.record.results.items() if isinstance(value, int | float)})
+
+
+class _Listed(Searcher):
+    """A grid's trials in their order, as Tune's tables show them: method, swept fields by name and value, seed, fold, and the key."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        super().__init__()
+        self._left = [config_of(trial) for trial in reversed(trials)]
+
+    def suggest(self, trial_id: str) -> Any:
+        return self._left.pop() if self._left else Searcher.FINISHED
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None: ...
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: what is finished is in the store."""
+
+
+def config_of(trial: Trial) -> dict[str, Any]:
+    """A trial's values as Tune has them."""
+    return {"trial": trial.key, "method": trial.method, "seed": trial.seed, "fold": trial.fold, **dict(trial.params)}
 
 
 class _UntilStopped(tune.Stopper):
@@ -152,14 +186,12 @@ class _TrialLines(tune.Callback):
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
         if FAILURE in result:
-            self.errors[trial.config["trial"]] = _unpacked(result[FAILURE])
+            self.errors[trial.config["trial"]] = unpacked(result[FAILURE])
+            trial.max_failures = 0  # what it raises next is no lost process: Tune does not try it again
         self.was_stopped = self.was_stopped or STOPPED in result
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         known = self._trials[trial.config["trial"]]
-        if trial.config["trial"] in self.errors:
-            self._say(f"{known.name}: FAILED")
-            return
         if not any(task.name in trial.last_result for task in known.scores.tasks):  # the sweep was stopped
             return
         scores = ", ".join(
@@ -169,12 +201,13 @@ class _TrialLines(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         known = self._trials[trial.config["trial"]]
-        self.errors[trial.config["trial"]] = ResourceError(
+        lost = ResourceError(
             where=known.name,
             found=f"that its process was lost {LOST_ACTORS + 1} times",
             expected="nodes that stay",
             remedy="Look at the nodes with `ray status`. What is finished is kept; submit again.",
         )
+        self.errors.setdefault(trial.config["trial"], lost)
         self._say(f"{known.name}: FAILED")
 
     def _say(self, text: str) -> None:
@@ -182,7 +215,7 @@ class _TrialLines(tune.Callback):
         self._speak(f"trial {self._num_done}/{len(self._trials)}  {text}")
 
 
-def _packed(error: BaseException) -> str:
+def packed(error: BaseException) -> str:
     """An error as a value that a trial can report: it reaches the driver in memory, where a file of Tune's may find no room."""
     try:
         return base64.b64encode(pickle.dumps(error)).decode()
@@ -190,15 +223,27 @@ def _packed(error: BaseException) -> str:
         return base64.b64encode(pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))).decode()
 
 
-def _unpacked(packed: str) -> BaseException:
+def unpacked(packed: str) -> BaseException:
+    """What `packed` made of an error."""
     error: BaseException = pickle.loads(base64.b64decode(packed))
     return error
 
 
-def _quieten() -> None:
+def quieten() -> None:
     """Tune speaks of its files and prints stack traces of failed trials; here the driver speaks, and the summary has the errors."""
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     os.environ["TUNE_PRINT_ALL_TRIAL_ERRORS"] = "0"
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # it would end the sweep as if nothing had happened
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+
+
+def keep_experiment(store: ArtifactStore, folder: Path, name: str) -> None:
+    """Copy what Tune has written of its run beside the sweep, at `tune/NAME`: `tune.Tuner.restore` and `ResultGrid` open it there.
+
+    What cannot be copied is told of: the store has the results that count.
+    """
+    try:
+        store.write_folder(folder, f"{TUNE}/{name}")
+    except (OSError, StoreError) as error:
+        log.warning("%s/%s/%s: Tune's own files could not be kept: %s", store.shown, TUNE, name, error)

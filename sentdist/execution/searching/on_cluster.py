@@ -1,0 +1,285 @@
+"""A search on a cluster: Ray Tune runs the trials, asks for suggestions and is told who goes on; stages are built through the board."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from sentdist.errors import SweepStopped, counted
+from sentdist.execution.banks.owner import HEAD
+from sentdist.execution.board.attempts import cause_of
+from sentdist.execution.board.client import BoardClient
+from sentdist.execution.board.stage_task import Body
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.build_stage import build_stage
+from sentdist.execution.cluster.connection import connect, end_on_sigterm
+from sentdist.execution.resources import Capacity
+from sentdist.execution.searching.budgets import check_budget
+from sentdist.execution.searching.conductor import Conductor, ToRun
+from sentdist.execution.searching.in_process import Watch
+from sentdist.execution.searching.lines import trial_line
+from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
+from sentdist.execution.sweep import offered_to
+from sentdist.execution.trials import (
+    FAILURE,
+    LOST_ACTORS,
+    STOPPED,
+    TRIAL_RESOURCES,
+    keep_experiment,
+    packed,
+    quieten,
+    scratch_trouble,
+    unpacked,
+)
+from sentdist.plan.stages import to_share
+from sentdist.plan.suggestions import Searched
+from sentdist.stages.context import Context
+from sentdist.stages.rungs import standing
+from sentdist.store.scratch import scratch_folder
+from sentdist.store.searches import SearchRecord
+
+NUMBER = "trial"  # the field of a trial's config that names it here
+SHARE = "share"
+NO_END = 2**31  # trials: the searcher says when there are no more
+
+log = logging.getLogger(__name__)
+
+
+def search_on_cluster(
+    planned: Searched, context: Context, *, print_line: Callable[[str], None], watch: Watch | None = None, at_once: int | None = None
+) -> SearchRecord:
+    """As `search_in_process`, on the cluster that RAY_ADDRESS names. at_once: trials at the same time; None: as many as there is room for.
+
+    Raises:
+        RecipeError: the budget is too small for one trial; nothing was started.
+        ResourceError: the cluster can never carry one training; nothing was started.
+        SweepStopped: by `sentdist stop`; submitted again, the search goes on.
+        StoreError: the store cannot be written.
+    """
+    connect()
+    end_on_sigterm()
+    return run_search(planned, context, print_line=print_line, watch=watch, at_once=at_once)
+
+
+def run_search(
+    planned: Searched, context: Context, *, print_line: Callable[[str], None], watch: Watch | None = None, at_once: int | None = None
+) -> SearchRecord:
+    """As `search_on_cluster`, on the cluster that this process is connected to."""
+    first = [(name, {path: axis.samples[0] for path, axis in planned.axes(name).items()}) for name in planned.methods]
+    offer = offered_to(planned.plan(first), context, frozenset())
+    context = replace(offer.context, shares=planned.search.shares)
+    make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
+    conductor = Conductor(planned, context, make, say=print_line, watch=watch)
+    check_budget(planned, conductor.forecasts)
+    context.store.check_writable()
+    conductor.begin()
+    width = at_once or offer.capacity.max_concurrent_trials
+    print_line(f"{planned.recipe.name}: search, {counted(width, 'trial')} at once, {offer.devices}; store {context.store.shown}")
+    for note in offer.notes:
+        print_line(note)
+    submission = Submission(context=context, trainings_at_once=offer.capacity.trainings_at_once, sweep=planned.recipe.name)
+    try:
+        _fit(conductor, submission, offer.capacity, at_once=width, print_line=print_line)
+    except BaseException:
+        conductor.stop()
+        raise
+    conductor.choose()
+    return conductor.record
+
+
+def _fit(conductor: Conductor, submission: Submission, offered: Capacity, *, at_once: int, print_line: Callable[[str], None]) -> None:
+    """Have Tune run trials until the conductor has no more; its own files are kept in the store."""
+    quieten()
+    name = conductor.planned.recipe.name
+    board = BoardClient(submission, build_stage)
+    desk: Any = ray.remote(num_cpus=0, resources=HEAD)(_Desk).remote()
+    ends = _Ends(conductor)
+    scheduler = _Decides(conductor, ends, print_line)
+    body: Body = build_stage
+    scratch = Path(tempfile.gettempdir())
+    try:
+        with scratch_folder(scratch, "tune") as folder:
+            tune.Tuner(
+                tune.with_resources(tune.with_parameters(_run_trial, desk=desk, submission=submission, body=body), TRIAL_RESOURCES),
+                tune_config=tune.TuneConfig(
+                    search_alg=_Asks(conductor, desk),
+                    scheduler=scheduler,
+                    num_samples=NO_END,
+                    max_concurrent_trials=at_once,
+                    reuse_actors=True,
+                ),
+                run_config=tune.RunConfig(
+                    name=name,
+                    storage_path=str(folder),
+                    verbose=0,
+                    stop=ends,
+                    callbacks=[
+                        JsonLoggerCallback(),
+                        CSVLoggerCallback(),
+                    ],  # what `ExperimentAnalysis` and `ResultGrid` make their tables of
+                    failure_config=tune.FailureConfig(max_failures=LOST_ACTORS),
+                ),
+            ).fit()
+            keep_experiment(submission.context.store, folder / name, name)
+    except (OSError, tune.TuneError, EOFError) as error:
+        raise scratch_trouble(scratch, error) from error
+    finally:
+        ray.kill(desk)
+        board.leave()
+    if ends.was_stopped:
+        conductor.stop()
+        raise SweepStopped(
+            where=name, found="that it was stopped by `sentdist stop`", expected="that it goes on",
+            remedy="What is finished is kept. Submit it again: the search goes on where it was.",
+        )  # fmt: skip
+    if scheduler.broken is not None:
+        raise scheduler.broken
+
+
+class _Desk:
+    """Holds the trials until their processes ask for them: a config shows what was suggested, and a stage is no part of that."""
+
+    def __init__(self) -> None:
+        self._trials: dict[int, ToRun] = {}
+
+    def put(self, trial: ToRun) -> None:
+        """Before the trial is suggested to Tune."""
+        self._trials[trial.number] = trial
+
+    def of(self, number: int) -> ToRun:
+        """A trial by its number."""
+        return self._trials[number]
+
+
+class _Asks(Searcher):
+    """The conductor as a searcher of Tune's. What trials bring the conductor is told by the scheduler, whom Tune asks first."""
+
+    def __init__(self, conductor: Conductor, desk: Any) -> None:
+        super().__init__()  # without a metric: Tune would refuse what a trial reports of an error
+        self._conductor = conductor
+        self._desk = desk
+
+    def suggest(self, trial_id: str) -> Any:
+        trial = self._conductor.next()
+        if trial is None:
+            return Searcher.FINISHED
+        ray.get(self._desk.put.remote(trial))
+        return {NUMBER: trial.number, "method": trial.method, "seed": trial.train.seed, **trial.suggestion}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None: ...
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the store has what the search goes on from."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune keeps a copy with its own files; nothing is read from that
+
+
+class _Decides(FIFOScheduler):
+    """The conductor as a scheduler of Tune's: notes each rung, and ends trials that go no further.
+
+    broken: what kept it from noting; it ends the search.
+    """
+
+    def __init__(self, conductor: Conductor, ends: _Ends, print_line: Callable[[str], None]) -> None:
+        super().__init__()
+        self._conductor = conductor
+        self._ends = ends
+        self._print_line = print_line
+        self._failed: dict[int, BaseException] = {}
+        self.broken: BaseException | None = None
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        number = int(trial.config[NUMBER])
+        if FAILURE in result:
+            self._failed[number] = unpacked(result[FAILURE])
+            trial.max_failures = 0  # what it raises next is no lost process
+            return str(TrialScheduler.CONTINUE)
+        if SHARE not in result:
+            return str(TrialScheduler.CONTINUE)
+        known = next(one for one in self._conductor.record.trials if one.number == number)
+        if result[SHARE] in [rung.share for rung in known.rungs]:  # its process was lost and began anew
+            return str(TrialScheduler.CONTINUE)
+        try:
+            goes_on = self._conductor.arrive(number, float(result[SHARE]))
+        except Exception as error:
+            self.broken = error
+            self._ends.now()
+            return str(TrialScheduler.STOP)
+        self._tell(number)
+        return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
+        number = int(trial.config[NUMBER])
+        error = self._failed.get(number) or RuntimeError(f"its process was lost {LOST_ACTORS + 1} times")
+        self._conductor.fail(number, error)
+        self._tell(number)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # as above
+
+    def _tell(self, number: int) -> None:
+        record = self._conductor.record
+        (now,) = [one for one in record.trials if one.number == number]
+        self._print_line(trial_line(record, now, self._conductor.planned.recipe.methods[now.method].title or now.method))
+
+
+class _Ends(tune.Stopper):
+    """Ends Tune's run when somebody has stopped the search, when its hours are over, or when it cannot be noted any more."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+        self._is_over = False
+        self.was_stopped = False
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        self.was_stopped = self.was_stopped or STOPPED in result
+        return self.was_stopped
+
+    def now(self) -> None:
+        """At the next opportunity."""
+        self._is_over = True
+
+    def stop_all(self) -> bool:
+        if self._conductor.hours_left == 0.0:
+            self._conductor.next()  # says why it is over
+            return True
+        return self._is_over or self.was_stopped
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # as above
+
+
+def _run_trial(config: dict[str, Any], desk: Any, submission: Submission, body: Body) -> None:
+    """One trial, in an actor that only waits: each rung is built where the board puts it, and reported."""
+    trial: ToRun = ray.get(desk.of.remote(config[NUMBER]))
+    context = submission.context
+    board = BoardClient(submission, body)
+    try:
+        for share in trial.shares:
+            found = standing(trial.train, share, context)
+            if found is None:
+                for _ in board.follow(to_share(trial.train, share)):
+                    pass
+                found = standing(trial.train, share, context)
+            assert found is not None, "a rung that was followed to its end is in the store"
+            score = float("nan") if found.dev is None else found.dev
+            tune.report({SCORE: score, SHARE: share, "step": found.step, "sentences": found.sentences, "training_s": found.seconds})
+    except SweepStopped:
+        tune.report({STOPPED: True})
+    except Exception as error:
+        tune.report({FAILURE: packed(cause_of(error))})  # it reaches the driver in memory, where a file of Tune's may find no room
+        raise
+    finally:
+        board.unregister()
