@@ -166,11 +166,13 @@ def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path 
 def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
     plan, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
     if plan.recipe.search is not None:
-        plan, context = search_here(plan.recipe, store, data)
+        plan, context, is_well = search_here(plan.recipe, store, data)
         _print_scores(plan.recipe.name, context.store)
         if tracking := os.environ.get("MLFLOW_TRACKING_URI"):
             _bring_to_mlflow([plan.recipe.name], context.store, tracking)
         _print_next(plan.recipe.name, context.store)
+        if not is_well:
+            raise typer.Exit(1)
         return
 
     from sentdist.execution.local_progress import build_locally

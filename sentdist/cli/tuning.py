@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
     from sentdist.store.searches import SearchRecord
-    from sentdist.store.store import ArtifactStore
 
 
 def print_space(planned: Searched, context: Context) -> None:
@@ -53,8 +52,8 @@ def print_space(planned: Searched, context: Context) -> None:
         console.print(f"In the store: {counted(len(before.trials), 'trial')} of this search; it goes on from there.", highlight=False)
 
 
-def search_here(recipe: Recipe, store: str | None, data: Path | None) -> tuple[Plan, Context]:
-    """Search in this process, and train and score the finalists; their plan."""
+def search_here(recipe: Recipe, store: str | None, data: Path | None) -> tuple[Plan, Context, bool]:
+    """Search in this process, and train and score the finalists; their plan, and whether every trial went well."""
     from sentdist.execution.local_progress import build_locally
     from sentdist.execution.searching.in_process import search_in_process
     from sentdist.stages.planning.planned import planned_search
@@ -65,8 +64,8 @@ def search_here(recipe: Recipe, store: str | None, data: Path | None) -> tuple[P
     plan = finalists_plan(planned, record)
     with told_live() as (print_line, show):
         build_locally(plan, context, print_line=print_line, show=show)
-    print_choice(planned, record, context.store)
-    return plan, context
+    print_choice(planned, record)
+    return plan, context, _is_well(record)
 
 
 def finalists_plan(planned: Searched, record: SearchRecord) -> Plan:
@@ -74,7 +73,7 @@ def finalists_plan(planned: Searched, record: SearchRecord) -> Plan:
     return planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists])
 
 
-def print_choice(planned: Searched, record: SearchRecord, store: ArtifactStore) -> None:
+def print_choice(planned: Searched, record: SearchRecord) -> None:
     """What dev chose for each method, and what it took."""
     from sentdist.plan.suggestions import told
 
@@ -117,6 +116,9 @@ def search_on_cluster(recipe: Recipe, store: str | None, data: Path | None) -> t
     plan = finalists_plan(planned, record)
     with told_live() as (print_line, show):
         summary = run_on_cluster(plan, context, tracking=os.environ.get("MLFLOW_TRACKING_URI"), print_line=print_line, show=show)
-    print_choice(planned, record, context.store)
-    is_well = not summary.failures and all(trial.state != "failed" for trial in record.trials)
-    return plan, context, is_well
+    print_choice(planned, record)
+    return plan, context, not summary.failures and _is_well(record)
+
+
+def _is_well(record: SearchRecord) -> bool:
+    return all(trial.state != "failed" for trial in record.trials)

@@ -182,7 +182,10 @@ def test_a_stopped_sweep_says_so_and_goes_on_when_it_is_submitted_again(
 
 
 def test_a_diverging_cell_is_named_and_the_others_are_kept(cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    from ray import tune
+
     from sentdist.execution.sweep import run_sweep
+    from sentdist.execution.trials import config_of
 
     values = tiny_values(
         tiny_encoder_dir,
@@ -197,6 +200,12 @@ def test_a_diverging_cell_is_named_and_the_others_are_kept(cluster: Any, data: P
     assert type(failure.error) is TrainingDiverged
     assert failure.error.remedy
     assert summary.built["scores"] == 1
+    kept = tune.ExperimentAnalysis(str(Path(context.store.base) / "tune" / plan.recipe.name))  # what a user of Tune's opens
+    by_key = {trial.key: trial for trial in plan.trials}
+    assert {trial.config["trial"]: trial.status for trial in kept.trials} == {
+        key: "ERROR" if key in {failure.key for failure in summary.failures} else "TERMINATED" for key in by_key
+    }
+    assert all(trial.config == config_of(by_key[trial.config["trial"]]) for trial in kept.trials)
 
 
 def test_a_mis_sized_request_is_refused_before_anything_starts(cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
