@@ -88,7 +88,12 @@ def run_search(
     print_line(f"{planned.recipe.name}: search, {counted(width, 'trial')} at once, {offer.devices}; store {context.store.shown}")
     for note in offer.notes:
         print_line(note)
-    submission = Submission(context=context, trainings_at_once=offer.capacity.trainings_at_once, sweep=planned.recipe.name)
+    submission = Submission(
+        context=context,
+        trainings_at_once=offer.capacity.trainings_at_once,
+        sweep=planned.recipe.name,
+        may_have=offer.growth.may_have,
+    )
     try:
         _fit(conductor, submission, offer.capacity, at_once=width, print_line=print_line)
     except BaseException:
