@@ -19,6 +19,7 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, training_of
+from sentdist.reading import reading
 from sentdist.stages.commit import environment
 from sentdist.stages.context import Context
 from sentdist.stages.train import TrainSession
@@ -175,8 +176,9 @@ def standing(train: Train, share: float, context: Context) -> Standing | None:
     found = context.store.get(train)
     if found is None:
         return None
-    text = context.store.open_file(f"{found.record.place}/history.jsonl").read().decode()
-    lines = [json.loads(line) for line in text.splitlines()]
+    place = f"{found.record.place}/history.jsonl"
+    with reading(None, where=place, expected="the lines that a training writes", kind=StoreError):
+        lines = [json.loads(line) for line in context.store.open_file(place).read().decode().splitlines()]
     return _standing(train, share, found, [(int(line["step"]), line["dev_score"]) for line in lines if "dev_score" in line])
 
 

@@ -45,6 +45,7 @@ ALLOWED = {
     "stages/banks.py:finish": "what this process has just written",
     "stages/planning/resolve.py:_check_length": "called under reading",
     "stages/commit.py:_processor": "/proc/cpuinfo",
+    "stages/rungs.py:save_on_ranks": "what this rank has just written",
 }
 OTHERS = (
     "store/",
