@@ -18,7 +18,7 @@ from sentdist.report.search.facts import exact, search_facts, sentences
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.store.searches import Finalist, SearchRecord, append_event
 from sentdist.store.store import ArtifactStore
-from tests.support.synthetic_searches import SENTENCES, made_up_events, made_up_search
+from tests.support.synthetic_searches import FIELDS, SENTENCES, made_up_events, made_up_search
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -144,7 +144,7 @@ def test_a_search_with_no_trial_that_ended_is_told() -> None:
 
 
 def test_few_trials_say_nothing_of_fields() -> None:
-    part = _part(made_up_search(samples=6))
+    part = _part(made_up_search(samples=4, methods={"fine_tuned": FIELDS["fine_tuned"]}))
     (fields,) = [block for block in part.rest if block.title == "Which settings matter"]
     said = " ".join(fields.said)
     assert "too few" in said or "not installed" in said
