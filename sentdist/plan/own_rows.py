@@ -14,9 +14,10 @@ def for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str,
         return recipe, ()
     pin = recipe.corpus.pinned(resolver, where="corpus")
     unfit = [name for name, method in recipe.methods.items() if method.shapes and pin.rows.shape not in method.shapes]
-    if not unfit:
-        return recipe, pin.told
     values = recipe.model_dump(exclude_unset=True)
+    values["corpus"] = values["corpus"] | {"shape": pin.rows.shape}  # so that who has the recipe alone knows what its tasks are called
+    if not unfit:
+        return recipe_from_values(values, where=recipe.name), pin.told
     values["methods"] = {name: method for name, method in values["methods"].items() if name not in unfit}
     values["sweep"] = _without(unfit, values.get("sweep", {}))
     if values.get("search") is not None:

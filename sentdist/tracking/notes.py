@@ -5,9 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from sentdist.errors import counted
 from sentdist.plan.chosen_tasks import named_task, task_names
+from sentdist.plan.corpora import CORPORA
+from sentdist.plan.corpora.own import OWN, own_test_names
+from sentdist.plan.specs import Shape
 from sentdist.store.chosen import DevCell, cells_by_dev, dev_chooses, dev_score
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -16,7 +20,13 @@ from sentdist.tracking.figures import averages, main_scores, metric_name, primar
 
 DEV_SCORE = "best_dev_score"
 MAX_LINES = 30  # of a table or list: a note may have 8000 letters, and a line with its link has up to 200
-KINDS = {"corpus": "corpus", "targets": "tags and words", "train": "training", "bank": "bank of embeddings", "scores": "scores"}
+KINDS = {
+    **{corpus.kind: "corpus" for corpus in CORPORA},
+    "targets": "tags and words",
+    "train": "training",
+    "bank": "bank of embeddings",
+    "scores": "scores",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +220,14 @@ def _asked(sweep: SweepRecord) -> list[str]:
     """The names under which the tasks of the recipe are scored."""
     evaluation = sweep.recipe["evaluation"]
     assert isinstance(evaluation, dict) and isinstance(evaluation["tasks"], list)
-    return [named_task(task).name for task in task_names([str(task) for task in evaluation["tasks"]])]
+    names = task_names([str(task) for task in evaluation["tasks"]])
+    return [name for task in names for name in (_own_names(sweep) if task == OWN else (named_task(task).name,))]
+
+
+def _own_names(sweep: SweepRecord) -> tuple[str, ...]:
+    corpus = sweep.recipe["corpus"]
+    assert isinstance(corpus, dict)
+    return own_test_names(str(corpus["file"]), cast(Shape, corpus["shape"]))
 
 
 def _menu(links: Sequence[Link]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, ValidationError
@@ -78,7 +79,7 @@ class OwnSection(Section):
         """The held-out rows of a side: correlation with the scores of graded pairs, or the search for each anchor's positives."""
         pin = self.pinned(resolver, where=where)
         kind: Literal["sts", "retrieval"] = "sts" if pin.rows.shape == "graded" else "retrieval"
-        return Task(name=_name(kind, pin, side), kind=kind, source=pin.name, revision=pin.revision, split=side, own=pin.rows)
+        return Task(name=_name(kind, pin.name, side), kind=kind, source=pin.name, revision=pin.revision, split=side, own=pin.rows)
 
     def further_tasks(self, resolver: Resolver, side: Side, *, where: str) -> tuple[TripletTask, ...]:
         """What else the held-out rows can be scored by, but not chosen by: of triplets, whether the anchor is nearer to its positive."""
@@ -87,7 +88,7 @@ class OwnSection(Section):
 
         if pin.rows.shape != "triplets":
             return ()
-        return (TripletTask(name=_name("triplets", pin, side), source=pin.name, revision=pin.revision, split=side, own=pin.rows),)
+        return (TripletTask(name=_name("triplets", pin.name, side), source=pin.name, revision=pin.revision, split=side, own=pin.rows),)
 
 
 def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
@@ -105,9 +106,15 @@ def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
         ) from None
 
 
-def _name(kind: str, pin: OwnPin, side: Side) -> str:
-    """As tasks of a person's own files are called elsewhere: KIND-SOURCE-SPLIT."""
-    return "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{pin.name.removeprefix('hub:')}-{side}".lower())
+def own_test_names(file: str, shape: Shape) -> tuple[str, ...]:
+    """The names of the test tasks that the rows of a file make."""
+    kinds = {"graded": ("sts",), "triplets": ("retrieval", "triplets")}.get(shape, ("retrieval",))
+    return tuple(_name(kind, file, "test") for kind in kinds)
+
+
+def _name(kind: str, file: str, side: Side) -> str:
+    """As tasks of a person's own files are called elsewhere, KIND-SOURCE-SPLIT; wherever the file lies."""
+    return "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{PurePath(file).name}-{side}".lower())
 
 
 def check_own(recipe: Recipe) -> None:

@@ -9,12 +9,15 @@ import pytest
 from sentdist.data.own.rows import OwnFile
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora.graded import GradedCorpus
+from sentdist.plan.corpora.own import own_test_names
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.specs import OwnRows, Task
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TripletTask
 from sentdist.plan.unroll import Plan
+from sentdist.store.sweep import sweep_record
+from sentdist.tracking.notes import sweep_metric
 from tests.support.planning import RECIPES, plan_of, small_recipe
 
 
@@ -43,6 +46,8 @@ def test_a_shape_has_its_stages_tasks_and_methods(shape: str, method: str, kinds
     assert [task.kind for task in tasks] == kinds and {getattr(task, "split", None) for task in tasks} == {"test"}
     of_rows = [task.own for task in tasks if isinstance(task, Task | TripletTask)]
     assert of_rows == [train.selection.task.own] * len(tasks)
+    assert own_test_names("pairs.csv", plan.recipe.corpus.shape) == tuple(task.name for task in tasks)  # type: ignore[union-attr]
+    assert sweep_metric(sweep_record(plan)).startswith(tasks[0].name)
     assert len({task.name for task in (*tasks, train.selection.task)}) == len(tasks) + 1
 
 
