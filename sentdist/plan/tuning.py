@@ -18,32 +18,53 @@ SEARCH_SHARE = 0.6  # of the budget for the search; the rest is for the finalist
 RATES: Json = {"log": [5e-6, 8e-5], "steps": 5}
 TEMPERATURES: Json = {"choice": [0.02, 0.05, 0.1]}
 BATCHES = (16, 32, 64)
+# The encoders that RCL's banks come from. One rate and one batch, so that all suggestions share them.
+ENTROPY: dict[str, Json] = {
+    "objective": {"name": "entropy", "phi": 0.01, "temperature": 0.05},
+    "training": {"learning_rate": 2e-5, "batch_size": BATCHES[0]},
+    "select": False,
+    "reported": False,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tunable:
-    """A method of the default space: for rows of which shapes, and which of its own fields are tried, beside the learning rate."""
+    """A method: for rows of which shapes, and which of its own fields are tried, beside the learning rate.
+
+    space: by field of the method. phis: of the entropy encoders whose banks it reads; None: it reads none. asked: only by name, for a
+    trial takes several trainings.
+    """
 
     title: str
     shapes: tuple[Shape, ...]
     objective: dict[str, Json]
     space: dict[str, Json]
+    phis: tuple[float, ...] | None = None
+    asked: bool = False
 
 
 CONTRASTIVE: tuple[Shape, ...] = ("pairs", "faq", "triplets")
 TUNABLE: dict[str, Tunable] = {
     "contrastive": Tunable(
-        title="Contrastive", shapes=CONTRASTIVE, objective={"name": "info_nce", "temperature": 0.05}, space={"temperature": TEMPERATURES}
+        title="Contrastive", shapes=CONTRASTIVE, objective={"name": "info_nce", "temperature": 0.05}, space={"objective.temperature": TEMPERATURES}
     ),
     "symmetric": Tunable(
         title="Contrastive, both directions", shapes=CONTRASTIVE, objective={"name": "symmetric_info_nce", "temperature": 0.05},
-        space={"temperature": TEMPERATURES},
+        space={"objective.temperature": TEMPERATURES},
     ),
     "margin": Tunable(
         title="Triplet margin", shapes=("triplets",), objective={"name": "triplet", "distance": "cosine", "margin": 0.2},
-        space={"margin": {"choice": [0.1, 0.2, 0.4]}},
+        space={"objective.margin": {"choice": [0.1, 0.2, 0.4]}},
     ),
-    "ranking": Tunable(title="CoSENT", shapes=("graded",), objective={"name": "cosent"}, space={"temperature": {"choice": [0.025, 0.05, 0.1]}}),
+    "rcl": Tunable(
+        title="RCL", shapes=CONTRASTIVE, phis=(0.01,), asked=True,
+        objective={"name": "rcl", "temperature": 0.05, "regulator_temperature": 0.3, "regulator_weight": 0.1},
+        space={
+            "objective.temperature": TEMPERATURES, "objective.regulator_weight": {"choice": [0.03, 0.1, 0.3]},
+            "phis": {"choice": [[0.01], [0.01, 0.02], [-0.1, 0.1]]},
+        },
+    ),
+    "ranking": Tunable(title="CoSENT", shapes=("graded",), objective={"name": "cosent"}, space={"objective.temperature": {"choice": [0.025, 0.05, 0.1]}}),
     "regression": Tunable(title="Regression", shapes=("graded",), objective={"name": "regression", "loss": "mse"}, space={}),
 }  # fmt: skip
 
@@ -63,7 +84,7 @@ def hours_of(budget: str) -> float:
 
 
 def methods_for(shape: Shape, wanted: Sequence[str]) -> dict[str, Tunable]:
-    """The methods of the default space for rows of a shape, or those of them that are named.
+    """The methods for rows of a shape: those of the default space, or those that are named.
 
     Raises:
         RecipeError: a name of none of them.
@@ -74,7 +95,7 @@ def methods_for(shape: Shape, wanted: Sequence[str]) -> dict[str, Tunable]:
             raise RecipeError(
                 where="--methods", found=not_one_of(name, tuple(fitting)), expected=f"methods for {shape}", remedy="Correct it."
             )
-    return {name: one for name, one in fitting.items() if not wanted or name in wanted}
+    return {name: one for name, one in fitting.items() if (name in wanted if wanted else not one.asked)}
 
 
 def tuning_values(
@@ -108,14 +129,14 @@ def tuning_values(
     for number, (checkpoint, revision) in enumerate(encoders, start=1):
         own: dict[str, Json] = {"checkpoint": checkpoint, "revision": revision} if several else {}
         suffix, of = (f"-{number}", f", {checkpoint.rpartition('/')[2]}") if several else ("", "")
-        rows[f"untouched{suffix}"] = {"title": f"Untouched{of or ' encoder'}", **({"encoder": {**own}} if own else {})}
+        at: dict[str, Json] = {"encoder": {**own}} if own else {}
+        rows[f"untouched{suffix}"] = {"title": f"Untouched{of or ' encoder'}", **copy.deepcopy(at)}
+        if any(one.phis for one in fitting.values()):
+            rows[f"entropy{suffix}"] = copy.deepcopy(ENTROPY | at)
         for method, one in fitting.items():
-            rows[f"{method}{suffix}"] = {
-                "title": f"{one.title}{of}",
-                "objective": copy.deepcopy(one.objective),
-                **({"encoder": {**own}} if own else {}),
-            }
-            space |= {f"methods.{method}{suffix}.objective.{field}": copy.deepcopy(axis) for field, axis in one.space.items()}
+            banks: dict[str, Json] = {} if one.phis is None else {"bank": f"entropy{suffix}", "phis": [*one.phis]}
+            rows[f"{method}{suffix}"] = {"title": f"{one.title}{of}", **copy.deepcopy({"objective": one.objective} | at), **banks}
+            space |= {f"methods.{method}{suffix}.{field}": copy.deepcopy(axis) for field, axis in one.space.items()}
     checkpoint, revision = encoders[0]
     values: dict[str, Json] = {
         "name": slug(name).replace(".", "-"),

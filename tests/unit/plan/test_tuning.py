@@ -8,8 +8,10 @@ import pytest
 
 from sentdist.errors import RecipeError
 from sentdist.plan.recipe import recipe_from_values, recipe_text
+from sentdist.plan.stage import topological
+from sentdist.plan.suggestions import searched
 from sentdist.plan.tuning import TUNABLE, hours_of, tuning_values
-from tests.support.planning import plan_of
+from tests.support.planning import FixedResolver, plan_of
 
 
 def values(**changes: Any) -> dict[str, Any]:
@@ -48,6 +50,19 @@ def test_several_encoders_have_methods_of_their_own() -> None:
     }
     assert checkpoints == {"minilm-l6", "owner/name"}
     assert "&id" not in recipe_text(written), "no value stands for two"
+
+
+def test_rcl_is_tuned_where_it_is_asked_for() -> None:
+    """Over its φ sets and weight; its entropy encoders are the same ones in every suggestion."""
+    recipe = recipe_from_values(values(methods=["contrastive", "rcl"], num_rows=100), where="tune")
+    assert [name for name, method in recipe.methods.items() if method.reported] == ["untouched", "contrastive", "rcl"]
+    planned = searched(recipe, FixedResolver())
+    assert set(planned.axes("rcl")) >= {"methods.rcl.phis", "methods.rcl.objective.regulator_weight", "training.learning_rate"}
+    assert "methods.rcl.phis" not in planned.axes("contrastive")
+    trainings = [planned.train("rcl", {"training.learning_rate": rate, "methods.rcl.phis": [0.01]}) for rate in (5e-6, 8e-5)]
+    banks = [{stage.key for stage in topological((training,)) if stage.kind == "bank"} for training in trainings]
+    assert trainings[0].key != trainings[1].key
+    assert banks[0] == banks[1] and len(banks[0]) == 1
 
 
 def test_a_small_file_has_small_batches() -> None:
