@@ -319,6 +319,8 @@ class Conductor:
     def _end(self, number: int, state: Literal["finished", "pruned", "failed"], *, error: str | None = None) -> None:
         self._note(Ended(number=number, state=state, error=error, at=self._clock()))
         self._take(self._events[-1])
+        if state == "pruned":
+            self._drop_below(self._trains[number], 1.0)
 
     def _note(self, event: Event) -> None:
         append_event(self.context.store, self.planned.recipe.name, event)
@@ -366,7 +368,7 @@ class Conductor:
                     self._suggesters[trial.method].end(name, score, is_pruned=event.state == "pruned")
 
     def _drop_below(self, train: Train, share: float) -> None:
-        """Remove the rungs that a training has gone on from: what they said is noted, and their checkpoints are large."""
+        """Remove the rungs below a share: nothing goes on from them any more, what they said is noted, and their checkpoints are large."""
         for lower in self._search.shares:
             artifact = self.context.store.get(to_share(train, lower)) if lower < share else None
             if artifact is not None:
