@@ -11,7 +11,7 @@ from sentdist.plan.stage import Json
 from tests.support.tiny_data import write_data
 from tests.unit.execution.test_searching import outcome, tiny_search
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]  # as a worker with one CPU computes
 
 ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
 

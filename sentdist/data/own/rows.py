@@ -220,7 +220,7 @@ def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision:
     sides = _sides(name, rows, file, revision)
     if _digest(sides) != file.sides:
         raise DataError(
-            where=name, found="other rows held out than when the run was planned", expected="datasketch and sentdist in the same versions everywhere",
+            where=name, found="other rows held out than when the run was planned", expected="one version of this package, and one of datasketch",
             remedy="Install the same versions on all machines.",
         )  # fmt: skip
     return rows, sides.of_rows
