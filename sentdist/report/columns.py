@@ -10,9 +10,11 @@ import numpy as np
 from sentdist.errors import DataError
 from sentdist.evaluation.decisive import Column, Entry, Floats
 from sentdist.evaluation.items import Items
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.rows import ResultRow, SystemRows, read_items
 
 AVERAGE = "Avg"
+_MAIN = frozenset(kind.main[0] for kind in TASK_KINDS.values())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,6 +56,13 @@ def table_columns(systems: Sequence[SystemRows], tasks: Sequence[str], *, averag
         sizes={task: (one.num_items, len(one.weights)) for task, one in items.items() if one is not None},
         without_groups=tuple(task for task, one in items.items() if one is not None and not one.has_groups),
     )
+
+
+def lead_column(columns: Sequence[str]) -> str:
+    """The column that speaks for a table: the average; of TASK:MEASURE the first whose measure stands for its task; else the last."""
+    if columns[-1] == AVERAGE:
+        return AVERAGE
+    return next((column for column in columns if column.partition(":")[2] in _MAIN), columns[-1])
 
 
 def complete_rows(system: SystemRows, tasks: Sequence[str]) -> list[ResultRow]:

@@ -18,14 +18,14 @@ MOST_NAMED = 3  # values of one kind; a page of a wide sweep says how many more 
 def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> str:
     """For a reader in a hurry: what the recipe's headline method scores (of its cells the one that dev chose), and whether that is told
     from the baseline. The sentences beneath the table say it with all its numbers."""
-    known = {line.label: line for line in table.lines if line.cells[table.columns[-1]].summary is not None}
+    known = {line.label: line for line in table.lines if line.cells[table.lead].summary is not None}
     line = next((known[label] for label in _candidates(sweep, table, records) if label in known), None)
     if line is None:
         return ""
-    summary = line.cells[table.columns[-1]].summary
+    summary = line.cells[table.lead].summary
     assert summary is not None
     said = f"{line.label} scores {summary.mean:.2f} ({column_words(table)})"
-    found = line.cells[table.columns[-1]].against_baseline
+    found = line.cells[table.lead].against_baseline
     if found is None:
         return f"{said}{_standing(line, table)}."
     doubt = ", on what is there so far" if line.exploratory else ""
@@ -46,7 +46,7 @@ def _candidates(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Re
 
 def _standing(line: Line, table: ResultTable) -> str:
     """Where there is no baseline: beside the best."""
-    column = table.columns[-1]
+    column = table.lead
     means = {one.label: summary.mean for one in table.lines if (summary := one.cells[column].summary) is not None}
     best = max(means, key=lambda label: means[label])
     if len(means) < 2:
@@ -71,7 +71,7 @@ def surely(found: Difference) -> str:
 
 def column_words(table: ResultTable) -> str:
     """What the last column is."""
-    return f"average of {len(table.columns) - 1} tasks" if table.columns[-1] == AVERAGE else table.columns[-1]
+    return f"average of {len(table.columns) - 1} tasks" if table.lead == AVERAGE else table.lead
 
 
 def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterable[CellFacts]) -> dict[str, str]:

@@ -49,7 +49,7 @@ def chosen_cells(sweep: SweepRecord, records: Mapping[str, Record], table: Resul
         if not picked:
             continue
         tests = [(task, score) for _, _, task, score in picked if task is not None and score is not None]
-        summary = line.cells[table.columns[-1]].summary
+        summary = line.cells[table.lead].summary
         found.append(
             Chosen(
                 label=line.label,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sentdist.errors import DataError
 from sentdist.evaluation.decisive import Difference, Interval, may_be_best
 from sentdist.evaluation.summary import Summary, summarize
-from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, table_columns
+from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, lead_column, table_columns
 from sentdist.report.comparisons import Comparison, compare, in_words
 from sentdist.report.rows import ResultRow, Scalar, SystemRows, group_rows
 
@@ -77,7 +77,7 @@ class SharedStages:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultTable:
-    """An aggregated table. `unit` names the score; `verdicts` say of each system in words how it compares with the baseline in the last
+    """An aggregated table. `unit` names the score; `verdicts` say of each system in words how it compares with the baseline in the lead
     column, `remarks` what else there is to say; `notes` explain the marks."""
 
     title: str
@@ -89,6 +89,11 @@ class ResultTable:
     verdicts: Mapping[str, str]
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def lead(self) -> str:
+        """The column that speaks for the table."""
+        return lead_column(self.columns)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -128,7 +133,7 @@ def build_table(
     in_order = [(system.label, above.label) for above, system in itertools.pairwise(systems) if preceding]
     to_baseline = compare(systems, against_baseline, found, relation="baseline", tasks=tasks)
     to_preceding = compare(systems, in_order, found, relation="preceding", tasks=tasks)
-    headline = AVERAGE if average else columns[-1]
+    headline = lead_column(columns)
     num_tests = sum(one.p is not None for comparison in to_baseline for one in comparison.differences.values())
     verdicts = {
         comparison.system: in_words(

@@ -100,7 +100,7 @@ def lead(facts: SearchFacts, table: ResultTable | None) -> str:
             f"{tried}; the best dev score so far is {best.best.dev:.2f}, by {best.title} ({facts.settings(best.best.suggestion, best)}); "
             "nothing is scored on test yet."
         )
-    column = table.columns[-1]
+    column = table.lead
     best = max(scored, key=lambda method: (method.chosen.mean_dev or method.chosen.finalist.dev) if method.chosen else 0.0)
     assert best.chosen is not None
     cell = cells[str(best.chosen.cell)].cells[column]
@@ -112,7 +112,7 @@ def _verdict(best: Searched, scored: Sequence[Searched], table: ResultTable) -> 
     """Against what dev chose for the baseline; where that is the best itself, against what it chose for the best of the others."""
     assert best.chosen is not None
     cells = {str(method.chosen.cell): method for method in scored if method.chosen is not None}
-    column, cell = table.columns[-1], str(best.chosen.cell)
+    column, cell = table.lead, str(best.chosen.cell)
     compared = {
         one.system: one.differences[column] for one in table.comparisons if one.relation == "baseline" and column in one.differences
     }
@@ -165,7 +165,7 @@ def _found(facts: SearchFacts, table: ResultTable | None) -> Iterator[str]:
 
 def _untouched(facts: SearchFacts, table: ResultTable) -> Iterator[str]:
     """An encoder that was not trained, and is better on test than what dev chose."""
-    column = table.columns[-1]
+    column = table.lead
     scores = {line.label: summary.mean for line in table.lines if (summary := line.cells[column].summary) is not None}
     fixed = {line.label: scores[line.label] for line in table.lines if line.is_fixed and line.label in scores}
     for method in facts.methods:
@@ -191,7 +191,7 @@ def _chosen_rows(facts: SearchFacts, table: ResultTable | None) -> list[list[str
 def _scores(chosen: ScoredFinalist, table: ResultTable | None) -> list[str]:
     found = chosen.optimism
     line = None if table is None else next((line for line in table.lines if line.label == chosen.cell), None)
-    summary = None if table is None or line is None else line.cells[table.columns[-1]].summary
+    summary = None if table is None or line is None else line.cells[table.lead].summary
     spread = "" if summary is None or summary.sd is None else f" ± {summary.sd:.2f}"
     return [
         f"{chosen.finalist.dev:.2f}",

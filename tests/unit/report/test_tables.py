@@ -16,6 +16,7 @@ from scipy.stats import ttest_rel
 
 from sentdist.errors import DataError
 from sentdist.evaluation.sts import score_similarities
+from sentdist.report.columns import lead_column
 from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow, Scalar, read_items
 from sentdist.report.tables import Leaked, ResultTable, SharedStages, build_table
@@ -239,3 +240,16 @@ def test_bad_input_is_named(rows: list[ResultRow], tmp_path: Path) -> None:
     short = [_with_items(tmp_path, "eq1", 2.0), _with_items(tmp_path, "rcl", 1.0, num_pairs=300)]
     with pytest.raises(DataError, match="one and the same test set"):
         _table(short)
+
+
+@pytest.mark.parametrize(
+    ("columns", "lead"),
+    [
+        (("sts12", "sts13", "Avg"), "Avg"),
+        (("faq:acc@1", "faq:map", "faq:mrr", "faq:ndcg@10"), "faq:map"),  # the last one spoke: dev had chosen by another measure
+        (("stsb",), "stsb"),
+        (("faq:acc@1", "faq:acc@3"), "faq:acc@3"),
+    ],
+)
+def test_the_measure_that_stands_for_a_task_speaks_for_a_table(columns: tuple[str, ...], lead: str) -> None:
+    assert lead_column(columns) == lead
