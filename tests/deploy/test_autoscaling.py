@@ -62,6 +62,7 @@ class GrowingCluster:
         for pid, _ in self._processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not self._processes(), what="its processes to end", seconds=30)  # until then they write into its folder
 
     def _processes(self) -> list[tuple[int, str]]:
         found, mark = [], f"{MARK}={self.folder}".encode()
