@@ -14,7 +14,7 @@ from sentdist.cli.completing import sweeps
 from sentdist.cli.live import told_live
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.cli.tuning import print_space, search_here, search_on_cluster
+from sentdist.cli.tuning import print_choice, print_space, tuned
 from sentdist.errors import DataError, RecipeError, SentdistError, counted, first_line
 from sentdist.inference.opening import IN_A_JOB, store_root
 
@@ -165,20 +165,19 @@ def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path 
 
 def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
     plan, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
+    found = None
     if plan.recipe.search is not None:
-        plan, context, is_well = search_here(plan.recipe, store, data)
-        _print_scores(plan.recipe.name, context.store)
-        if tracking := os.environ.get("MLFLOW_TRACKING_URI"):
-            _bring_to_mlflow([plan.recipe.name], context.store, tracking)
-        _print_next(plan.recipe.name, context.store)
-        if not is_well:
-            raise typer.Exit(1)
-        return
+        from sentdist.execution.searching.in_process import search_in_process
+
+        found = tuned(plan.recipe, store, data, search_in_process)
+        plan, context = found.plan, found.context
 
     from sentdist.execution.local_progress import build_locally
 
     with told_live() as (print_line, show):
         build_locally(plan, context, print_line=print_line, show=show)
+    if found is not None:
+        print_choice(found)
     _print_scores(plan.recipe.name, context.store)
     if fresh := _confirming(plan.recipe.name, context.store, store, data):
         with told_live() as (print_line, show):
@@ -187,6 +186,8 @@ def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data
     if tracking := os.environ.get("MLFLOW_TRACKING_URI"):
         _bring_to_mlflow([plan.recipe.name, *([fresh[0].recipe.name] if fresh else [])], context.store, tracking)
     _print_next(plan.recipe.name, context.store)
+    if found is not None and not found.is_well:
+        raise typer.Exit(1)
 
 
 def _bring_to_mlflow(names: list[str], store: ArtifactStore, tracking: str) -> None:
@@ -212,19 +213,18 @@ def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | N
         options = "".join(f" --set '{override}'" for override in overrides if override != "sweep={}")
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
+    found = None
     if plan.recipe.search is not None:
-        plan, context, is_well = search_on_cluster(plan.recipe, store, data)
-        _print_scores(plan.recipe.name, context.store)
-        if command == "sweep" and plan.trials:
-            _publish_report(plan.recipe.name, context.store, tracking)
-        _print_next(plan.recipe.name, context.store)
-        if not is_well:
-            raise typer.Exit(1)
-        return
+        from sentdist.execution.searching.on_cluster import search_on_cluster
+
+        found = tuned(plan.recipe, store, data, search_on_cluster)
+        plan, context = found.plan, found.context
     with told_live() as (print_line, show):
         summary = run_on_cluster(plan, context, tracking=tracking, print_line=print_line, show=show)
+    if found is not None:
+        print_choice(found)
     _print_scores(plan.recipe.name, context.store)
-    has_failed = bool(summary.failures)
+    has_failed = bool(summary.failures) or (found is not None and not found.is_well)
     if not summary.was_stopped and (fresh := _confirming(plan.recipe.name, context.store, store, data)):
         with told_live() as (print_line, show):
             confirmed = run_on_cluster(*fresh, tracking=tracking, print_line=print_line, show=show)

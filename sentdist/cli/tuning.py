@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from sentdist.cli.live import told_live
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import counted
 from sentdist.inference.opening import store_root
@@ -40,7 +39,7 @@ def print_space(planned: Searched, context: Context) -> None:
         rungs = ", ".join(f"{100 * share:g} %" for share in search.shares)
         console.print(f"Each training is looked at after {rungs}; the best {100 * search.halving.keep:.0f} % go on.", highlight=False)
     for method in planned.methods:
-        train = planned.train(method, {path: axis.samples[0] for path, axis in planned.axes(method).items()})
+        train = planned.train(method, planned.first(method))
         seconds = forecasts.seconds(train)
         took = "no speed is known yet" if seconds is None else f"about {seconds / 60:.1f} minutes"
         sentences = forecasts.sentences(train)
@@ -52,31 +51,38 @@ def print_space(planned: Searched, context: Context) -> None:
         console.print(f"In the store: {counted(len(before.trials), 'trial')} of this search; it goes on from there.", highlight=False)
 
 
-def search_here(recipe: Recipe, store: str | None, data: Path | None) -> tuple[Plan, Context, bool]:
-    """Search in this process, and train and score the finalists; their plan, and whether every trial went well."""
-    from sentdist.execution.local_progress import build_locally
-    from sentdist.execution.searching.in_process import search_in_process
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """A search that is over. plan, context: of what is scored on test, finalists with all seeds and rows that are not trained."""
+
+    planned: Searched
+    record: SearchRecord
+    plan: Plan
+    context: Context
+
+    @property
+    def is_well(self) -> bool:
+        """Whether no trial failed."""
+        return all(trial.state != "failed" for trial in self.record.trials)
+
+
+def tuned(recipe: Recipe, store: str | None, data: Path | None, search: Callable[..., SearchRecord]) -> Tuned:
+    """Carry out a recipe's search. search: `search_in_process` or `search_on_cluster`."""
     from sentdist.stages.planning.planned import planned_search
 
     planned, context = planned_search(recipe, store=store_root(store), data=data)
-    _say_notes(planned, typer.echo)
-    record = search_in_process(planned, context, print_line=typer.echo)
-    plan = finalists_plan(planned, record)
-    with told_live() as (print_line, show):
-        build_locally(plan, context, print_line=print_line, show=show)
-    print_choice(planned, record)
-    return plan, context, _is_well(record)
+    for note in planned.notes:
+        typer.echo(note)
+    record = search(planned, context, print_line=typer.echo)
+    plan = planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists])
+    return Tuned(planned=planned, record=record, plan=plan, context=context)
 
 
-def finalists_plan(planned: Searched, record: SearchRecord) -> Plan:
-    """What is scored on test: finalists with all seeds, and rows that are not trained."""
-    return planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists])
-
-
-def print_choice(planned: Searched, record: SearchRecord) -> None:
+def print_choice(found: Tuned) -> None:
     """What dev chose for each method, and what it took."""
     from sentdist.plan.suggestions import told
 
+    planned, record = found.planned, found.record
     table = empty_table(
         f"{record.name}: what dev chose ({record.reason})", "method", "place", "settings", "dev", "its price", "trials", "all trials"
     )
@@ -97,28 +103,3 @@ def print_choice(planned: Searched, record: SearchRecord) -> None:
     for method in planned.methods:
         if not any(finalist.method == method for finalist in record.finalists):
             typer.echo(f"{method}: no trial came to its end, so nothing is chosen.")
-
-
-def _say_notes(planned: Searched, say: Callable[[str], None]) -> None:
-    for note in planned.notes:
-        say(note)
-
-
-def search_on_cluster(recipe: Recipe, store: str | None, data: Path | None) -> tuple[Plan, Context, bool]:
-    """As `search_here`, with Ray Tune on the cluster that RAY_ADDRESS names; also whether all went well."""
-    from sentdist.execution.run import run_on_cluster
-    from sentdist.execution.searching.on_cluster import search_on_cluster as tuned
-    from sentdist.stages.planning.planned import planned_search
-
-    planned, context = planned_search(recipe, store=store_root(store), data=data)
-    _say_notes(planned, typer.echo)
-    record = tuned(planned, context, print_line=typer.echo)
-    plan = finalists_plan(planned, record)
-    with told_live() as (print_line, show):
-        summary = run_on_cluster(plan, context, tracking=os.environ.get("MLFLOW_TRACKING_URI"), print_line=print_line, show=show)
-    print_choice(planned, record)
-    return plan, context, not summary.failures and _is_well(record)
-
-
-def _is_well(record: SearchRecord) -> bool:
-    return all(trial.state != "failed" for trial in record.trials)

@@ -98,13 +98,10 @@ def run_sweep(
     started = time.perf_counter()
     is_there = {stage.key: context.store.has(stage) for stage in plan.stages}
     missing = [trial for trial in plan.trials if not is_there[trial.key]]
-    offered, growth, notes, devices = None, Growth(living=()), list[str](), ""
-    if missing:
-        offer = offered_to(plan, context, frozenset(key for key, found in is_there.items() if found))
-        context, offered, growth, notes, devices = offer.context, offer.capacity, offer.growth, offer.notes, offer.devices
-    estimate = disk_estimate(
-        plan, context, frozenset(key for key, found in is_there.items() if not found), at_once=offered.trainings_at_once if offered else 1
-    )
+    to_build = frozenset(key for key, found in is_there.items() if not found)
+    offer = offered_to(plan, context, to_build) if missing else None
+    context = context if offer is None else offer.context
+    estimate = disk_estimate(plan, context, to_build, at_once=1 if offer is None else offer.capacity.trainings_at_once)
     context.store.check_writable(needed_bytes=estimate.least)
     sweep = sweep_record(plan)
     save_sweep(context.store, sweep)
@@ -112,21 +109,15 @@ def run_sweep(
     tracker.begin_sweep(sweep, {stage.key: stage.canonical() for stage in plan.stages})
     outcomes: dict[str, Outcome] = {}
     with _tracked(tracker, outcomes):
-        if offered is not None:
-            for line in [_opening(plan, missing, offered, devices, context.store.shown), *notes]:
+        if offer is not None:
+            for line in [_opening(plan, missing, offer), *offer.notes]:
                 print_line(line)
             if warning := estimate.warning(context.store.free_bytes()):
                 print_line(warning)
-            progress = progress_of(plan, frozenset(key for key, found in is_there.items() if not found))
+            progress = progress_of(plan, to_build)
             events_told = partial(printed_events, progress=progress, print_line=print_line, show=show)
-            submission = Submission(
-                context=context,
-                tracker=tracker,
-                trainings_at_once=offered.trainings_at_once,
-                sweep=plan.recipe.name,
-                may_have=growth.may_have,
-            )
-            outcomes |= _carry_out(submission, missing, offered.max_concurrent_trials, print_line, events_told)
+            submission = offer.submission(plan.recipe.name, tracker)
+            outcomes |= _carry_out(submission, missing, offer.capacity.max_concurrent_trials, print_line, events_told)
     try:
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
@@ -144,12 +135,22 @@ class Offer:
     context: Context
     capacity: Capacity
     growth: Growth
-    notes: list[str]
+    notes: tuple[str, ...]
     devices: str
 
+    def submission(self, name: str, tracker: Tracker) -> Submission:
+        """What a sweep or search of that name brings along to the board."""
+        return Submission(
+            context=self.context,
+            tracker=tracker,
+            trainings_at_once=self.capacity.trainings_at_once,
+            sweep=name,
+            may_have=self.growth.may_have,
+        )
 
-def offered_to(plan: Plan, context: Context, finished: Set[str]) -> Offer:
-    """Hold a plan against the cluster that this process is connected to. finished: keys of the stages that need not be built.
+
+def offered_to(plan: Plan, context: Context, to_build: Set[str]) -> Offer:
+    """Hold a plan against the cluster that this process is connected to. to_build: keys of the stages that are not in the store.
 
     Raises:
         ResourceError: it can never carry one training of this runtime.
@@ -157,13 +158,13 @@ def offered_to(plan: Plan, context: Context, finished: Set[str]) -> Offer:
     growth = cluster_growth()
     nodes = growth.nodes
     context = replace(context, runtime=with_devices(context.runtime, nodes))
-    on_host, on_gpu = _largest_worker(plan, context, finished)
+    on_host, on_gpu = _largest_worker(plan, context, to_build)
     note = gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu)
     context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
     offered = capacity(context.runtime, nodes, worker_bytes=on_host)
     at_once = offered.trainings_at_once * context.runtime.workers
     devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)
-    notes = [one for one in (note, growth.line) if one]
+    notes = tuple(one for one in (note, growth.line) if one)
     return Offer(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
 
 
@@ -216,9 +217,9 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, Outcome]) -> Iterator[None
     tracker.finish_sweep("stopped" if any(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values()) else None)
 
 
-def _largest_worker(plan: Plan, context: Context, finished: Set[str]) -> tuple[float, float]:
+def _largest_worker(plan: Plan, context: Context, to_build: Set[str]) -> tuple[float, float]:
     """Bytes on the host and on its GPU that a worker of the largest training takes that is still to be done."""
-    trainings = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key not in finished]
+    trainings = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in to_build]
     folders = dict(context.folders)
     encoders = {stage.encoder for stage in trainings}
     sizes = {encoder: encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers) for encoder in encoders}
@@ -226,12 +227,12 @@ def _largest_worker(plan: Plan, context: Context, finished: Set[str]) -> tuple[f
     return on_host, max((gpu_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
 
 
-def _opening(plan: Plan, missing: list[Trial], offered: Capacity, devices: str, store: str) -> str:
-    runtime = plan.recipe.runtime
+def _opening(plan: Plan, missing: list[Trial], offer: Offer) -> str:
+    runtime, offered = plan.recipe.runtime, offer.capacity
     width = counted(runtime.workers, "worker")
     limit = f"{counted(offered.trainings_at_once, 'training')} at once (bound by {offered.limited_by})"
     to_run = f"{len(missing)} of {counted(len(plan.trials), 'trial')} to run"
-    return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {devices}; store {store}"
+    return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {offer.devices}; store {offer.context.store.shown}"
 
 
 def _summary(plan: Plan, context: Context, before: Mapping[str, bool], outcomes: Mapping[str, Outcome], seconds: float) -> SweepSummary:

@@ -49,6 +49,10 @@ class Searched:
         """The part of the space that concerns a method."""
         return {path: self.search.space[path] for path in self.fields[method]}
 
+    def first(self, method: str) -> Suggestion:
+        """A suggestion that stands for all of a method, where one is held against a budget or a cluster: the first value of each field."""
+        return {path: axis.samples[0] for path, axis in self.axes(method).items()}
+
     def size(self, method: str) -> int | None:
         """How many suggestions differ; None where they have no end."""
         values = [axis.values for axis in self.axes(method).values()]
@@ -97,7 +101,7 @@ class Searched:
     def identity(self) -> str:
         """What suggestions and their outcomes follow from; how many there are, and what becomes of them, does not count."""
         search = self.search.model_dump(mode="json", exclude={"samples", "budget", "finalists"})
-        first = {name: {path: axis.samples[0] for path, axis in self.axes(name).items()} for name in self.methods}
+        first = {name: self.first(name) for name in self.methods}
         keys = {name: self.train(name, first[name]).key for name in self.methods}
         text = json.dumps([search, {name: list(fields) for name, fields in self.fields.items()}, keys], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from sentdist.plan.strict_yaml import parsed_yaml
 VARIABLE = "SENTDIST_GROWS_TO"
 LAUNCHER_FILE = "~/ray_bootstrap_config.yaml"  # `ray up` leaves it on the head
 EXPECTED = 'a file of Ray\'s cluster launcher, or a list of node groups: [{"nodes": 4, "CPU": 8, "GPU": 1}]'
-REMEDY = "Correct it where the head is started, or unset SENTDIST_GROWS_TO: then only nodes that are there count."
+REMEDY = "Correct it where the head is started; SENTDIST_GROWS_TO=[] counts only nodes that are there."
 UNBOUNDED = 1000  # nodes, of a group for which nobody gave a bound
 
 
@@ -81,7 +80,7 @@ def nodes_to_come(living: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[
 
 
 def groups_of_launcher(config: Mapping[str, Any]) -> tuple[NodeGroup, ...]:
-    """The groups of workers in a file of Ray's cluster launcher."""
+    """Groups of workers in a file of Ray's cluster launcher; a bound that they share counts for each, so that it refuses no sweep."""
     at_most = int(config.get("max_workers", UNBOUNDED))
     found = []
     for name, kind in config["available_node_types"].items():
@@ -97,20 +96,19 @@ def groups_of_list(rows: Iterable[Mapping[str, Any]]) -> tuple[NodeGroup, ...]:
 
 def _groups(environment: Mapping[str, str]) -> tuple[NodeGroup, ...]:
     said = environment.get(VARIABLE, "").strip()
+    if not said and not _is_of_this_cluster(Path(LAUNCHER_FILE).expanduser()):
+        return _groups_of_ray()
     try:
         if said.startswith("["):
             return groups_of_list(json.loads(said))
-        if said:
-            return _groups_in(Path(said).expanduser())
+        return _groups_in(Path(said or LAUNCHER_FILE).expanduser())
     except (OSError, ValueError, TypeError, KeyError, AttributeError, SentdistError) as error:
         raise ResourceError(
-            where=VARIABLE,
-            found=f"{brief(said)} ({type(error).__name__}: {brief(str(error))})",
+            where=VARIABLE if said else LAUNCHER_FILE,
+            found=f"{brief(said or LAUNCHER_FILE)} ({type(error).__name__}: {brief(str(error))})",
             expected=EXPECTED,
             remedy=REMEDY,
         ) from error
-    left_behind = Path(LAUNCHER_FILE).expanduser()
-    return _groups_in(left_behind) if _is_of_this_cluster(left_behind) else _groups_of_ray()
 
 
 def _groups_in(launcher_file: Path) -> tuple[NodeGroup, ...]:
@@ -135,5 +133,5 @@ def _groups_of_ray() -> tuple[NodeGroup, ...]:
     return tuple(
         NodeGroup(most=UNBOUNDED if group.max_count < 0 else group.max_count, offers=node_of(dict(group.resources)))
         for group in groups
-        if group.resources and not math.isclose(group.max_count, 0)
+        if group.resources and group.max_count
     )

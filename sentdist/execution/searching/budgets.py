@@ -17,8 +17,7 @@ def check_budget(planned: Searched, forecasts: Forecasts) -> None:
     if budget is None:
         return
     for method in planned.methods:
-        cheapest = {path: axis.samples[0] for path, axis in planned.axes(method).items()}
-        train = planned.train(method, cheapest)
+        train = planned.train(method, planned.first(method))
         needed, seconds = forecasts.sentences(train), forecasts.seconds(train)
         if budget.sentences is not None and needed > budget.sentences:
             raise RecipeError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from sentdist.execution.board.stage_task import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.cluster.connection import connect, end_on_sigterm
-from sentdist.execution.resources import Capacity
 from sentdist.execution.searching.budgets import check_budget
 from sentdist.execution.searching.conductor import Conductor, ToRun
 from sentdist.execution.searching.in_process import Watch
@@ -48,6 +46,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.rungs import standing
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.searches import SearchRecord
+from sentdist.tracking.tracker import NullTracker
 
 NUMBER = "trial"  # the field of a trial's config that names it here
 SHARE = "share"
@@ -76,9 +75,9 @@ def run_search(
     planned: Searched, context: Context, *, print_line: Callable[[str], None], watch: Watch | None = None, at_once: int | None = None
 ) -> SearchRecord:
     """As `search_on_cluster`, on the cluster that this process is connected to."""
-    first = [(name, {path: axis.samples[0] for path, axis in planned.axes(name).items()}) for name in planned.methods]
-    offer = offered_to(planned.plan(first), context, frozenset())
-    context = replace(offer.context, shares=planned.search.shares)
+    one_of_each = planned.plan([(method, planned.first(method)) for method in planned.methods])
+    offer = offered_to(one_of_each, context, frozenset(stage.key for stage in one_of_each.stages))
+    context = offer.context
     make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
     conductor = Conductor(planned, context, make, say=print_line, watch=watch)
     check_budget(planned, conductor.forecasts)
@@ -88,14 +87,8 @@ def run_search(
     print_line(f"{planned.recipe.name}: search, {counted(width, 'trial')} at once, {offer.devices}; store {context.store.shown}")
     for note in offer.notes:
         print_line(note)
-    submission = Submission(
-        context=context,
-        trainings_at_once=offer.capacity.trainings_at_once,
-        sweep=planned.recipe.name,
-        may_have=offer.growth.may_have,
-    )
     try:
-        _fit(conductor, submission, offer.capacity, at_once=width, print_line=print_line)
+        _fit(conductor, offer.submission(planned.recipe.name, NullTracker()), at_once=width, print_line=print_line)
     except BaseException:
         conductor.stop()
         raise
@@ -103,7 +96,7 @@ def run_search(
     return conductor.record
 
 
-def _fit(conductor: Conductor, submission: Submission, offered: Capacity, *, at_once: int, print_line: Callable[[str], None]) -> None:
+def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_line: Callable[[str], None]) -> None:
     """Have Tune run trials until the conductor has no more; its own files are kept in the store."""
     quieten()
     name = conductor.planned.recipe.name
@@ -129,10 +122,7 @@ def _fit(conductor: Conductor, submission: Submission, offered: Capacity, *, at_
                     storage_path=str(folder),
                     verbose=0,
                     stop=ends,
-                    callbacks=[
-                        JsonLoggerCallback(),
-                        CSVLoggerCallback(),
-                    ],  # what `ExperimentAnalysis` and `ResultGrid` make their tables of
+                    callbacks=[JsonLoggerCallback(), CSVLoggerCallback()],  # `ExperimentAnalysis` and `ResultGrid` read what they write
                     failure_config=tune.FailureConfig(max_failures=LOST_ACTORS),
                 ),
             ).fit()

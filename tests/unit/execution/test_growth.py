@@ -69,5 +69,5 @@ def test_the_variable_holds_a_list_or_names_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", ["[", "[3]", '[{"CPU": 2}]', '[{"nodes": "many"}]', "nowhere.yaml", str(Path(__file__))])
 def test_a_variable_that_says_nothing_of_nodes_is_refused(said: str) -> None:
-    with pytest.raises(ResourceError, match=r"SENTDIST_GROWS_TO.*unset SENTDIST"):
+    with pytest.raises(ResourceError, match=r"SENTDIST_GROWS_TO.*Correct it"):
         _groups({"SENTDIST_GROWS_TO": said})
