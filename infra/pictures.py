@@ -1,6 +1,6 @@
 """The README's pictures of MLflow: a sweep's trials, and their charts, as Chromium shows them.
 
-python -m infra.pictures --uri http://127.0.0.1:5001 --sweep demo      # after infra/quickstart.sh and `source .sentdist/env`
+python -m infra.pictures --uri http://127.0.0.1:5001 --sweep demo      # after `sentdist up`, a sweep and `source .sentdist/env`
 """
 
 from __future__ import annotations

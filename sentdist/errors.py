@@ -108,6 +108,10 @@ class ResourceError(SentdistError):
     """A request that the cluster at hand can never satisfy."""
 
 
+class ServerError(SentdistError):
+    """A server of this machine that cannot be started, found or ended."""
+
+
 class TrainingDiverged(SentdistError):  # noqa: N818 - an event that ends a run, as in the design
     """A loss or gradient that is not finite; raised before the optimizer is touched."""
 

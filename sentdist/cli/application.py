@@ -9,7 +9,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import banks, building, catalogue, health, hub, leaking, reporting, scoring, searching, serving, stored, tune, using
+from sentdist.cli import (
+    banks,
+    building,
+    catalogue,
+    health,
+    hub,
+    leaking,
+    reporting,
+    scoring,
+    searching,
+    servers,
+    serving,
+    stored,
+    tune,
+    using,
+)
 from sentdist.cli.printing import open_console
 from sentdist.cli.unforeseen import kept_traceback
 from sentdist.errors import SentdistError, first_line
@@ -70,6 +85,8 @@ COMMANDS = (
     reporting.explain,
     reporting.track,
     serving.serve,
+    servers.up,
+    servers.down,
     health.doctor,
 )
 

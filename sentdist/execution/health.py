@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 
 from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
+from sentdist.services import servers
+from sentdist.services.state import state_of
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.server import read_password
 
@@ -45,11 +47,13 @@ def examine(store: str, data: Path | None) -> Iterator[Finding]:
     yield _python()
     for package in PACKAGES:
         yield _package(package)
-    yield _gpus()
-    yield _compiler()
+    yield gpus()
+    yield compiler()
     yield _shared_memory()
     yield _store(store)
     yield _data(data)
+    for is_sound, text in servers.examine(state_of(Path.cwd()), os.environ):
+        yield Finding(subject="servers", state="good" if is_sound else "bad", text=text)
     yield _cluster(os.environ.get("RAY_ADDRESS"))
     yield _dashboard(os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD))
     yield _mlflow(os.environ.get("MLFLOW_TRACKING_URI", TRACKING))
@@ -67,7 +71,7 @@ def _package(name: str) -> Finding:
         return Finding(subject=name, state="bad", text="not installed; run `pip install -c infra/constraints.txt -e .`")
 
 
-def _compiler() -> Finding:
+def compiler() -> Finding:
     compiler = next((path for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name and (path := shutil.which(name))), None)
     if compiler is None:
         text = "no C++ compiler; DeepSpeed builds its CPU collectives with one. Debian: apt-get install g++; macOS: xcode-select --install."
@@ -77,7 +81,7 @@ def _compiler() -> Finding:
     return Finding(subject="compiler", state="good", text=compiler)
 
 
-def _gpus() -> Finding:
+def gpus() -> Finding:
     """What the driver sees, and whether the torch that is installed can use it."""
     torch, nccl = _version("torch"), next((found for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12") if (found := _version(name))), None)
     program = shutil.which("nvidia-smi")
@@ -141,12 +145,12 @@ def _cluster(named: str | None) -> Finding:
     try:
         nodes = local_nodes()
         if not nodes and not named:
-            text = "no cluster of yours on this machine; only `run --local` works. cluster/laptop.sh starts one."
+            text = "no cluster of yours on this machine; only `sentdist run --local` works. `sentdist up` starts one."
             return Finding(subject="Ray", state="note", text=text)
         chosen = choose(named, nodes)
         answer = ask(chosen.address)
         if answer == "nothing":
-            text = f"nothing listens at {chosen.address}, {chosen.because}; only `run --local` works. cluster/laptop.sh starts one."
+            text = f"nothing listens at {chosen.address}, {chosen.because}; only `sentdist run --local` works. `sentdist up` starts one."
             return Finding(subject="Ray", state="note", text=text)
         trouble = refusal(chosen, answer)
     except SentdistError as error:
@@ -164,9 +168,9 @@ def _dashboard(address: str) -> Finding:
     if isinstance(answer, dict) and "ray_version" in answer:
         return Finding(subject="Ray's dashboard", state="good", text=f"{answer['ray_version']} answers at {address}")
     if answer in (401, 403):
-        text = f"{address} refuses the token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (infra/quickstart.sh writes .sentdist/env)."
+        text = f"{address} refuses the token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (`sentdist up` writes .sentdist/env)."
         return Finding(subject="Ray's dashboard", state="bad", text=text)
-    return _away("Ray's dashboard", address, answer, "`ray job submit` needs it. cluster/laptop.sh starts one.")
+    return _away("Ray's dashboard", address, answer, "`ray job submit` needs it. `sentdist up` starts one.")
 
 
 def _mlflow(uri: str) -> Finding:
@@ -174,7 +178,10 @@ def _mlflow(uri: str) -> Finding:
         read_password()
     except SentdistError as error:
         return Finding(subject="MLflow", state="bad", text=str(error))
-    answer = _ask(f"{uri.rstrip('/')}/version", authorization=_basic())
+    page = f"{uri.rstrip('/')}/version"
+    answer = _ask(page, authorization=_basic())
+    if answer is None and _is_open(urlsplit(uri).hostname or "", urlsplit(uri).port or 80):
+        answer = _ask(page, authorization=_basic(), timeout_s=5 * TIMEOUT_S)  # a server that has just started takes its time
     if isinstance(answer, str) and answer[:1].isdigit():
         return Finding(subject="MLflow", state="good", text=f"{answer} answers at {uri}")
     if answer in (401, 403):
@@ -201,13 +208,13 @@ def _is_open(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
-def _ask(url: str, *, authorization: str | None) -> object:
+def _ask(url: str, *, authorization: str | None, timeout_s: float = TIMEOUT_S) -> object:
     """The answer as JSON or text; the HTTP status of a refusal; None if nobody answers."""
     if not url.startswith(("http://", "https://")):
         return None
     request = urllib.request.Request(url, headers={"Authorization": authorization} if authorization else {})
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+        with urllib.request.urlopen(request, timeout=timeout_s) as response:
             text = response.read(10_000).decode(errors="replace")
     except urllib.error.HTTPError as error:
         with error:

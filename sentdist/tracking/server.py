@@ -177,7 +177,7 @@ def read_password() -> None:
             where=PASSWORD_FILE,
             found=f"{path}, which cannot be read ({error})",
             expected="the file with MLflow's password",
-            remedy="Start the servers again (infra/quickstart.sh), or unset the variable and set MLFLOW_TRACKING_PASSWORD.",
+            remedy="Start the servers again (`sentdist up`), or unset the variable and set MLFLOW_TRACKING_PASSWORD.",
         ) from None
 
 

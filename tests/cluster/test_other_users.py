@@ -1,4 +1,4 @@
-"""What another user of this machine can do to the servers of quickstart.sh: nothing.
+"""What another user of this machine can do to the servers of `sentdist up`: nothing.
 Attacks that worked on an earlier release, as `nobody`."""
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import psutil
 import pytest
 
 from infra.browser import HOW_TO_GET_ONE, found, open_browser
+from sentdist.services.ports import free_port
+from sentdist.services.processes import Running, noted
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -38,12 +40,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason=
 
 @dataclass(frozen=True, kw_only=True)
 class Servers:
-    """Ray and MLflow as quickstart.sh starts them; state: their `.sentdist`; output: what a job printed."""
+    """Ray and MLflow as `sentdist up` starts them; state: their `.sentdist`; output: what a job printed; link: opens MLflow."""
 
     folder: Path
     environment: dict[str, str]
     output: str
     command_lines: str
+    link: str
 
     @property
     def state(self) -> Path:
@@ -55,7 +58,12 @@ class Servers:
 
     @property
     def ray_folder(self) -> Path:
-        return Path((self.state / "ray_folder").read_text())
+        return Path(self.noted("ray").folder)
+
+    def noted(self, name: str) -> Running:
+        running = noted(self.state / f"{name}.json")
+        assert running is not None
+        return running
 
     def secret(self, name: str) -> str:
         return (self.state / name).read_text()
@@ -65,8 +73,7 @@ class Servers:
         return _bash(f". {self.state}/env; {command}", self.folder, self.environment)
 
     def processes(self) -> list[psutil.Process]:
-        roots = [psutil.Process(int(self.secret(f"{name}.pid"))) for name in ("ray", "mlflow")]
-        return [*roots, *(child for root in roots for child in root.children(recursive=True))]
+        return [process for name in ("ray", "mlflow") for process in self.noted(name).processes()]
 
 
 def _bash(script: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -76,43 +83,39 @@ def _bash(script: str, folder: Path, environment: dict[str, str]) -> subprocess.
         return subprocess.CompletedProcess(command, done.returncode, (folder / "output").read_text())
 
 
-def _free_port() -> str:
-    script = ". infra/servers.sh; free_port"
-    return subprocess.run(["bash", "-c", f"root=.; {script}"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Servers]:
     """Both servers, found again by a second call as a second quickstart.sh does; the owner has run one job."""
     ours = ("SENTDIST_", "RAY_", "MLFLOW_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    environment |= {f"SENTDIST_{name}_PORT": _free_port() for name in ("RAY", "DASHBOARD", "MLFLOW")}
+    environment |= {f"SENTDIST_{name}_PORT": str(free_port()) for name in ("RAY", "DASHBOARD", "MLFLOW")}
     environment |= {"VIRTUAL_ENV": sys.prefix, "PATH": f"{sys.prefix}/bin:{environment['PATH']}", "PYTHONPATH": str(ROOT)}
     folder = Path(tempfile.mkdtemp(prefix="sd-owner-", dir="/tmp"))
     folder.chmod(0o755)  # as a checkout in a shared folder: what protects is .sentdist's own mode
-    for name in ("infra/servers.sh", "infra/venv.sh", "infra/stop.sh", "cluster/security.sh"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
     (folder / "job").mkdir()
     (folder / "job" / "job.py").write_text(JOB)
-    start = "root=$PWD; . infra/venv.sh; . infra/servers.sh; prepare_state; start_mlflow & first=$!; start_ray; wait $first; write_env"
+    command = "python -m sentdist.cli"
     try:
         for told in ("Starting Ray", "Ray is up already"):
-            done = _bash(start, folder, environment)
+            done = _bash(f"{command} up", folder, environment)
             assert done.returncode == 0, done.stdout
             assert told in done.stdout
-        started = Servers(folder=folder, environment=environment, output="", command_lines="")
+        started = Servers(folder=folder, environment=environment, output="", command_lines="", link=done.stdout)
         output, command_lines = _job(started)
-        yield Servers(folder=folder, environment=environment, output=output, command_lines=command_lines)
+        link = re.findall(r"http://sentdist:\S+/login", done.stdout)[0]
+        yield Servers(folder=folder, environment=environment, output=output, command_lines=command_lines, link=link)
+        processes = started.processes()
+        assert "Ray stopped." in _bash(f"{command} down", folder, environment).stdout
+        assert not [process for process in processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     finally:
-        _bash("bash infra/stop.sh", folder, environment)
+        _bash(f"{command} down", folder, environment)
         shutil.rmtree(folder)
 
 
 def _job(servers: Servers) -> tuple[str, str]:
     """Submit a job as quickstart.sh does; its output, and all command lines that could be read meanwhile."""
-    submit = "root=$PWD; . infra/venv.sh; . infra/servers.sh; prepare_state; "
-    submit += 'ray job submit --address "$dashboard" --working-dir job --runtime-env-json "$(job_environment)" -- python job.py'
+    submit = f". .sentdist/env; . {ROOT}/infra/submit.sh; "
+    submit += 'ray job submit --working-dir job --runtime-env-json "$(job_environment)" -- python job.py'
     seen: set[str] = set()
     with (servers.folder / "job.log").open("w+") as log:
         process = subprocess.Popen(
@@ -280,11 +283,10 @@ def test_one_click_on_the_printed_link_opens_mlflow(servers: Servers, monkeypatc
     for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
     page = "#/experiments?workflowType=machine_learning"
-    link = servers.types(f"root=$PWD; . infra/venv.sh; . infra/servers.sh; prepare_state; mlflow_link '{page}'").stdout
     with open_browser(servers.mlflow) as browser:
         browser.visit(page)
         assert "Default" not in browser.text
         browser.chrome.get("about:blank")
-        browser.chrome.get(link)
+        browser.chrome.get(servers.link + page)
         browser.wait_for_text("Experiments", "Default")
         assert browser.address == f"{servers.mlflow}/{page}"

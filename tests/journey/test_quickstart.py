@@ -3,6 +3,7 @@ Needs a package index and about 15 minutes."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -87,7 +88,8 @@ def test_run_again_it_builds_nothing(first_run: tuple[str, float], installed: Ne
 
 
 def test_the_servers_listen_on_loopback_only(installed: Newcomer) -> None:
-    pids = installed.types("for name in ray mlflow; do ps -o pid= -g $(cat .sentdist/$name.pid); done").stdout.split()
+    leaders = [json.loads((installed.clone / ".sentdist" / f"{name}.json").read_text())["pid"] for name in ("ray", "mlflow")]
+    pids = installed.types(f"ps -o pid= -g {leaders[0]},{leaders[1]}").stdout.split()
     listening = installed.types("ss -ltnpH").stdout.splitlines()
     ours = [line.split()[3] for line in listening if any(f"pid={pid}," in line for pid in pids)]
     assert ours
@@ -107,14 +109,14 @@ def test_ports_in_use_are_told_in_one_sentence(installed: Newcomer) -> None:
         port = str(other.getsockname()[1])
         done = installed.types("bash infra/stop.sh >/dev/null; bash infra/quickstart.sh", SENTDIST_DASHBOARD_PORT=port)
     assert done.returncode == 1
-    assert re.search(rf"Stopped: port {port}, wanted by Ray's dashboard, is in use by .* SENTDIST_DASHBOARD_PORT=\d+", done.stderr)
+    assert re.search(rf"port {port}, wanted by Ray's dashboard: found it in use by .* sentdist up --dashboard-port \d+", done.stderr)
 
 
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
         ({"PYTHON": "/nonexistent/python"}, "no usable Python was found"),
-        ({"CXX": "", "PATH": "{venv}:{tools}"}, "no C++ compiler was found"),
+        ({"CXX": "", "PATH": "{venv}:{tools}"}, "no C++ compiler"),
     ],
 )
 def test_what_is_missing_is_told_in_one_sentence(environment: dict[str, str], sentence: str, installed: Newcomer, tmp_path: Path) -> None:

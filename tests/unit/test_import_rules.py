@@ -28,8 +28,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stages": {"objectives", "plan", "store", "learning", "data", "evaluation", "tracking"},
     "inference": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages"},
     "tracking": {"plan", "store"},
-    "execution": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages", "inference", "tracking"},
+    "execution": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages", "inference", "tracking", "services"},
     "report": {"plan", "store", "evaluation"},
+    "services": set(),
     "api": {"plan", "store", "learning", "data", "evaluation", "stages", "inference", "execution", "report", "tracking"},
     "__init__": {"api"},
 }  # cli and rayjobs: all

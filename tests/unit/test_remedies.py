@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,12 @@ VARIABLE = re.compile(r"\bSENTDIST_[A-Z_]+\b")
 FOREIGN_OPTIONS = {"--shm-size", "--object-store-memory", "--working-dir", "--install", "--short", "--address"}
 
 
-def _strings() -> Iterator[tuple[str, str]]:
+@cache
+def _strings() -> tuple[tuple[str, str], ...]:
+    return tuple(_strings_in_the_package())
+
+
+def _strings_in_the_package() -> Iterator[tuple[str, str]]:
     """(place, text) of every text in the package but docstrings; what an f-string fills in is a dots."""
     for path in sorted((ROOT / "sentdist").rglob("*.py")):
         tree = ast.parse(path.read_text())
@@ -54,6 +60,7 @@ def _commands() -> dict[tuple[str, ...], set[str]]:
 
 
 COMMANDS = _commands()
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 ALL_OPTIONS = set().union(*COMMANDS.values()) | FOREIGN_OPTIONS | {"--help"}
 
 
@@ -77,8 +84,7 @@ def _faults(text: str) -> Iterator[str]:
         path = ROOT / module.replace(".", "/")
         if not path.with_suffix(".py").is_file() and not (path / "__main__.py").is_file():
             yield f"no module {module}"
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    yield from (f"no extra {extra}" for extra in EXTRA.findall(text) if extra not in extras)
+    yield from (f"no extra {extra}" for extra in EXTRA.findall(text) if extra not in EXTRAS)
 
 
 def test_messages_name_only_what_exists() -> None:

@@ -1,5 +1,4 @@
-"""The functions of the shell scripts: private folders, which environment is used, what a shell learns, what is left behind.
-Nothing is installed."""
+"""The functions of the shell scripts: private folders, which environment is used, what a job gets. Nothing is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +15,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NOBODY = 65534
 
 
 def _bash(script: str, *, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -25,62 +23,6 @@ def _bash(script: str, *, cwd: Path = ROOT, **environment: str) -> subprocess.Co
     inherited["PATH"] = f"{Path(sys.executable).parent}:{inherited['PATH']}"
     done = ["bash", "-euo", "pipefail", "-c", script]
     return subprocess.run(done, cwd=cwd, env=inherited | environment, capture_output=True, text=True, timeout=60, check=False)
-
-
-def _private_folder(path: Path) -> subprocess.CompletedProcess[str]:
-    return _bash(f". cluster/security.sh; private_folder '{path}'")
-
-
-def test_a_private_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
-    path = tmp_path / "mine"
-    for _ in ("made", "found again"):
-        done = _private_folder(path)
-        assert (done.returncode, done.stdout.strip()) == (0, str(path)), done.stderr
-        assert path.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.parametrize("planted", ["symlink", "file", "open to others", "in a folder of others", "somebody's"])
-def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: Path) -> None:
-    path = tmp_path / "mine"
-    told = {
-        "symlink": "a symbolic link", "file": "a file", "open to others": "mode 755", "in a folder of others": "others may rename",
-        "somebody's": f"one of the user with the number {NOBODY}",
-    }[planted]  # fmt: skip
-    match planted:
-        case "symlink":
-            (tmp_path / "theirs").mkdir(mode=0o700)
-            path.symlink_to(tmp_path / "theirs")
-        case "file":
-            path.touch()
-        case "open to others":
-            path.mkdir()
-            path.chmod(0o755)
-        case "in a folder of others":
-            tmp_path.chmod(0o777)  # without the sticky bit that /tmp has
-        case "somebody's":
-            if os.geteuid() != 0:
-                pytest.skip("only root can give a folder away")
-            path.mkdir(mode=0o700)
-            os.chown(path, NOBODY, NOBODY)
-    done = _private_folder(path)
-    assert done.returncode != 0
-    assert done.stdout == ""
-    assert "Stopped: " in done.stderr
-    assert told in done.stderr
-
-
-def test_rays_folder_lies_in_a_private_one_and_is_short_enough_for_sockets(tmp_path: Path) -> None:
-    done = _bash(". cluster/security.sh; ray_folder 4294967295")
-    assert done.returncode == 0, done.stderr
-    folder = Path(done.stdout)
-    assert len(str(folder)) <= 38
-    assert folder.parent.stat().st_mode & 0o777 == 0o700
-    assert folder.parent.stat().st_uid == os.geteuid()
-    deep = tmp_path / ("d" * 40)
-    deep.mkdir()
-    done = _bash(". cluster/security.sh; ray_folder head", SENTDIST_TEMP=str(deep))
-    assert done.returncode != 0
-    assert "Set SENTDIST_TEMP to a shorter folder" in done.stderr
 
 
 STARTS_RAY = {
@@ -170,7 +112,7 @@ def test_given_certificates_are_taken_as_they_are(tmp_path: Path) -> None:
 
 def test_no_other_script_starts_ray() -> None:
     scripts = [path for folder in ("infra", "cluster") for path in (ROOT / folder).glob("*.sh")]
-    assert {path.name for path in scripts if re.search(r"ray (start|symmetric-run) --", path.read_text())} == {*STARTS_RAY, "servers.sh"}
+    assert {path.name for path in scripts if re.search(r"ray (start|symmetric-run) --", path.read_text())} == {*STARTS_RAY}
 
 
 def _environment(path: Path, *, of: Path | None) -> Path:
@@ -225,114 +167,6 @@ def test_what_is_installed_is_compiled_where_python_may_not_keep_what_it_compile
     assert (" --compile " if never_written else " --no-compile ") in (environment / "install.log").read_text()
 
 
-def _prepared(checkout: Path, then: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    checkout.mkdir(exist_ok=True)
-    (checkout / "cluster").mkdir(exist_ok=True)
-    (checkout / "cluster" / "security.sh").write_bytes((ROOT / "cluster" / "security.sh").read_bytes())
-    script = f"root={checkout}; VIRTUAL_ENV=/venv; . {ROOT}/infra/venv.sh; . {ROOT}/infra/servers.sh; prepare_state; {then}"
-    return _bash(script, **environment)
-
-
-def test_a_shell_learns_the_address_of_its_own_cluster(tmp_path: Path) -> None:
-    done = _prepared(tmp_path / "a", "write_env", SENTDIST_RAY_PORT="6390")
-    assert done.returncode == 0, done.stderr
-    assert _bash(f'. {tmp_path}/a/.sentdist/env; echo "$RAY_ADDRESS"').stdout.strip() == "127.0.0.1:6390"
-
-
-def test_the_store_of_another_checkout_is_left_alone(tmp_path: Path) -> None:
-    _prepared(tmp_path / "a", "write_env")
-    then = 'echo "STORE=$SENTDIST_STORE"'
-    environment = dict(SENTDIST_ENV_OF=str(tmp_path / "a"), SENTDIST_STORE=str(tmp_path / "a" / ".sentdist" / "store"))
-    assert f"STORE={tmp_path}/b/.sentdist/store\n" in _prepared(tmp_path / "b", then, **environment).stdout
-    assert "STORE=/shared/store\n" in _prepared(tmp_path / "b", then, **environment | {"SENTDIST_STORE": "/shared/store"}).stdout
-
-
-def test_what_the_servers_keep_is_for_their_owner(tmp_path: Path) -> None:
-    (tmp_path / "a" / ".sentdist").mkdir(parents=True)
-    (tmp_path / "a" / ".sentdist").chmod(0o755)  # as earlier releases left it
-    done = _prepared(tmp_path / "a", "true")
-    assert done.returncode == 0, done.stderr
-    state = tmp_path / "a" / ".sentdist"
-    assert state.stat().st_mode & 0o777 == 0o700
-    assert (state / "ray_token").stat().st_mode & 0o777 == 0o600
-
-
-FAKE_SERVERS = "in_background() { :; }; wait_for() { :; }; need_port() { :; }; "
-
-
-def test_mlflow_gets_a_password_of_its_own_once(tmp_path: Path) -> None:
-    state = tmp_path / "a" / ".sentdist"
-    made = []
-    for action in ("first start", "second start", "password lost"):
-        if action == "password lost":
-            (state / "mlflow_password").unlink()
-        done = _prepared(tmp_path / "a", FAKE_SERVERS + "start_mlflow; mlflow_link '#/x'")
-        assert done.returncode == 0, done.stderr
-        password = (state / "mlflow_password").read_text()
-        assert done.stdout.endswith(f"http://sentdist:{password}@127.0.0.1:5001/login#/x")
-        assert (state / "mlflow_password").stat().st_mode & 0o777 == 0o600
-        made.append((password, (state / "mlflow_users.db").exists()))
-        (state / "mlflow_users.db").touch()  # as the server does
-    assert made[0] == (made[1][0], False)
-    assert made[1][1]
-    assert made[2][0] != made[0][0]
-    assert not made[2][1]  # the users of a data base keep their passwords: it must go with the file
-
-
-def test_servers_of_an_earlier_release_are_not_taken_for_safe(tmp_path: Path) -> None:
-    for start, told in (("start_mlflow", "wants no password"), ("start_ray", "where others can change them")):
-        done = _prepared(tmp_path / "a", "is_ours() { true; }; answers() { true; }; " + start)
-        assert done.returncode == 1
-        assert told in done.stderr
-        assert "bash infra/stop.sh" in done.stderr
-
-
-def test_a_job_gets_paths_of_secrets_and_no_secrets(tmp_path: Path) -> None:
-    then = FAKE_SERVERS + "start_mlflow >/dev/null; export MLFLOW_TRACKING_PASSWORD=$(cat $SENTDIST_MLFLOW_PASSWORD_FILE); job_environment"
-    done = _prepared(tmp_path / "a", then)
-    password_file = tmp_path / "a" / ".sentdist" / "mlflow_password"
-    given = json.loads(done.stdout)["env_vars"]
-    assert given["SENTDIST_MLFLOW_PASSWORD_FILE"] == str(password_file)
-    assert given["MLFLOW_TRACKING_USERNAME"] == "sentdist"
-    assert password_file.read_text() not in done.stdout
-
-
-def test_waiting_for_a_log_that_is_not_there_yet_says_nothing(tmp_path: Path) -> None:
-    then = """
-        (sleep 0.5; echo "is up" >"$state/logs/x.log") &
-        is_ours() { true; }
-        answers() { true; }
-        wait_for x http://127.0.0.1:9 30 "is up"
-    """
-    done = _prepared(tmp_path / "a", then)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_stopping_is_quick_and_removes_rays_folder(tmp_path: Path) -> None:
-    state, folder = tmp_path / ".sentdist", tmp_path / "ray-files"
-    for path in (state, folder, tmp_path / "infra"):
-        path.mkdir()
-    (folder / "session").touch()
-    (state / "ray_folder").write_text(str(folder))
-    (tmp_path / "infra" / "stop.sh").write_bytes((ROOT / "infra" / "stop.sh").read_bytes())
-    stubborn = "import os, signal, time; os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
-    servers = [subprocess.Popen([sys.executable, "-c", stubborn, name], stdout=subprocess.PIPE) for name in ("ray", "mlflow")]
-    try:
-        for name, server in zip(("ray", "mlflow"), servers, strict=True):
-            assert server.stdout is not None
-            server.stdout.readline()
-            (state / f"{name}.pid").write_text(str(server.pid))
-        done = _bash(f"COLUMNS=80 timeout 30 bash {tmp_path}/infra/stop.sh")  # `ps` would cut its lines there
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines() == ["ray stopped.", "mlflow stopped."]
-        assert [server.wait(timeout=5) for server in servers] == [-9, -9]
-    finally:
-        for server in servers:
-            server.kill()
-            server.communicate()
-    assert not folder.exists()
-
-
 READS_ITS_OWN_LINE = """#!{python}
 import pathlib, sys, time
 print("12:00:00  [1/2]  train   first")
@@ -346,13 +180,28 @@ sys.exit(1)
 
 def test_lines_of_a_job_are_shown_as_they_come(tmp_path: Path) -> None:
     """Python keeps some eighty lines before it writes them into a pipe: `ray` ends here when it finds its first one in the log."""
-    state = tmp_path / "a" / ".sentdist"
-    (state / "logs").mkdir(parents=True)
-    (state / "logs" / "sweep.log").touch()
+    logs = tmp_path / ".sentdist" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "sweep.log").touch()
+    (tmp_path / "infra").symlink_to(ROOT / "infra")
     ray = tmp_path / "bin" / "ray"
     ray.parent.mkdir()
-    ray.write_text(READS_ITS_OWN_LINE.format(python=sys.executable, log=str(state / "logs" / "sweep.log")))
+    ray.write_text(READS_ITS_OWN_LINE.format(python=sys.executable, log=str(logs / "sweep.log")))
     ray.chmod(0o755)
-    done = _prepared(tmp_path / "a", f"PATH={ray.parent}:$PATH; cd {ROOT}; submit_sweep recipe.yaml", PYTHONUNBUFFERED="")
+    done = _bash(f"PATH={ray.parent}:$PATH; . infra/submit.sh; submit_sweep recipe.yaml", cwd=tmp_path, PYTHONUNBUFFERED="")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "first" in done.stdout
+
+
+def test_a_job_gets_paths_of_secrets_and_no_secrets() -> None:
+    given = {"MLFLOW_TRACKING_USERNAME": "sentdist", "SENTDIST_MLFLOW_PASSWORD_FILE": "/a/file", "MLFLOW_TRACKING_PASSWORD": "secret"}
+    done = _bash(". infra/submit.sh; job_environment", **given)
+    assert json.loads(done.stdout)["env_vars"].items() >= {name: given[name] for name in [*given][:2]}.items()
+    assert "secret" not in done.stdout
+
+
+def test_stopping_where_nothing_was_started_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "infra").mkdir()
+    shutil.copy(ROOT / "infra" / "stop.sh", tmp_path / "infra")
+    done = _bash("bash infra/stop.sh", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Nothing was started here.\n")

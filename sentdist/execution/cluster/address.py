@@ -14,7 +14,7 @@ from sentdist.errors import ResourceError
 
 TCP_S = 2.0  # for the connection; a host on the other side of the world takes 0.3 s
 ANSWER_S = 10.0  # for the answer of a head that is there and busy
-START_ONE = "Start one (infra/quickstart.sh, or see cluster/README.md), or run the recipe with --local."
+START_ONE = "Start one (`sentdist up`, or see cluster/README.md), or take `sentdist run --local`."
 
 Answer = Literal["good", "nothing", "no token", "refused", "foreign", "no node here"]
 

@@ -31,6 +31,6 @@ def test_gpus_are_told_with_driver_and_nccl(
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     versions = {"torch": torch, "nvidia-nccl-cu13": "2.27.5"}
     monkeypatch.setattr(health, "_version", versions.get)
-    found = health._gpus()
+    found = health.gpus()
     assert (found.subject, found.state) == ("GPUs", state)
     assert said in found.text, found.text

@@ -1,0 +1,74 @@
+"""The commands that start and end this machine's servers: up, down."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sentdist.cli.options import StoreRoot
+from sentdist.errors import ServerError
+
+PORT = {"min": 1, "max": 65535, "show_default": False}
+RayPort = Annotated[int | None, typer.Option("--ray-port", envvar="SENTDIST_RAY_PORT", help="Of Ray's head.  [default: 6379]", **PORT)]
+DashboardPort = Annotated[
+    int | None, typer.Option("--dashboard-port", envvar="SENTDIST_DASHBOARD_PORT", help="Of Ray's dashboard.  [default: 8265]", **PORT)
+]
+MlflowPort = Annotated[int | None, typer.Option("--mlflow-port", envvar="SENTDIST_MLFLOW_PORT", help="Of MLflow.  [default: 5001]", **PORT)]
+
+
+def up(
+    ray_port: RayPort = None,
+    dashboard_port: DashboardPort = None,
+    mlflow_port: MlflowPort = None,
+    cpus: Annotated[int | None, typer.Option("--cpus", min=1, help="That Ray may use.  [default: all]")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", min=0, help="That Ray may use.  [default: all]")] = None,
+    object_store_bytes: Annotated[
+        int, typer.Option("--object-store-bytes", envvar="SENTDIST_OBJECT_STORE_BYTES", min=80_000_000, help="Memory for banks.")
+    ] = 1_000_000_000,
+    store: StoreRoot = None,
+    metrics: Annotated[bool, typer.Option("--metrics", envvar="METRICS", help="Open Ray's ports for Prometheus.")] = False,
+) -> None:
+    """Start Ray and MLflow on this machine.
+
+    On 127.0.0.1 only, with a token and a password; what they keep lies in ./.sentdist. Again: finds what runs.
+    """
+    from sentdist.execution import health
+    from sentdist.services.servers import Hardware
+    from sentdist.services.servers import up as start
+    from sentdist.services.state import own_store, state_of
+
+    home = Path.cwd()
+    if (compiler := health.compiler()).state == "bad":
+        raise ServerError(where="compiler", found=compiler.text, expected="a C++ compiler and Python.h", remedy="Then run this again.")
+    chosen, told = own_store(store, home)
+    if told:
+        typer.echo(told)
+    asked = {"ray": ray_port, "dashboard": dashboard_port, "mlflow": mlflow_port}
+    state = state_of(home, asked=asked, store=chosen if not chosen or "://" in chosen else os.path.abspath(Path(chosen).expanduser()))
+    start(state, Hardware(cpus=cpus, gpus=gpus, object_store_bytes=object_store_bytes, metrics=metrics), typer.echo)
+    env = state.folder / "env"
+    typer.echo(f"""
+  Ray        {state.ray}, dashboard {state.dashboard} (token: {state.token_file})
+  GPUs       {gpus if gpus is not None else health.gpus().text}
+  MLflow     {state.mlflow_link}
+  store      {state.store}
+  logs       {state.folder / "logs"}
+
+Next:
+  source {os.path.relpath(env)}
+  sentdist tune PAIRS.csv --budget 30m     (your own rows; or `sentdist sweep RECIPE`, see `sentdist recipes`)
+  sentdist down""")
+
+
+def down() -> None:
+    """End the servers that `sentdist up` started in this folder, and nothing else.
+
+    Artifacts, MLflow's data base and logs stay in ./.sentdist.
+    """
+    from sentdist.services.servers import down as stop
+    from sentdist.services.state import state_of
+
+    stop(state_of(Path.cwd()), typer.echo)

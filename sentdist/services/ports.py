@@ -1,0 +1,81 @@
+"""Ports of 127.0.0.1: whether one is free, who has it, whether a server answers there."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+
+from sentdist.errors import ServerError
+
+HOST = "127.0.0.1"
+ANSWER_S = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """number: of 127.0.0.1. who: who listens there, for messages. option: of `sentdist up`, which chooses another."""
+
+    number: int
+    who: str
+    option: str
+
+    @property
+    def variable(self) -> str:
+        return f"SENTDIST_{self.option.removeprefix('--').replace('-', '_').upper()}"
+
+    def need(self) -> None:
+        """Raises:
+        ServerError: somebody listens there; says who.
+        """
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, self.number))
+                return
+            except OSError as error:
+                trouble = error
+        taken = f"it in use by {_owner(self.number)}" if trouble.errno != 13 else "that only root may listen there"
+        raise ServerError(
+            where=f"port {self.number}, wanted by {self.who}",
+            found=taken,
+            expected="a free port",
+            remedy=f"End that, or choose another port: sentdist up {self.option} {free_port()} ({self.variable} does the same).",
+        )
+
+
+def free_port() -> int:
+    """One that nobody has just now."""
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        return int(one.getsockname()[1])
+
+
+def answers(url: str, *, token: str | None = None) -> bool:
+    """Whether a server of ours is there: status 200 within 3 s, asked without a proxy."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        with opener.open(request, timeout=ANSWER_S) as answer:
+            return bool(answer.status == 200)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def _owner(number: int) -> str:
+    """The process that listens there, as far as this user may know."""
+    import psutil
+
+    for process in psutil.process_iter(["name"]):
+        try:
+            connections = process.net_connections(kind="tcp")
+        except (psutil.Error, OSError):
+            continue
+        if any(one.status == psutil.CONN_LISTEN and one.laddr.port == number for one in connections):
+            return f"process {process.pid} ({process.info['name']})"
+    return "another program"

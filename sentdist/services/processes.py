@@ -1,0 +1,132 @@
+"""Servers as processes: started in a session of their own, known again by a later command, ended with all that they started."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+
+MARK = "SENTDIST_SERVER"  # in the environment of a server and of everything that it starts
+CLOCK_S = 2.0  # how far two answers of the system may differ about when a process began
+END_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A server that `sentdist up` started, as it is noted in a file.
+
+    began: seconds since 1970, by the system; with it a number that another process has by now is told apart. ports: by name.
+    folder: what goes with the server, or "". mark: see MARK.
+    """
+
+    name: str
+    pid: int
+    began: float
+    mark: str
+    ports: Mapping[str, int] = field(default_factory=dict)
+    folder: str = ""
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process() is not None
+
+    def _process(self) -> psutil.Process | None:
+        try:
+            process = psutil.Process(self.pid)
+            ours = abs(process.create_time() - self.began) < CLOCK_S and process.status() != psutil.STATUS_ZOMBIE
+            return process if ours else None
+        except psutil.Error:
+            return None
+
+    def processes(self) -> list[psutil.Process]:
+        """The server itself, if it lives, and all that it started and that still lives: its descendants, and what has its mark."""
+        root = self._process()
+        found = {}
+        if root is not None:
+            try:
+                found = {one.pid: one for one in (root, *root.children(recursive=True))}
+            except psutil.Error:
+                found = {root.pid: root}
+        for one in psutil.process_iter():
+            try:
+                if one.status() != psutil.STATUS_ZOMBIE and one.pid != os.getpid() and one.environ().get(MARK) == self.mark:
+                    found.setdefault(one.pid, one)
+            except (psutil.Error, OSError):  # of another user, or gone
+                continue
+        return list(found.values())
+
+    def note(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+
+def noted(path: Path) -> Running | None:
+    """What a file of `Running.note` says; None if there is none, or none that can be read."""
+    try:
+        return Running(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def launch(
+    name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, *, ports: Mapping[str, int], folder: str = ""
+) -> Running:
+    """Start a server in a session of its own, so that Ctrl-C here does not reach it, and with files that only its owner reads."""
+    mark = secrets.token_hex(8)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env={**environment, MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=0o077,
+        )
+    process.returncode = 0  # it goes on when this command ends, and nobody here waits for it
+    try:
+        began = psutil.Process(process.pid).create_time()
+    except psutil.Error:  # it ended at once: its log says why
+        began = 0.0
+    return Running(name=name, pid=process.pid, began=began, mark=mark, ports=dict(ports), folder=folder)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def end(servers: Iterable[Running]) -> None:
+    """Ask these servers to end, give them 5 s together, then end by force what is left of each; their folders go."""
+    servers = list(servers)
+    known = {one.name: one.processes() for one in servers}
+    roots = [process for one in servers if (process := one._process()) is not None]
+    for process in roots:
+        try:
+            process.terminate()
+        except psutil.Error:
+            continue
+    until = time.monotonic() + END_S
+    while time.monotonic() < until and any(one.is_alive for one in servers):
+        time.sleep(0.1)
+    left = [process for one in servers for process in (*known[one.name], *one.processes())]
+    for process in left:
+        try:
+            process.kill()  # psutil looks first whether the number is still that process
+        except psutil.Error:
+            continue
+    until = time.monotonic() + END_S
+    while time.monotonic() < until and any(_lives(one) for one in left):
+        time.sleep(0.05)
+    for one in servers:
+        if one.folder:
+            shutil.rmtree(one.folder, ignore_errors=True)

@@ -1,0 +1,256 @@
+"""Starting, finding again and ending Ray's head and MLflow on 127.0.0.1, each with a secret of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
+
+from sentdist.errors import ServerError, listed
+from sentdist.services.folders import ray_folder
+from sentdist.services.ports import HOST, Port, answers, free_port
+from sentdist.services.processes import Running, end, launch
+from sentdist.services.state import SERVERS, USER, State, make_secret
+
+START_S = 300.0  # a busy machine with a slow disk takes 60 s
+ANSWER_S = 20.0  # for a server that was found again
+SAY_EVERY_S = 10.0
+PAUSE_S = 0.3
+RAY_ATTEMPTS = 3  # Ray gives its own node 30 s, which a machine that is busy with other work may exceed
+NAMED_BY = ("RAY_ADDRESS", "MLFLOW_TRACKING_URI")
+TITLES = {"ray": "Ray", "mlflow": "MLflow"}
+METRICS_OFF = {"RAY_enable_metrics_collection": "0", "AUTOSCALER_METRIC_PORT": "-1", "DASHBOARD_METRIC_PORT": "-1"}
+AUTH = """\
+[mlflow]
+default_permission = NO_PERMISSIONS
+database_uri = sqlite:///{users}
+authorization_function = sentdist.tracking.mlflow_login:authenticate
+auth_cache_ttl_seconds = 600
+"""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """What Ray may use; None: what it finds. metrics: open its ports for Prometheus, which ask for no token."""
+
+    cpus: int | None = None
+    gpus: int | None = None
+    object_store_bytes: int = 1_000_000_000
+    metrics: bool = False
+
+
+@dataclass(kw_only=True)
+class _Starting:
+    server: str
+    attempt: int = 1
+
+
+def up(state: State, hardware: Hardware, say: Say) -> None:
+    """Start what does not run yet, find what does, and return when both answer; within `START_S`, with a line at least every 10 s.
+
+    Raises:
+        ServerError: a port is taken, a server ended while it started, or does not answer.
+    """
+    if os.name != "posix":
+        raise ServerError(where="sentdist up", found=sys.platform, expected="Linux or macOS", remedy="On Windows use WSL 2.")
+    state.prepare()
+    to_start = [server for server in SERVERS if not _found_again(state, server, say)]
+    if "ray" not in to_start and hardware != Hardware():
+        say("Ray goes on with the hardware that it was started with: `sentdist down` first to change that.")
+    for server in to_start:
+        for port in _ports(state, server):
+            port.need()
+    state.write_env()
+    for server in to_start:
+        say(f"Starting {TITLES[server]} at {_address(state, server)} …")
+        _start(state, server, hardware)
+    starting = [_Starting(server=server) for server in to_start]
+    try:
+        _wait(starting, state, hardware, say)
+    except BaseException:  # also Ctrl-C: what does not answer yet is not left half-started
+        for one in starting:
+            _give_up(state, one.server)
+        raise
+
+
+def down(state: State, say: Say) -> None:
+    """End what `up` started in this folder, by its notes, and nothing else; within seconds."""
+    noted = [one for server in SERVERS if (one := state.running(server)) is not None]
+    alive = [one.name for one in noted if one.processes()]
+    end(noted)
+    for server in SERVERS:
+        state.note_file(server).unlink(missing_ok=True)
+        say(f"{TITLES[server]} stopped." if server in alive else f"{TITLES[server]} is not running.")
+
+
+def examine(state: State, environment: MutableMapping[str, str]) -> Iterator[tuple[bool, str]]:
+    """(whether it is sound, a sentence) for each server that `up` noted in this folder; nothing where it noted none.
+
+    Where the shell names no servers, their addresses are put into `environment`, so that what looks at servers looks at these.
+    """
+    noted = [server for server in SERVERS if state.running(server) is not None]
+    for server in noted:
+        running = state.running(server)
+        if running is not None and running.is_alive:
+            yield True, f"{TITLES[server]} runs as process {running.pid} at {_address(state, server)}"
+        elif running is not None:
+            yield False, f"{TITLES[server]}, process {running.pid}, has ended; its log: {state.log(server)}. `sentdist up` starts it again."
+    if noted and not any(name in environment for name in (*NAMED_BY, "RAY_API_SERVER_ADDRESS")):
+        environment.update(state.addresses | {"RAY_ADDRESS": state.ray})
+        yield True, "this shell does not know them yet: `source .sentdist/env`. What follows looks at them."
+    elif noted and any(environment.get(name) != address for name, address in zip(NAMED_BY, (state.ray, state.mlflow), strict=True)):
+        others = ", ".join(f"{name}={environment.get(name, '')}" for name in NAMED_BY)
+        yield True, f"this shell uses other ones ({others}); `source .sentdist/env` changes to these."
+
+
+def _found_again(state: State, server: str, say: Say) -> bool:
+    """Whether it runs, answers and keeps its files as it must. What an earlier one left behind is ended."""
+    running = state.running(server)
+    if running is None:
+        return False
+    if not running.is_alive:
+        if left := running.processes():
+            say(f"{TITLES[server]} of an earlier start has ended; ending what it left: {len(left)} processes.")
+        end([running])
+        state.note_file(server).unlink(missing_ok=True)
+        return False
+    remedy = "End it with `sentdist down`, then run this again."
+    if dict(running.ports) != {name: getattr(state.ports, name) for name in running.ports}:
+        places = ", ".join(f"{name} {port}" for name, port in running.ports.items())
+        raise ServerError(where=TITLES[server], found=f"it running at other ports ({places})", expected="those asked for", remedy=remedy)
+    if server == "mlflow" and not state.password_file.exists():
+        raise ServerError(where=str(state.password_file), found="nothing", expected="the password of the MLflow that runs", remedy=remedy)
+    until = time.monotonic() + ANSWER_S
+    while not _answers(state, server):
+        if time.monotonic() > until:
+            raise ServerError(
+                where=f"{TITLES[server]} at {_address(state, server)}",
+                found=f"process {running.pid}, which was started here and does not answer within {ANSWER_S:.0f} s",
+                expected="a server that answers",
+                remedy=f"{remedy} Its log: {state.log(server)}",
+            )
+        time.sleep(PAUSE_S)
+    say(f"{TITLES[server]} is up already: {_address(state, server)}")
+    return True
+
+
+def _wait(starting: list[_Starting], state: State, hardware: Hardware, say: Say) -> None:
+    began = said = time.monotonic()
+    while starting:
+        for one in list(starting):
+            running = state.running(one.server)
+            if _is_ready(state, one.server):
+                starting.remove(one)
+                said = time.monotonic()
+                say(f"{TITLES[one.server]} answers after {said - began:.0f} s.")
+            elif running is None or not running.is_alive:
+                if one.server == "ray" and one.attempt < RAY_ATTEMPTS and "timed out during startup" in _log(state, "ray"):
+                    say("Ray did not come up within its 30 s; once more …")
+                    _give_up(state, "ray")
+                    one.attempt += 1
+                    _start(state, "ray", hardware)
+                    continue
+                raise _ended(state, one.server)
+        now = time.monotonic()
+        if starting and now - began > START_S:
+            server = starting[0].server
+            raise ServerError(
+                where=f"{TITLES[server]} at {_address(state, server)}",
+                found=f"no answer within {START_S:.0f} s",
+                expected="a server that answers",
+                remedy=f"It was ended. Its log: {state.log(server)}",
+            )
+        if starting and now - said > SAY_EVERY_S:
+            said = now
+            say(f"Waiting for {listed([TITLES[one.server] for one in starting])}: {now - began:.0f} s of at most {START_S:.0f} …")
+        time.sleep(PAUSE_S)
+
+
+def _ended(state: State, server: str) -> ServerError:
+    last = [line.strip() for line in _log(state, server).splitlines() if line.strip()][-1:]
+    return ServerError(
+        where=f"{TITLES[server]} at {_address(state, server)}",
+        found=f"that it ended while starting{f' ({last[0]})' if last else ''}",
+        expected="a server that answers",
+        remedy=f"Its whole log: {state.log(server)}",
+    )
+
+
+def _give_up(state: State, server: str) -> None:
+    if (running := state.running(server)) is not None:
+        end([running])
+        state.note_file(server).unlink(missing_ok=True)
+
+
+def _address(state: State, server: str) -> str:
+    return state.mlflow if server == "mlflow" else f"{state.ray}, dashboard {state.dashboard}"
+
+
+def _ports(state: State, server: str) -> tuple[Port, ...]:
+    if server == "mlflow":
+        return (Port(number=state.ports.mlflow, who="MLflow", option="--mlflow-port"),)
+    return (
+        Port(number=state.ports.ray, who="Ray's head", option="--ray-port"),
+        Port(number=state.ports.dashboard, who="Ray's dashboard", option="--dashboard-port"),
+    )
+
+
+def _answers(state: State, server: str) -> bool:
+    if server == "mlflow":
+        return answers(f"{state.mlflow}/health")
+    return answers(f"{state.dashboard}/api/version", token=state.token_file.read_text().strip())
+
+
+def _is_ready(state: State, server: str) -> bool:
+    return (server != "ray" or "Ray runtime started" in _log(state, "ray")) and _answers(state, server)
+
+
+def _log(state: State, server: str) -> str:
+    try:
+        return state.log(server).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _start(state: State, server: str, hardware: Hardware) -> None:
+    running = _start_ray(state, hardware) if server == "ray" else _start_mlflow(state)
+    running.note(state.note_file(server))
+
+
+def _start_ray(state: State, hardware: Hardware) -> Running:
+    folder = ray_folder(str(zlib.crc32(str(state.home).encode())))  # not in the folder one works in, whose path may be long
+    shutil.rmtree(folder, ignore_errors=True)
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--node-ip-address", HOST]
+    command += ["--port", str(state.ports.ray), "--dashboard-host", HOST, "--dashboard-port", str(state.ports.dashboard)]
+    command += ["--dashboard-agent-listen-port", "0", "--ray-client-server-port", str(free_port())]
+    command += ["--min-worker-port", "20000", "--max-worker-port", "29999", "--temp-dir", str(folder), "--disable-usage-stats"]
+    command += ["--object-store-memory", str(hardware.object_store_bytes)]
+    for option, count in (("--num-cpus", hardware.cpus), ("--num-gpus", hardware.gpus)):
+        command += [option, str(count)] if count is not None else []
+    environment = state.environment(os.environ) | ({} if hardware.metrics else METRICS_OFF)
+    ports = {"ray": state.ports.ray, "dashboard": state.ports.dashboard}
+    return launch("ray", command, environment, state.log("ray"), ports=ports, folder=str(folder))
+
+
+def _start_mlflow(state: State) -> Running:
+    users = state.folder / "mlflow_users.db"
+    if not state.password_file.exists() or not state.password_file.stat().st_size:
+        users.unlink(missing_ok=True)  # it knows the password that is gone, and takes no new one
+    environment = state.environment(os.environ) | {
+        "MLFLOW_AUTH_CONFIG_PATH": str(state.folder / "mlflow_auth.ini"),
+        "MLFLOW_AUTH_ADMIN_USERNAME": USER,
+        "MLFLOW_AUTH_ADMIN_PASSWORD": make_secret(state.password_file, num_bytes=16),
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": make_secret(state.folder / "mlflow_secret_key"),
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
+    (state.folder / "mlflow_auth.ini").write_text(AUTH.format(users=str(users).replace("%", "%%")))
+    command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", HOST, "--port", str(state.ports.mlflow)]
+    command += ["--backend-store-uri", f"sqlite:///{state.folder / 'mlflow.db'}", "--serve-artifacts", "--workers", "1"]
+    command += ["--artifacts-destination", str(state.folder / "mlflow-artifacts")]
+    return launch("mlflow", command, environment, state.log("mlflow"), ports={"mlflow": state.ports.mlflow})

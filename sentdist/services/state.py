@@ -1,0 +1,165 @@
+"""What `sentdist up` keeps in `.sentdist`: secrets, addresses, notes of what runs, the file that another shell reads."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentdist.errors import ServerError, first_line
+from sentdist.services.ports import HOST
+from sentdist.services.processes import Running, noted
+
+FOLDER = ".sentdist"
+HOME = "SENTDIST_ENV_OF"  # of the folder whose servers a shell uses
+USER = "sentdist"
+SERVERS = ("ray", "mlflow")
+# What a shell has from elsewhere and would lead servers, or what is started by them, somewhere else.
+FOREIGN = ("RAY_AUTH_TOKEN", "RAY_ADDRESS", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """Where the servers listen, on 127.0.0.1."""
+
+    ray: int = 6379
+    dashboard: int = 8265
+    mlflow: int = 5001
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """The folder `.sentdist` of a folder that somebody works in."""
+
+    home: Path
+    ports: Ports
+    store: str
+
+    @property
+    def folder(self) -> Path:
+        return self.home / FOLDER
+
+    @property
+    def token_file(self) -> Path:
+        return self.folder / "ray_token"
+
+    @property
+    def password_file(self) -> Path:
+        return self.folder / "mlflow_password"
+
+    @property
+    def ray(self) -> str:
+        return f"{HOST}:{self.ports.ray}"
+
+    @property
+    def dashboard(self) -> str:
+        return f"http://{HOST}:{self.ports.dashboard}"
+
+    @property
+    def mlflow(self) -> str:
+        return f"http://{HOST}:{self.ports.mlflow}"
+
+    @property
+    def mlflow_link(self) -> str:
+        """Opens MLflow with one click, as a notebook server's link does; holds the password. See tracking/mlflow_login.py."""
+        return f"http://{USER}:{self.password_file.read_text()}@{HOST}:{self.ports.mlflow}/login"
+
+    def log(self, server: str) -> Path:
+        return self.folder / "logs" / f"{server}.log"
+
+    def note_file(self, server: str) -> Path:
+        return self.folder / f"{server}.json"
+
+    def running(self, server: str) -> Running | None:
+        """What `up` noted of it, whether it lives or not."""
+        return noted(self.note_file(server))
+
+    def prepare(self) -> None:
+        """Make the folder, for its owner alone, with Ray's token in it.
+
+        Raises:
+            ServerError: it cannot be written, or is somebody else's.
+        """
+        try:
+            (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)  # shared results: --store elsewhere
+            (self.folder / ".gitignore").write_text("*\n")  # secrets and results go into no repository, and no job's package
+            make_secret(self.token_file)
+        except OSError as error:
+            raise ServerError(
+                where=str(self.folder),
+                found=first_line(error),
+                expected="a folder of yours that can be written",
+                remedy="Go to another folder, or correct its rights.",
+            ) from None
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Environment variables by which commands, and what the servers start, find servers and store; paths of secrets, no secrets."""
+        return {
+            "SENTDIST_STORE": self.store,
+            "MLFLOW_TRACKING_URI": self.mlflow,
+            "MLFLOW_TRACKING_USERNAME": USER,
+            "SENTDIST_MLFLOW_PASSWORD_FILE": str(self.password_file),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.token_file),
+            "RAY_API_SERVER_ADDRESS": self.dashboard,
+            # Ray replaces 127.0.0.1 by the outer address and then listens on all interfaces, unless it is told that this is no cluster.
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            **QUIET,
+        }
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """What the servers are started with."""
+        return {name: value for name, value in inherited.items() if name not in FOREIGN} | self.addresses
+
+    def write_env(self) -> Path:
+        """The file that another shell reads, by `source`, to use these servers."""
+        scripts = Path(sys.executable).parent
+        lines = [f"export {HOME}={shlex.quote(str(self.home))} RAY_ADDRESS={self.ray}"]
+        if sys.prefix != sys.base_prefix:
+            lines.append(f"export VIRTUAL_ENV={shlex.quote(sys.prefix)}")
+        lines.append(f'export PATH={shlex.quote(str(scripts))}:"$PATH"')
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.addresses.items()]
+        lines.append(f'export MLFLOW_TRACKING_PASSWORD="$(cat {shlex.quote(str(self.password_file))})"')
+        lines.append("unset RAY_AUTH_TOKEN MLFLOW_TRACKING_TOKEN")
+        path = self.folder / "env"
+        path.write_text("\n".join(lines) + "\n")
+        path.chmod(0o600)
+        return path
+
+
+def state_of(home: Path, *, asked: Mapping[str, int | None] | None = None, store: str | None = None) -> State:
+    """Ports: those that are asked for, else those of what runs, else the usual ones."""
+    known = {
+        name: port for server in SERVERS if (one := noted(home / FOLDER / f"{server}.json")) is not None for name, port in one.ports.items()
+    }
+    ports = Ports(**(known | {name: port for name, port in (asked or {}).items() if port is not None}))
+    return State(home=home, ports=ports, store=store or str(home / FOLDER / "store"))
+
+
+def own_store(store: str | None, home: Path, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
+    """The store that was asked for, unless this shell only has it from another folder's `.sentdist/env`, which a sentence then says."""
+    other = environment.get(HOME)
+    if not store or not other or Path(other) == home or store != environment.get("SENTDIST_STORE"):
+        return store, None
+    try:
+        theirs = f"SENTDIST_STORE={shlex.quote(store)}\n" in (Path(other) / FOLDER / "env").read_text()
+    except OSError:
+        theirs = False
+    return (None, f"This shell has read the .sentdist/env of {other}; its store is left alone.") if theirs else (store, None)
+
+
+def make_secret(path: Path, *, num_bytes: int = 32) -> str:
+    """So many random bytes, as letters that nobody else can read, unless the file has some already."""
+    if not path.exists() or not path.stat().st_size:
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(num_bytes))
+    path.chmod(0o600)
+    return path.read_text()

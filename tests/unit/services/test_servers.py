@@ -1,0 +1,262 @@
+"""`sentdist up` and `down` without Ray and MLflow: private folders, secrets, what a shell learns, which processes are ended."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from sentdist.errors import ServerError
+from sentdist.services import processes, servers
+from sentdist.services.folders import private_folder, ray_folder
+from sentdist.services.ports import Port
+from sentdist.services.processes import Running, end, launch, noted
+from sentdist.services.servers import Hardware, down, up
+from sentdist.services.state import State, own_store, state_of
+
+NOBODY = 65534
+
+
+def test_a_private_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    for _ in ("made", "found again"):
+        assert private_folder(path) == path
+        assert path.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("planted", ["symlink", "file", "open to others", "in a folder of others", "somebody's"])
+def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    told = {
+        "symlink": "a symbolic link", "file": "a file", "open to others": "mode 755", "in a folder of others": "others may rename",
+        "somebody's": f"one of the user with the number {NOBODY}",
+    }[planted]  # fmt: skip
+    match planted:
+        case "symlink":
+            (tmp_path / "theirs").mkdir(mode=0o700)
+            path.symlink_to(tmp_path / "theirs")
+        case "file":
+            path.touch()
+        case "open to others":
+            path.mkdir()
+            path.chmod(0o755)
+        case "in a folder of others":
+            tmp_path.chmod(0o777)  # without the sticky bit that /tmp has
+        case "somebody's":
+            if os.geteuid() != 0:
+                pytest.skip("only root can give a folder away")
+            path.mkdir(mode=0o700)
+            os.chown(path, NOBODY, NOBODY)
+    with pytest.raises(ServerError, match=told):
+        private_folder(path)
+
+
+def test_rays_folder_lies_in_a_private_one_and_is_short_enough_for_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SENTDIST_TEMP", raising=False)
+    folder = ray_folder("4294967295")
+    assert len(str(folder)) <= 38
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    assert folder.parent.stat().st_uid == os.geteuid()
+    deep = tmp_path / ("d" * 40)
+    deep.mkdir()
+    monkeypatch.setenv("SENTDIST_TEMP", str(deep))
+    with pytest.raises(ServerError, match="Set SENTDIST_TEMP to a shorter folder"):
+        ray_folder("head")
+
+
+def _prepared(home: Path, *, store: str | None = None, **ports: int) -> State:
+    home.mkdir(exist_ok=True)
+    state = state_of(home, asked=ports, store=store)
+    state.prepare()
+    state.write_env()
+    return state
+
+
+def _in_a_shell(state: State, words: str) -> list[str]:
+    state.password_file.touch()
+    done = ["bash", "-euc", f". {shlex.quote(str(state.folder / 'env'))}; printf '%s\\n' {words}"]
+    return subprocess.run(done, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_a_shell_learns_the_addresses_of_its_own_servers(tmp_path: Path) -> None:
+    state = _prepared(tmp_path / "a folder of mine", ray=6390, mlflow=5990)
+    shown = _in_a_shell(state, '"$RAY_ADDRESS" "$MLFLOW_TRACKING_URI" "$SENTDIST_STORE"')
+    assert shown == ["127.0.0.1:6390", "http://127.0.0.1:5990", str(tmp_path / "a folder of mine" / ".sentdist" / "store")]
+
+
+def test_the_store_of_another_folder_is_left_alone(tmp_path: Path) -> None:
+    store = _prepared(tmp_path / "a").store
+    theirs = {"SENTDIST_ENV_OF": str(tmp_path / "a"), "SENTDIST_STORE": store}
+    kept, told = own_store(store, tmp_path / "b", theirs)
+    assert kept is None and str(tmp_path / "a") in (told or "")
+    assert own_store("/shared/store", tmp_path / "b", theirs | {"SENTDIST_STORE": "/shared/store"}) == ("/shared/store", None)
+    assert own_store(store, tmp_path / "a", theirs) == (store, None)
+
+
+def test_what_the_servers_keep_is_for_their_owner(tmp_path: Path) -> None:
+    (tmp_path / ".sentdist").mkdir()
+    (tmp_path / ".sentdist").chmod(0o755)
+    state = _prepared(tmp_path)
+    assert state.folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (state.token_file, state.folder / "env")} == {0o600}
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    listed = subprocess.run(["git", "-C", tmp_path, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout
+    assert listed == ""  # no secret gets into somebody's repository
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Mapping[str, str]]]:
+    """Commands and environments of servers, which are not started: this process stands for them, and they answer at once."""
+    seen: list[tuple[list[str], Mapping[str, str]]] = []
+
+    def _launch(name: str, command: list[str], environment: Mapping[str, str], log: Path, **facts: Any) -> Running:
+        seen.append((command, environment))
+        log.write_text("Ray runtime started.")
+        return Running(name=name, pid=os.getpid(), began=psutil.Process().create_time(), mark="none", **facts | {"folder": ""})
+
+    monkeypatch.setattr(servers, "launch", _launch)
+    monkeypatch.setattr(servers, "answers", lambda url, token=None: True)
+    for name, value in {"RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_MODE": "disabled", "MLFLOW_TRACKING_PASSWORD": "of another"}.items():
+        monkeypatch.setenv(name, value)
+    return seen
+
+
+FREE = dict(ray=7379, dashboard=7265, mlflow=7001)
+
+
+def _up(state: State, **hardware: Any) -> list[str]:
+    said: list[str] = []
+    up(state, Hardware(**hardware), said.append)
+    return said
+
+
+def test_servers_listen_on_loopback_want_secrets_and_use_no_other_cluster(
+    started: list[tuple[list[str], Mapping[str, str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Port, "need", lambda port: None)
+    said = _up(_prepared(tmp_path, **FREE), cpus=2, gpus=0)
+    assert [line.partition(" at ")[0] for line in said[:2]] == ["Starting Ray", "Starting MLflow"]
+    (ray, of_ray), (mlflow, of_mlflow) = started
+    assert ray[ray.index("--num-cpus") :][:4] == ["--num-cpus", "2", "--num-gpus", "0"]
+    for command, option in ((ray, "--node-ip-address"), (ray, "--dashboard-host"), (mlflow, "--host")):
+        assert command[command.index(option) + 1] == "127.0.0.1"
+    assert of_ray["RAY_AUTH_MODE"] == "token" and of_ray["RAY_enable_metrics_collection"] == "0"
+    assert not {"RAY_ADDRESS", "MLFLOW_TRACKING_PASSWORD"} & {*of_ray, *of_mlflow}
+    secret = of_mlflow["MLFLOW_AUTH_ADMIN_PASSWORD"]
+    assert len(secret) == 32 and not [word for word in (*ray, *mlflow) if secret in word]
+    assert all("is up already" in line for line in _up(state_of(tmp_path)))  # at the ports that were noted
+    assert len(started) == 2
+    with pytest.raises(ServerError, match="running at other ports"):
+        _up(state_of(tmp_path, asked={"mlflow": 7002}))
+
+
+def test_mlflow_gets_a_password_of_its_own_once(
+    started: list[tuple[list[str], Mapping[str, str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Port, "need", lambda port: None)
+    state, made = _prepared(tmp_path, **FREE), []
+    for action in ("first start", "second start", "password lost"):
+        if action == "password lost":
+            state.password_file.unlink()
+            with pytest.raises(ServerError, match="sentdist down"):
+                _up(state)  # who runs has a password that nobody knows
+        state.note_file("mlflow").unlink(missing_ok=True)
+        _up(state)
+        password = state.password_file.read_text()
+        assert state.mlflow_link == f"http://sentdist:{password}@127.0.0.1:7001/login"
+        assert state.password_file.stat().st_mode & 0o777 == 0o600
+        made.append((password, (state.folder / "mlflow_users.db").exists()))
+        (state.folder / "mlflow_users.db").touch()  # as the server does
+    assert made[0] == (made[1][0], False)
+    assert made[1][1]
+    assert made[2][0] != made[0][0]
+    assert not made[2][1]  # the users of a data base keep their passwords: it must go with the file
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts(started: list[object], tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        state = _prepared(tmp_path, **FREE | {"dashboard": other.getsockname()[1]})
+        told = rf"process {os.getpid()} .* sentdist up --dashboard-port \d+ \(SENTDIST_DASHBOARD_PORT"
+        with pytest.raises(ServerError, match=told):
+            _up(state)
+    assert not started
+
+
+STUBBORN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if len(sys.argv) == 1:
+    subprocess.Popen([sys.executable, __file__, "child"], start_new_session=True)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def stubborn(tmp_path: Path) -> Iterator[Running]:
+    """A server that does not end when it is asked to, with a child in a session of its own."""
+    (tmp_path / "server.py").write_text(STUBBORN)
+    log = tmp_path / "log"
+    running = launch(
+        "ray", [sys.executable, str(tmp_path / "server.py")], dict(os.environ), log, ports={"ray": 1}, folder=str(tmp_path / "ray-files")
+    )
+    (tmp_path / "ray-files").mkdir()
+    while log.read_text().count("ready") < 2:
+        assert running.is_alive, log.read_text()
+    yield running
+    for process in running.processes():
+        process.kill()
+
+
+def test_down_ends_what_was_started_here_by_force_if_need_be_and_no_stranger(
+    stubborn: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "END_S", 0.5)
+    state = _prepared(tmp_path / "home")
+    stubborn.note(state.note_file("ray"))
+    replace(stubborn, name="mlflow", pid=os.getpid(), mark="another").note(state.note_file("mlflow"))  # its number is ours by now
+    members = stubborn.processes()
+    assert len(members) == 2
+    said: list[str] = []
+    down(state, said.append)
+    assert said == ["Ray stopped.", "MLflow is not running."]
+    assert not stubborn.processes() and not Path(stubborn.folder).exists()
+    assert not list(state.folder.glob("*.json"))
+
+
+def test_what_a_dead_server_left_behind_is_still_known(stubborn: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "END_S", 0.5)
+    stubborn.note(tmp_path / "note")
+    psutil.Process(stubborn.pid).kill()
+    while stubborn.is_alive:
+        pass
+    again = noted(tmp_path / "note")
+    assert again == stubborn and len(again.processes()) == 1
+    end([again])
+    assert not again.processes()
+
+
+def test_doctor_looks_at_the_servers_of_this_folder(tmp_path: Path) -> None:
+    state = _prepared(tmp_path, **FREE)
+    shell = {"PATH": "/bin"}
+    assert list(servers.examine(state, shell)) == []
+    Running(name="ray", pid=os.getpid(), began=psutil.Process().create_time(), mark="x").note(state.note_file("ray"))
+    Running(name="mlflow", pid=os.getpid(), began=1.0, mark="x").note(state.note_file("mlflow"))
+    found = list(servers.examine(state, shell))
+    assert [is_sound for is_sound, _ in found] == [True, False, True]
+    assert "has ended" in found[1][1] and "source .sentdist/env" in found[2][1]
+    assert shell["RAY_ADDRESS"] == "127.0.0.1:7379" and shell["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:7001"
+    shell["RAY_ADDRESS"] = "10.0.0.1:6379"
+    assert "this shell uses other ones (RAY_ADDRESS=10.0.0.1:6379" in list(servers.examine(state, shell))[2][1]
+    assert shell["RAY_ADDRESS"] == "10.0.0.1:6379"
