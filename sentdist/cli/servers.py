@@ -64,9 +64,9 @@ Next:
 
 
 def down() -> None:
-    """End the servers that `sentdist up` started in this folder, and nothing else.
+    """End the servers that `up` started.
 
-    Artifacts, MLflow's data base and logs stay in ./.sentdist.
+    Those of this folder and nothing else, by the notes in ./.sentdist. Artifacts, MLflow's data base and logs stay in ./.sentdist.
     """
     from sentdist.services.servers import down as stop
     from sentdist.services.state import state_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import ray
 
-from sentdist.errors import ResourceError, SentdistError, brief, counted
+from sentdist.errors import ResourceError, SentdistError, brief, counted, first_line
 from sentdist.execution.resources import Node, node_of, nodes_of
 from sentdist.plan.strict_yaml import parsed_yaml
 
@@ -59,7 +60,7 @@ def cluster_growth(environment: Mapping[str, str] = os.environ) -> Growth:
     """What the cluster that this process is connected to has, and may become.
 
     Read, the first that there is: the environment variable SENTDIST_GROWS_TO (a cluster launcher's file, or a JSON list of
-    `{"nodes": 4, "CPU": 8, "GPU": 1}`), the file that `ray up` leaves on the head, what Ray was told.
+    `{"nodes": 4, "CPU": 8, "GPU": 1}`), the file that `ray up` leaves on the head, KubeRay's object of this cluster, what Ray was told.
 
     Raises:
         ResourceError: the variable says something else.
@@ -89,6 +90,16 @@ def groups_of_launcher(config: Mapping[str, Any]) -> tuple[NodeGroup, ...]:
     return tuple(found)
 
 
+def groups_of_kuberay(spec: Mapping[str, Any]) -> tuple[NodeGroup, ...]:
+    """Groups of workers in the `spec` of a RayCluster, up to their maxReplicas, if its autoscaler is on."""
+    if not spec.get("enableInTreeAutoscaling"):
+        return ()
+    # How Ray's own autoscaler reads CPUs, GPUs and memory from limits and start parameters.
+    from ray.autoscaler._private.kuberay.autoscaling_config import _generate_available_node_types_from_ray_cr_spec as node_types
+
+    return groups_of_launcher({"available_node_types": node_types(dict(spec)), "head_node_type": "headgroup"})
+
+
 def groups_of_list(rows: Iterable[Mapping[str, Any]]) -> tuple[NodeGroup, ...]:
     """The groups in the list that SENTDIST_GROWS_TO may hold."""
     return tuple(NodeGroup(most=int(row["nodes"]), offers=node_of({key: row[key] for key in row if key != "nodes"})) for row in rows)
@@ -97,7 +108,7 @@ def groups_of_list(rows: Iterable[Mapping[str, Any]]) -> tuple[NodeGroup, ...]:
 def _groups(environment: Mapping[str, str]) -> tuple[NodeGroup, ...]:
     said = environment.get(VARIABLE, "").strip()
     if not said and not _is_of_this_cluster(Path(LAUNCHER_FILE).expanduser()):
-        return _groups_of_ray()
+        return groups_of_kuberay(_kuberay_spec(environment)) or _groups_of_ray()
     try:
         if said.startswith("["):
             return groups_of_list(json.loads(said))
@@ -122,6 +133,24 @@ def _is_of_this_cluster(launcher_file: Path) -> bool:
     """Whether it lies on the head of the cluster: elsewhere it is what another one left behind."""
     address = ray.get_runtime_context().gcs_address.rpartition(":")[0]
     return launcher_file.is_file() and address in (ray.util.get_node_ip_address(), "127.0.0.1", "localhost")
+
+
+def _kuberay_spec(environment: Mapping[str, str]) -> Mapping[str, Any]:
+    """What Kubernetes says of this cluster; nothing outside of Kubernetes, and where the head has no right to ask: KubeRay gives it
+    the right together with an autoscaler. Other trouble is told."""
+    name, namespace = environment.get("RAY_CLUSTER_NAME"), environment.get("RAY_CLUSTER_NAMESPACE")  # KubeRay sets them in every pod
+    if not name or not namespace or "KUBERNETES_SERVICE_HOST" not in environment:
+        return {}
+    from ray.autoscaler._private.kuberay.node_provider import KubernetesHttpApiClient
+
+    try:
+        found = KubernetesHttpApiClient(namespace=namespace).get(f"rayclusters/{name}")
+        return dict(found["spec"])
+    except (OSError, ValueError, KeyError) as error:  # of requests, too
+        if getattr(getattr(error, "response", None), "status_code", None) not in (403, 404):
+            said = f"Kubernetes does not say what this cluster may become ({first_line(error)}): nodes that are there count."
+            print(f"{said} SENTDIST_GROWS_TO can say it instead.", file=sys.stderr)
+        return {}
 
 
 def _groups_of_ray() -> tuple[NodeGroup, ...]:

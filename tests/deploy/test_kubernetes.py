@@ -1,0 +1,200 @@
+"""What stands in cluster/kuberay: fields that KubeRay's resources really have, names that fit together, how far a cluster may grow."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sentdist.execution.cluster import growth
+from sentdist.execution.resources import Node
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "cluster" / "kuberay"
+FIELDS = json.loads(Path(__file__).with_name("kuberay_fields.json").read_text())
+TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,), "integer": (int,), "boolean": (bool,), "object": (dict,), "number": (int, float), "integer|string": (int, str),
+}  # fmt: skip
+# Of other kinds only the pods are checked, and that nothing stands beside these.
+PLAIN = {
+    "Service": {"selector", "ports"}, "Deployment": {"replicas", "strategy", "selector", "template"},
+    "PersistentVolumeClaim": {"accessModes", "resources"}, "PodMonitor": {"selector", "podMetricsEndpoints"}, "ServiceAccount": set(),
+}  # fmt: skip
+
+
+def _documents() -> list[dict[str, Any]]:
+    files = [path for path in sorted(FOLDER.rglob("*.yaml")) if path.name != "kustomization.yaml"]
+    return [one for path in files for one in yaml.safe_load_all(path.read_text())]
+
+
+DOCUMENTS = _documents()
+
+
+def _named(kind: str, name: str) -> dict[str, Any]:
+    return next(one for one in DOCUMENTS if (one["kind"], one["metadata"]["name"]) == (kind, name))
+
+
+def _with_redis() -> dict[str, Any]:
+    """The cluster as kustomize makes it: a patch that adds fields."""
+    cluster: dict[str, Any] = json.loads(json.dumps(_named("RayCluster", "sentdist")))
+    for patch in yaml.safe_load((FOLDER / "with_redis" / "kustomization.yaml").read_text())["patches"]:
+        assert (patch["target"]["kind"], patch["target"]["name"]) == ("RayCluster", "sentdist")
+        for change in yaml.safe_load(patch["patch"]):
+            assert change["op"] == "add"
+            *above, last = change["path"].strip("/").split("/")
+            place = cluster
+            for step in above:
+                place = place[step]
+            place[last] = change["value"]
+    return cluster
+
+
+def _unknown(value: Any, fields: Any, place: str) -> Iterator[str]:
+    """Places where a value does not fit its fields."""
+    if isinstance(fields, str) and fields.startswith("#"):
+        fields = FIELDS["shared"][fields]
+    if isinstance(fields, str):
+        fits = (
+            value in fields.removeprefix("one of ").split()
+            if fields.startswith("one of ")
+            else isinstance(value, TYPES.get(fields, (object,)))
+        )
+        if not fits or (isinstance(value, bool) and fields not in ("boolean", "any")):
+            yield f"{place}: {value!r} is no {fields}"
+    elif isinstance(fields, list):
+        if not isinstance(value, list):
+            yield f"{place}: no list"
+            return
+        for number, one in enumerate(value):
+            yield from _unknown(one, fields[0], f"{place}[{number}]")
+    elif not isinstance(value, dict):
+        yield f"{place}: no mapping"
+    else:
+        known = {name.rstrip("!"): inner for name, inner in fields.items()}
+        yield from (f"{place}.{name} is missing" for name in fields if name.endswith("!") and name[:-1] not in value)
+        for name, one in value.items():
+            inner = known.get(name, known.get("*"))
+            yield from [f"{place}.{name} is unknown"] if inner is None else _unknown(one, inner, f"{place}.{name}")
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, _with_redis()], ids=lambda one: f"{one['kind']} {one['metadata']['name']}")
+def test_every_field_is_one_that_kubernetes_and_kuberay_know(document: dict[str, Any]) -> None:
+    kind, spec = document["kind"], document.get("spec", {})
+    if kind in ("RayCluster", "RayJob"):
+        assert not list(_unknown(spec, FIELDS[kind], kind))
+        return
+    assert set(spec) <= PLAIN[kind]
+    if "template" in spec:
+        assert not list(_unknown(spec["template"], FIELDS["Pod"], kind))
+        assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"), [({"rayVersions": "2"}, "unknown"), ({"suspend": "yes"}, "no boolean"), ({"headGroupSpec": None}, "no mapping")]
+)
+def test_the_check_finds_a_field_that_is_wrong(change: dict[str, Any], told: str) -> None:
+    assert told in " ".join(_unknown(_named("RayCluster", "sentdist")["spec"] | change, FIELDS["RayCluster"], ""))
+
+
+def _pods() -> Iterator[dict[str, Any]]:
+    for spec in (_named("RayCluster", "sentdist")["spec"], _named("RayJob", "rcl-grid")["spec"]["rayClusterSpec"]):
+        yield from (group["template"]["spec"] for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]))
+
+
+def test_every_pod_of_ray_has_account_secrets_data_and_a_place_among_gpus() -> None:
+    accounts = {one["metadata"]["name"] for one in DOCUMENTS if one["kind"] == "ServiceAccount"}
+    for pod in _pods():
+        (container,) = pod["containers"]
+        assert pod["serviceAccountName"] in accounts
+        assert {one["secretRef"]["name"] for one in container["envFrom"]} == {"sentdist-secrets"}
+        if "nvidia.com/gpu" in container["resources"]["limits"]:
+            assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def test_what_is_referred_to_exists_or_is_made_by_a_command_that_stands_there() -> None:
+    text = "".join(path.read_text() for path in FOLDER.rglob("*.yaml"))
+    claims = {one["metadata"]["name"] for one in DOCUMENTS if one["kind"] == "PersistentVolumeClaim"}
+    made = set(re.findall(r"create secret generic ([\w-]+)", text))
+
+    def references(value: Any) -> Iterator[tuple[str, str]]:
+        if isinstance(value, dict):
+            for name, one in value.items():
+                if name in ("secretRef", "secretKeyRef"):
+                    yield "secret", one["name"]
+                elif name in ("claimName", "secretName"):
+                    yield name, one
+                yield from references(one)
+        elif isinstance(value, list):
+            for one in value:
+                yield from references(one)
+
+    for kind, name in references([*DOCUMENTS, _with_redis()]):
+        assert name in (claims if kind == "claimName" else made), (kind, name)
+    for path in FOLDER.rglob("kustomization.yaml"):
+        for name in yaml.safe_load(path.read_text())["resources"]:
+            assert (path.parent / name).exists()
+
+
+def test_services_are_where_the_pods_look_for_them() -> None:
+    address = next(one["value"] for one in next(_pods())["containers"][0]["env"] if one["name"] == "MLFLOW_TRACKING_URI")
+    assert address == f"http://mlflow:{_named('Service', 'mlflow')['spec']['ports'][0]['port']}"
+    redis = _with_redis()["spec"]["gcsFaultToleranceOptions"]["redisAddress"]
+    assert redis == f"sentdist-redis:{_named('Service', 'sentdist-redis')['spec']['ports'][0]['port']}"
+
+
+def test_mlflow_is_the_server_of_the_compose_file() -> None:
+    """Whose very command another test starts."""
+    (container,) = _named("Deployment", "mlflow")["spec"]["template"]["spec"]["containers"]
+    compose = yaml.safe_load((ROOT / "infra" / "mlflow" / "compose.yaml").read_text())["services"]["mlflow"]
+    assert container["command"] == shlex.split(re.sub(r"\$\{\w+:-(.*?)\}", r"\1", compose["command"]))
+    hosts = next(one["value"] for one in container["env"] if one["name"] == "MLFLOW_SERVER_ALLOWED_HOSTS")
+    assert f":-{hosts}}}" in compose["environment"]["MLFLOW_SERVER_ALLOWED_HOSTS"]
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {volume.split(":")[1] for volume in compose["volumes"]}
+    assert "PASSWORD" not in str(container["command"])
+
+
+def test_a_sweep_counts_what_kuberay_may_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From maxReplicas and limits of the very file; nothing where the autoscaler is off."""
+    cluster = _named("RayCluster", "sentdist")
+    asked = []
+
+    class Kubernetes:
+        def __init__(self, namespace: str) -> None:
+            asked.append(namespace)
+
+        def get(self, path: str) -> dict[str, Any]:
+            asked.append(path)
+            return cluster
+
+    monkeypatch.setattr("ray.autoscaler._private.kuberay.node_provider.KubernetesHttpApiClient", Kubernetes)
+    monkeypatch.setattr(growth, "_is_of_this_cluster", lambda path: False)
+    pod = {"RAY_CLUSTER_NAME": "sentdist", "RAY_CLUSTER_NAMESPACE": "team", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    (group,) = growth._groups(pod)
+    assert asked == ["team", "rayclusters/sentdist"]
+    (workers,) = cluster["spec"]["workerGroupSpecs"]
+    assert (group.most, group.offers.cpus, group.offers.gpus) == (workers["maxReplicas"], 8.0, 1.0)
+    assert len(growth.nodes_to_come((Node(cpus=0.0), group.offers), [group])) == workers["maxReplicas"] - 1
+    assert growth.groups_of_kuberay(cluster["spec"] | {"enableInTreeAutoscaling": False}) == ()
+
+
+@pytest.mark.parametrize(("status", "is_told"), [(403, False), (500, True)])
+def test_a_head_that_may_not_ask_counts_what_is_there(
+    status: int, is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import requests
+
+    def refuse(namespace: str) -> None:
+        answer = requests.Response()
+        answer.status_code = status
+        raise requests.HTTPError("refused", response=answer)
+
+    monkeypatch.setattr("ray.autoscaler._private.kuberay.node_provider.KubernetesHttpApiClient", refuse)
+    pod = {"RAY_CLUSTER_NAME": "sentdist", "RAY_CLUSTER_NAMESPACE": "team", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert growth._kuberay_spec(pod) == {}
+    assert ("SENTDIST_GROWS_TO" in capsys.readouterr().err) == is_told
