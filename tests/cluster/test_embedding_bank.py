@@ -16,11 +16,13 @@ import ray
 from sentdist.errors import ArtifactLost, DataError, ResourceError, StoreError
 from sentdist.execution.banks.owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
 from sentdist.execution.banks.reader import ObjectStoreBank, open_bank, order_of, placement_of
+from sentdist.execution.metrics import BANK_BYTES
 from sentdist.learning.bank import FileBank
 from sentdist.plan.stages import Bank
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage, commit_bank
+from tests.support.prometheus import rows
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -188,6 +190,12 @@ def test_banks_are_listed_with_what_they_are(own_context: Context) -> None:
     assert (half.num_sentences, half.width, half.dtype, half.num_shards) == (SENTENCES, WIDTH, "float16", 10)
     assert (half.num_bytes, full.num_bytes) == (SENTENCES * WIDTH * 2, SENTENCES * WIDTH * 4)
     assert len(half.nodes) == 1 and half.age_s >= half.idle_s >= 0
+
+
+def test_prometheus_learns_how_large_the_banks_are(own_context: Context) -> None:
+    open_bank(_stages(0, 3), own_context)
+    num_bytes = sum(facts.num_bytes for facts in _listed(own_context))
+    wait_for(lambda: num_bytes in [value for _, value in rows(BANK_BYTES)], what=f"{num_bytes} bytes told")
 
 
 def test_a_dropped_bank_is_gone_and_comes_back_when_asked_for(own_context: Context) -> None:

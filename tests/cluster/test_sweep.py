@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from sentdist.errors import ResourceError, TrainingDiverged
+from sentdist.execution.metrics import IN_FLIGHT, SENTENCES, STAGES
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.tracking.tracker import NullTracker, Outcome
+from tests.support.prometheus import rows
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.waiting import wait_for
 
@@ -91,6 +93,18 @@ def test_every_cell_is_told_with_its_scores(grid: Any) -> None:
     assert all(any(trial.name in line and "stsb" in line for line in lines) for trial in plan.trials)
 
 
+def test_prometheus_learns_of_stages_and_sentences(grid: Any) -> None:
+    """From the node's own port, under the names that the dashboard of cluster/monitoring asks for."""
+    _, _, summary, _ = grid
+
+    def finished() -> dict[str, float]:
+        return {labels["kind"]: value for labels, value in rows(STAGES) if labels["what"] == "finished"}
+
+    wait_for(lambda: all(finished().get(kind, 0) >= number for kind, number in summary.built.items()), what=f"{summary.built} stages told")
+    assert sum(value for _, value in rows(SENTENCES)) > 0
+    assert rows(IN_FLIGHT)
+
+
 def test_submitting_again_builds_nothing(grid: Any) -> None:
     from sentdist.execution.sweep import run_sweep
 
@@ -118,6 +132,7 @@ import json, os, sys
 sys.path.insert(0, {root!r})
 import ray
 from pathlib import Path
+from tests.support.prometheus import rows
 from tests.support.tiny_data import tiny_plan
 from sentdist.execution.sweep import run_sweep
 ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)

@@ -22,6 +22,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 
 from sentdist.errors import DataError, StoreError
 from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
+from sentdist.execution.metrics import BANK_BYTES, show
 from sentdist.learning.bank_shape import REMEDY, BankShape
 from sentdist.store.store import ArtifactStore
 
@@ -115,6 +116,7 @@ class EmbeddingBanks:
             self._held[order.key] = _Held(order=order, bank=bank, made_at=now, used_at=now)
         for order in orders:
             self._held[order.key].used_at = now
+        show(BANK_BYTES, self._num_bytes)
         return [self._held[order.key].bank for order in orders], placement
 
     def read(self, keys: tuple[str, ...]) -> None:
@@ -144,7 +146,7 @@ class EmbeddingBanks:
         disk = shutil.disk_usage(_spill_folder(nodes, ray.get_runtime_context().get_node_id()))
         return placement_for(
             wanted_bytes,
-            held_bytes=sum(held.order.shape.num_bytes for held in self._held.values()),
+            held_bytes=self._num_bytes,
             memory_bytes=smallest_object_store(nodes),
             disk_bytes=disk_to_spill_to(total_bytes=disk.total, free_bytes=disk.free),
         )
@@ -157,7 +159,12 @@ class EmbeddingBanks:
     def drop(self, key: str) -> int:
         """Let go of a bank; its memory is free when its last reader ends. Returns how many are left."""
         self._held.pop(key, None)
+        show(BANK_BYTES, self._num_bytes)
         return len(self._held)
+
+    @property
+    def _num_bytes(self) -> int:
+        return sum(held.order.shape.num_bytes for held in self._held.values())
 
 
 def bank_owner(store: str) -> Any:

@@ -33,6 +33,7 @@ from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.board.worker_groups import NoGroupError, Order, Started, WorkerGroups
 from sentdist.execution.cluster.snapshot import has_room, read_cluster
+from sentdist.execution.metrics import COUNTED, IN_FLIGHT, STAGES, add, show
 from sentdist.execution.resources import Demand, pools_at_once, stage_demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
@@ -117,6 +118,9 @@ class BoardActor:
             self._watchdog.lost(event.key, time.monotonic())
         if event.what == "started" and (work := self._work.get(event.key)) is not None and work.demand.way == "task":
             self._waiting.discard(event.key)
+        if event.what in COUNTED:
+            add(STAGES, kind=event.kind, what=event.what)
+        show(IN_FLIGHT, len(self._work))
         await self._events.add(self._watchdog.completed(event))
 
     async def beat(self, heartbeat: Heartbeat) -> None:
@@ -332,6 +336,7 @@ class BoardActor:
                 self._failed[key] = work
         if self._work.get(key) is work:
             del self._work[key]
+            show(IN_FLIGHT, len(self._work))
 
     async def _watch_client(self, client: str, answer: ray.ObjectRef) -> None:
         with suppress(RayError):  # its process died

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sentdist.execution.board.events import PRINT_EVERY, StageEvent
 from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.stage_task import EventSink
+from sentdist.execution.metrics import SENTENCES, add
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stages import Rung, Train
@@ -44,7 +45,9 @@ class ProgressReporter:
         self._heartbeats.report_step(self._session.progress.step, self._num_steps)
         if isinstance(event, DevScore):
             self._post_score(event)
-        elif event.step + 1 >= self._next_posted:
+            return
+        add(SENTENCES, event.num_sentences, kind=self._stage.kind)
+        if event.step + 1 >= self._next_posted:
             self._next_posted = event.step + 1 + self._post_every
             self._post_step(event)
 

@@ -1,0 +1,53 @@
+"""What Prometheus may ask of a cluster: sentences trained, stages, bytes of banks; through Ray's own metrics, where those are on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from ray.util.metrics import Counter, Gauge
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A number that some process of the cluster reports. labels: what it is told apart by."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def exported(self) -> str:
+        """Its name in Prometheus."""
+        return f"ray_{self.name}{'_total' if self.kind == 'counter' else ''}"
+
+
+SENTENCES = Measure(name="sentdist_sentences", kind="counter", meaning="Sentences trained on, by all workers together", labels=("kind",))
+STAGES = Measure(name="sentdist_stages", kind="counter", meaning="What happened to stages", labels=("kind", "what"))
+IN_FLIGHT = Measure(name="sentdist_stages_in_flight", kind="gauge", meaning="Stages being built or waiting for their inputs")
+BANK_BYTES = Measure(name="sentdist_bank_bytes", kind="gauge", meaning="Bytes of banks in the object store")
+COUNTED = ("started", "finished", "failed", "lost", "retry")  # of what events tell
+MEASURES = (SENTENCES, STAGES, IN_FLIGHT, BANK_BYTES)
+
+
+def add(measure: Measure, amount: float = 1, **labels: str) -> None:
+    """Count up; a microsecond."""
+    if amount > 0:  # Ray refuses 0
+        _counter(measure).inc(amount, tags=labels)
+
+
+def show(measure: Measure, value: float) -> None:
+    """This is the number now, of this process."""
+    _gauge(measure).set(value)
+
+
+@cache
+def _counter(measure: Measure) -> Counter:
+    return Counter(measure.name, description=measure.meaning, tag_keys=measure.labels)
+
+
+@cache
+def _gauge(measure: Measure) -> Gauge:
+    return Gauge(measure.name, description=measure.meaning, tag_keys=measure.labels)

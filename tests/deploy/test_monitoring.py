@@ -1,0 +1,48 @@
+"""The dashboard of cluster/monitoring asks for nothing that nobody exports."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import ray
+import yaml
+
+from sentdist.execution.metrics import COUNTED, MEASURES, STAGES
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = json.loads((ROOT / "cluster" / "monitoring" / "dashboard.json").read_text())
+ASKED = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+OF_RAY = {"SessionName", "Location"}
+
+
+def test_every_metric_of_the_dashboard_is_exported() -> None:
+    """Ours by the code, as tests of clusters see; the others stand in Ray's own dashboards."""
+    ours = {measure.exported: measure for measure in MEASURES}
+    of_ray = (Path(ray.__file__).parent / "dashboard/modules/metrics/dashboards/default_dashboard_panels.py").read_text()
+    asked = [(expression, name) for expression in ASKED for name in re.findall(r"\bray_\w+", expression)]
+    assert {name for _, name in asked} >= set(ours), "each is shown"
+    for expression, name in asked:
+        assert name in ours or name in of_ray, name
+        labels = set(re.findall(r"(\w+)=~?\"", expression)) | {
+            word for by in re.findall(r"by \((.*?)\)", expression) for word in by.split(", ")
+        }
+        assert labels <= OF_RAY | set(ours[name].labels if name in ours else ()), expression
+
+
+def test_every_measure_is_reported_somewhere() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "sentdist" / "execution").rglob("*.py"))
+    names = {"sentdist_sentences": "SENTENCES", "sentdist_stages": "STAGES", "sentdist_stages_in_flight": "IN_FLIGHT",
+             "sentdist_bank_bytes": "BANK_BYTES"}  # fmt: skip
+    for measure in MEASURES:
+        assert re.search(rf"\b(add|show)\({names[measure.name]}\b", code), measure.name
+    values = {value for expression in ASKED for value in re.findall(r"what=~?\"([\w|]+)\"", expression)}
+    assert STAGES.labels == ("kind", "what") and {one for value in values for one in value.split("|")} <= set(COUNTED)
+
+
+def test_prometheus_reads_the_list_that_ray_keeps() -> None:
+    from ray._private.ray_constants import PROMETHEUS_SERVICE_DISCOVERY_FILE
+
+    (job,) = yaml.safe_load((ROOT / "cluster" / "monitoring" / "prometheus.yaml").read_text())["scrape_configs"]
+    assert [name.rpartition("/")[2] for name in job["file_sd_configs"][0]["files"]] == [PROMETHEUS_SERVICE_DISCOVERY_FILE]
