@@ -54,7 +54,8 @@ def tune(
     """Find the best method and settings for data of your own.
 
     Dev and test are held out by group; learning rate, batch size, temperature and method are searched on dev until the budget ends. What
-    dev chose is trained with three seeds and scored on test. Ctrl-C keeps all that is finished; the same command goes on.
+    dev chose is trained with six seeds, or as many as the budget has time for, and scored on test. Ctrl-C keeps all that is finished;
+    the same command goes on.
     """
     from sentdist.plan.corpora.own import own_section
     from sentdist.plan.recipe import recipe_from_values, recipe_text

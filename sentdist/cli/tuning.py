@@ -44,6 +44,7 @@ def print_space(planned: Searched, context: Context) -> None:
         took = "no speed is known yet" if seconds is None else f"about {seconds / 60:.1f} minutes"
         sentences = forecasts.sentences(train)
         console.print(f"One trial of {method}: {sentences:,} sentences to train on, {took}.", highlight=False, soft_wrap=True)
+    console.print(_finalists_line(planned, context), highlight=False, soft_wrap=True)
     for note in planned.notes:
         console.print(note, highlight=False, soft_wrap=True)
     before = find_search(context.store, planned.recipe.name)
@@ -73,9 +74,23 @@ def tuned(recipe: Recipe, store: str | None, data: Path | None, search: Callable
     planned, context = planned_search(recipe, store=store_root(store), data=data)
     for note in planned.notes:
         typer.echo(note)
+    typer.echo(_finalists_line(planned, context))
     record = search(planned, context, print_line=typer.echo)
-    plan = planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists])
+    cells = {seed for finalist in record.finalists for seed in finalist.cells}
+    seeds = [seed for seed in recipe.seeds if seed in cells] or None
+    plan = planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists], seeds=seeds)
     return Tuned(planned=planned, record=record, plan=plan, context=context)
+
+
+def _finalists_line(planned: Searched, context: Context) -> str:
+    """What comes after the search; of a budget of hours, it is part."""
+    from sentdist.execution.searching.budgets import Finalists
+    from sentdist.execution.searching.prices import Forecasts
+
+    price = Finalists(planned, Forecasts(planned, context.store)).price
+    budget = planned.search.budget
+    within = "" if budget is None or budget.hours is None else "; the budget counts it, and where it does not fit there are fewer seeds"
+    return f"What dev chooses, {counted(len(planned.recipe.seeds), 'seed')}: {price.told}{within}."
 
 
 def print_choice(found: Tuned) -> None:

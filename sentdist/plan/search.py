@@ -113,8 +113,9 @@ class Halving(Frozen):
 class Budget(Frozen):
     """When a search ends at the latest; whichever comes first.
 
-    hours: from its start, without times when it did not run. samples: trials of all methods together. sentences: trained on, of all
-    methods together, entropy encoders included; a stage that was in the store before costs nothing.
+    hours: from its start, without times when it did not run. The finalists are part of it: while trials run, at most half is kept for them,
+    and they are trained with as many of the recipe's seeds as there is time for. samples: trials of all methods together. sentences:
+    trained on, of all methods together, entropy encoders included; a stage that was in the store before costs nothing.
     """
 
     hours: Annotated[float, Field(gt=0.0)] | None = None

@@ -77,12 +77,14 @@ class Searched:
         """The scores on test of a suggestion, or of a reference."""
         return self._builder(suggestion).scores(method, seed=seed, fold=None)
 
-    def plan(self, finalists: Sequence[tuple[str, Suggestion]]) -> Plan:
-        """The references, and finalists (method, suggestion) with all seeds."""
+    def plan(self, finalists: Sequence[tuple[str, Suggestion]], *, seeds: Sequence[int] | None = None) -> Plan:
+        """The references, and finalists (method, suggestion) with all seeds, or only these."""
         wanted: list[tuple[str, Suggestion]] = [*((name, {}) for name in self.references), *finalists]
         order = {name: place for place, name in enumerate(self.recipe.methods)}
         trials: dict[str, Trial] = {}
-        for (method, suggestion), seed in itertools.product(sorted(wanted, key=lambda one: order[one[0]]), self.recipe.seeds):
+        for (method, suggestion), seed in itertools.product(
+            sorted(wanted, key=lambda one: order[one[0]]), self.recipe.seeds if seeds is None else seeds
+        ):
             scores = self.scores(method, suggestion, seed=seed)
             trials.setdefault(
                 scores.key,

@@ -1,33 +1,135 @@
-"""Whether a search can come to anything within its budget, told before it starts."""
+"""What a search's budget has room for: one trial at least, and the finalists with as many seeds as fit."""
 
 from __future__ import annotations
 
-from sentdist.errors import RecipeError
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from sentdist.errors import RecipeError, counted
 from sentdist.execution.searching.prices import Forecasts
+from sentdist.plan.search import Budget
+from sentdist.plan.stage import Stage, topological
 from sentdist.plan.suggestions import Searched
+from sentdist.store.searches import Chosen
+
+MOST_KEPT = 0.5  # of the hours of a budget: that the finalists may be waited for while trials run
 
 
-def check_budget(planned: Searched, forecasts: Forecasts) -> None:
-    """Refuse, before anything starts, a budget in which no trial comes to its end.
+def check_budget(
+    planned: Searched, forecasts: Forecasts, *, remedy: str = "Raise the budget, or train on less: nothing was started."
+) -> bool:
+    """Refuse a budget in which no trial comes to its end; whether a speed is known to judge by, where it is one of hours.
 
     Raises:
         RecipeError: with what one trial takes.
     """
-    budget = planned.search.budget
+    budget, is_known = planned.search.budget, True
     if budget is None:
-        return
+        return True
     for method in planned.methods:
         train = planned.train(method, planned.first(method))
         needed, seconds = forecasts.sentences(train), forecasts.seconds(train)
+        is_known = is_known and (seconds is not None or budget.hours is None)
         if budget.sentences is not None and needed > budget.sentences:
             raise RecipeError(
                 where=f"{planned.recipe.name}: search.budget.sentences",
                 found=f"{budget.sentences:,}, where one trial of {method} trains on {needed:,}",
-                expected="room for a trial of each method", remedy="Raise the budget, or train on less: nothing was started.",
+                expected="room for a trial of each method", remedy=remedy,
             )  # fmt: skip
         if budget.hours is not None and seconds is not None and seconds > 3600 * budget.hours:
             raise RecipeError(
                 where=f"{planned.recipe.name}: search.budget.hours",
                 found=f"{budget.hours:g}, where one trial of {method} takes about {seconds / 3600:.2g} (at the speed of earlier runs)",
-                expected="time for a trial of each method", remedy="Raise the budget, or train on less: nothing was started.",
+                expected="time for a trial of each method", remedy=remedy,
             )  # fmt: skip
+    return is_known
+
+
+class Hours:
+    """Those of a budget, over all submissions of a search. before: spent by earlier ones. since: when this one began, by the clock."""
+
+    def __init__(self, budget: Budget | None, clock: Callable[[], float]) -> None:
+        self._budget = None if budget is None else budget.hours
+        self._clock = clock
+        self.before, self.since = 0.0, clock()
+
+    @property
+    def left(self) -> float | None:
+        """Until the budget's end; None without one of hours."""
+        return None if self._budget is None else max(0.0, self._budget - self.before - (self._clock() - self.since) / 3600)
+
+    @property
+    def told(self) -> str:
+        """Why a search is over when they are; "" without a budget of hours."""
+        return "" if self._budget is None else f"the budget of {self._budget:g} hours is spent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalistsPrice:
+    """What is left to do when dev has chosen. trainings: beyond those of the search. seconds: with 1, 2, … of the recipe's seeds, one stage
+    after another; None while no speed is known."""
+
+    trainings: int
+    sentences: int
+    seconds: tuple[float, ...] | None
+
+    @property
+    def told(self) -> str:
+        """For people."""
+        took = "no speed is known yet" if self.seconds is None else f"about {self.seconds[-1] / 60:.1f} minutes, scores included"
+        return f"{counted(self.trainings, 'training')} more, {self.sentences:,} sentences, {took}"
+
+
+class Finalists:
+    """The price of a search's finalists, and what a budget of hours has for them. It follows from the recipe and one known speed, not from
+    what the store holds of them: submitted again, a search has no more time than before.
+
+    at_once: stages that run at the same time.
+    """
+
+    def __init__(self, planned: Searched, forecasts: Forecasts, *, at_once: int = 1) -> None:
+        self._planned, self._forecasts, self._at_once = planned, forecasts, at_once
+        self._known: FinalistsPrice | None = None
+
+    @property
+    def price(self) -> FinalistsPrice:
+        """Of suggestions that stand for those that dev will choose."""
+        if self._known is not None:
+            return self._known
+        seconds = [self._forecasts.whole_seconds(stages) for stages in self._stages]
+        last = [stage for stage in self._stages[-1] if stage.kind == "train"]
+        times = self._planned.search.finalists
+        price = FinalistsPrice(
+            trainings=times * len(last),
+            sentences=times * sum(self._forecasts.whole_sentences(stage) for stage in last),
+            seconds=None if None in seconds else tuple(times * one / self._at_once for one in seconds if one is not None),
+        )
+        self._known = None if price.seconds is None else price
+        return price
+
+    @property
+    def hours(self) -> float:
+        """Of the budget, that are kept for them while trials run; 0 while no speed is known."""
+        budget, seconds = self._planned.search.budget, self.price.seconds
+        if budget is None or budget.hours is None or seconds is None:
+            return 0.0
+        return min(seconds[-1] / 3600, MOST_KEPT * budget.hours)
+
+    def seeds(self, hours_left: float | None, *, chosen: Chosen | None = None) -> tuple[int, ...]:
+        """Those of the recipe with which they fit into what is left, the first one in any case, and those that were chosen earlier."""
+        seeds, seconds = self._planned.recipe.seeds, self.price.seconds
+        if hours_left is None or seconds is None:
+            return tuple(seeds)
+        fitting = seeds[: max(1, sum(one <= 3600 * hours_left for one in seconds))]
+        earlier = {seed for finalist in (chosen.finalists if chosen else ()) for seed in finalist.cells}
+        return tuple(seed for seed in seeds if seed in fitting or seed in earlier)
+
+    @cached_property
+    def _stages(self) -> list[list[Stage]]:
+        """With 1, 2, … seeds, what the search itself does not build."""
+        planned = self._planned
+        chosen = [(method, planned.first(method)) for method in planned.methods]
+        there = {stage.key for method, first in chosen for stage in topological((planned.train(method, first),))}
+        plans = [planned.plan(chosen, seeds=planned.recipe.seeds[:num]) for num in range(1, len(planned.recipe.seeds) + 1)]
+        return [[stage for stage in plan.stages if stage.key not in there] for plan in plans]

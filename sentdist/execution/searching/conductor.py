@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from sentdist.errors import ResourceError, SentdistError, StoreError, counted
+from sentdist.execution.searching.budgets import Finalists, Hours, check_budget
 from sentdist.execution.searching.halving import goes_on
+from sentdist.execution.searching.lines import trial_line
 from sentdist.execution.searching.prices import Forecasts, paid
+from sentdist.execution.searching.trial import ToRun
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train, to_share
@@ -52,26 +54,11 @@ class Suggester(Protocol):
 MakeSuggester = Callable[[Mapping[str, Axis]], Suggester]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToRun:
-    """A trial to run. shares: those of its training that it has still to come to, in order."""
-
-    number: int
-    method: str
-    suggestion: Suggestion
-    train: Train
-    shares: tuple[float, ...]
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        return f"{self.number} {self.method} ({told(self.suggestion)})"
-
-
 class Conductor:
     """One search. What it decides follows from what it has noted: after a restart it notes and decides the same from there on.
 
     context: whose `shares` are those of the search. say: takes a line for people. watch: takes the record whenever something is noted.
+    at_once: stages that run at the same time.
     """
 
     def __init__(
@@ -83,10 +70,14 @@ class Conductor:
         say: Callable[[str], None],
         watch: Callable[[SearchRecord], None] | None = None,
         clock: Callable[[], float] = time.time,
+        at_once: int = 1,
     ) -> None:
         self.planned = planned
         self.context = context
         self.forecasts = Forecasts(planned, context.store)
+        self._finalists = Finalists(planned, self.forecasts, at_once=at_once)
+        self._can_judge = False  # whether the budget was held against a known speed
+        self._chosen: Chosen | None = None  # by an earlier submission
         self._search, self._say, self._watch, self._clock = planned.search, say, watch, clock
         self._identity = planned.identity
         self._suggesters = {method: make(planned.axes(method)) for method in planned.methods}
@@ -98,36 +89,57 @@ class Conductor:
         self._trials: dict[int, SearchTrial] = {}
         self._trains: dict[int, Train] = {}
         self._names: dict[int, str] = {}  # under which the suggester of a trial knows it
+        self._at_rung: dict[tuple[str, float], list[float]] = {}  # method, share -> dev scores there, in order of arrival
+        self._place_at_rung: dict[int, int] = {}  # trial -> how many came to its last rung before it
+        self._best: dict[str, float] = {}  # method -> dev score, of finished trials
+        self._spent_sentences = 0
         self._paid_for: set[str] = set()
         self._has_diverged = False
-        self._hours_before = 0.0
-        self._since = self._first = clock()
+        self._hours = Hours(self._search.budget, clock)
+        self._first = self._hours.since
         self.reason: str | None = None
 
     @property
     def record(self) -> SearchRecord:
-        """All that is noted."""
+        """All that is noted; made anew from every line, so once in a search and not once a trial."""
         return search_record(self.planned.recipe.name, self._events)
+
+    def trial(self, number: int) -> SearchTrial:
+        """How a trial stands."""
+        return self._trials[number]
+
+    def line(self, number: int) -> str:
+        """How a trial stands, for people."""
+        trial = self._trials[number]
+        is_best = trial.state == "finished" and trial.dev == self._best.get(trial.method)
+        return trial_line(trial, self.planned.recipe.methods[trial.method].title or trial.method, is_best=is_best)
 
     @property
     def hours_left(self) -> float | None:
-        """Until the budget's end; None without one of hours."""
-        budget = self._search.budget
-        if budget is None or budget.hours is None:
-            return None
-        return max(0.0, budget.hours - self._hours_before - (self._clock() - self._since) / 3600)
+        """For trials, until only the finalists' part of the budget is left; None without one of hours."""
+        left = self._hours.left
+        return None if left is None else max(0.0, left - self._finalists.hours)
 
     def begin(self) -> None:
-        """Take up what an earlier submission has left, and note that this one begins."""
+        """Take up what an earlier submission has left, and note that this one begins.
+
+        Raises:
+            RecipeError: the budget is too small for one trial; nothing was started.
+            StoreError: the store cannot be written.
+        """
+        self._can_judge = check_budget(self.planned, self.forecasts)
+        self.context.store.check_writable()
         store, name = self.context.store, self.planned.recipe.name
         before = latest(load_events(store, name), identity=self._identity)
         if before:
             record = search_record(name, before)
-            self._hours_before = record.spent_hours
+            self._hours.before = record.spent_hours
             self._first = before[0].at
         for event in before:
             self._replay(event)
-        self._since = self._clock()
+        if self._chosen is not None and self._chosen.reason == self._hours.told:
+            self.reason = self._chosen.reason  # what is left of these hours was for the finalists
+        self._hours.since = self._clock()
         methods = {method: tuple(fields) for method, fields in self.planned.fields.items()}
         recipe = self.planned.recipe.model_dump(mode="json", exclude_unset=True)
         self._note(Begun(identity=self._identity, recipe=recipe, methods=methods, at=self._clock()))
@@ -176,7 +188,11 @@ class Conductor:
         return None
 
     def arrive(self, number: int, share: float) -> bool:
-        """Note that a trial has come to a share of its training, which the store holds; whether it goes on."""
+        """Note that a trial has come to a share of its training, which the store holds; whether it goes on.
+
+        Raises:
+            RecipeError: by the first speed that is measured, the budget is too small for one trial.
+        """
         trial, train = self._trials[number], self._trains[number]
         stage = to_share(train, share)
         found = standing(train, share, self.context)
@@ -196,6 +212,11 @@ class Conductor:
         )  # fmt: skip
         self._take(self._events[-1])
         self._drop_below(train, share)
+        if not self._can_judge:
+            self._can_judge = check_budget(
+                self.planned, self.forecasts, remedy="Raise the budget, or train on less: what was measured is kept."
+            )
+            self._say(f"To train the finalists: {self._finalists.price.told}.")
         trial = self._trials[number]
         if share >= 1.0:
             self._end(number, "finished")
@@ -211,17 +232,17 @@ class Conductor:
 
     def choose(self) -> tuple[Finalist, ...]:
         """The best on dev of each method, among trials that came to their end; noted, with why the search is over."""
-        found = []
+        found, seeds = [], self._finalists.seeds(self._hours.left, chosen=self._chosen)
+        if len(seeds) < len(self.planned.recipe.seeds):
+            self._say(f"The budget has time for finalists with {counted(len(seeds), 'seed')} of {len(self.planned.recipe.seeds)}.")
+        record = self.record
         for method in self.planned.methods:
-            done = [trial for trial in self.record.of_method(method) if trial.state == "finished" and trial.dev is not None]
+            done = [trial for trial in record.of_method(method) if trial.state == "finished" and trial.dev is not None]
             best = sorted(done, key=lambda trial: (-(trial.dev or 0.0), trial.number))[: self._search.finalists]
             for place, trial in enumerate(best, start=1):
-                cells = {seed: self.planned.scores(method, trial.suggestion, seed=seed).key for seed in self.planned.recipe.seeds}
-                found.append(
-                    Finalist(
-                        number=trial.number, method=method, place=place, suggestion=trial.suggestion, dev=trial.dev or 0.0, cells=cells
-                    )
-                )
+                cells = {seed: self.planned.scores(method, trial.suggestion, seed=seed).key for seed in seeds}
+                what, dev = trial.suggestion, trial.dev or 0.0
+                found.append(Finalist(number=trial.number, method=method, place=place, suggestion=what, dev=dev, cells=cells))
         self._note(Left(at=self._clock()))
         self._note(Chosen(finalists=tuple(found), reason=self.reason or ALL_TRIED, at=self._clock()))
         return tuple(found)
@@ -255,8 +276,8 @@ class Conductor:
         if budget is None:
             return None
         if self.hours_left == 0.0:
-            return f"the budget of {budget.hours:g} hours is spent"
-        if budget.sentences is not None and self.record.spent_sentences >= budget.sentences:
+            return self._hours.told
+        if budget.sentences is not None and self._spent_sentences >= budget.sentences:
             return f"the budget of {budget.sentences:,} sentences is spent"
         return None
 
@@ -299,22 +320,16 @@ class Conductor:
     def _to_run(self, trial: SearchTrial) -> ToRun:
         done = max((rung.share for rung in trial.rungs), default=0.0)
         shares = tuple(share for share in self._search.shares if share > done)
-        return ToRun(
-            number=trial.number, method=trial.method, suggestion=trial.suggestion, train=self._trains[trial.number], shares=shares
-        )  # fmt: skip
+        train = self._trains[trial.number]
+        return ToRun(number=trial.number, method=trial.method, suggestion=trial.suggestion, train=train, shares=shares)
 
     def _goes_on(self, trial: SearchTrial) -> bool:
         """Whether a trial goes on from its last rung."""
         halving, last = self._search.halving, trial.rungs[-1]
         if halving is None or last.share >= 1.0:
             return True
-        before = []
-        for event in self._events:
-            if isinstance(event, Rung) and event.share == last.share and self._trials[event.number].method == trial.method:
-                if event.number == trial.number:
-                    break
-                before.append(event.dev)
-        return goes_on(last.dev, before, halving.keep)
+        there = self._at_rung[trial.method, last.share]
+        return goes_on(last.dev, there[: self._place_at_rung[trial.number]], halving.keep)
 
     def _end(self, number: int, state: Literal["finished", "pruned", "failed"], *, error: str | None = None) -> None:
         self._note(Ended(number=number, state=state, error=error, at=self._clock()))
@@ -346,6 +361,8 @@ class Conductor:
     def _take(self, event: Event, train: Train | None = None) -> None:
         """Let an event have its effect; `train` goes with a suggestion."""
         match event:
+            case Chosen():
+                self._chosen = event
             case Suggested():
                 assert train is not None
                 self._trains[event.number] = train
@@ -357,12 +374,18 @@ class Conductor:
             case Rung() if event.number in self._trials:
                 trial = self._trials[event.number]
                 self._trials[event.number] = trial.model_copy(update={"rungs": (*trial.rungs, event)})
+                there = self._at_rung.setdefault((trial.method, event.share), [])
+                self._place_at_rung[event.number] = len(there)
+                there.append(event.dev)
                 self._paid_for |= set(event.paid_for)
+                self._spent_sentences += event.paid_sentences
                 if (name := self._names.get(event.number)) is not None:
                     self._suggesters[trial.method].tell(name, event.dev, rung=len(trial.rungs) + 1)
             case Ended() if event.number in self._trials:
                 trial = self._trials[event.number].model_copy(update={"state": event.state, "error": event.error})
                 self._trials[event.number] = trial
+                if event.state == "finished" and trial.dev is not None:
+                    self._best[trial.method] = max(trial.dev, self._best.get(trial.method, trial.dev))
                 if (name := self._names.pop(event.number, None)) is not None:
                     score = trial.dev if event.state != "failed" else None
                     self._suggesters[trial.method].end(name, score, is_pruned=event.state == "pruned")

@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from sentdist.execution.local_progress import told_event
-from sentdist.execution.searching.budgets import check_budget
-from sentdist.execution.searching.conductor import Conductor, ToRun
-from sentdist.execution.searching.lines import trial_line
+from sentdist.execution.searching.conductor import Conductor
 from sentdist.execution.searching.suggesters import TunedSuggester
+from sentdist.execution.searching.trial import ToRun
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage, topological
@@ -43,15 +42,13 @@ def search_in_process(
     goes on when it is called again.
 
     Raises:
-        RecipeError: the budget is too small for one trial; nothing was started.
+        RecipeError: the budget is too small for one trial, by earlier speeds or, where none is known, by the first that is measured.
         StoreError: the store cannot be written.
     """
     runtime, _ = on_this_machine(context.runtime)
     context = replace(context, runtime=runtime)
     make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
     conductor = Conductor(planned, context, make, say=print_line, watch=watch)
-    check_budget(planned, conductor.forecasts)
-    context.store.check_writable()
     conductor.begin()
     try:
         while (trial := conductor.next()) is not None:
@@ -77,10 +74,8 @@ def run_trial(trial: ToRun, conductor: Conductor, print_line: Callable[[str], No
             conductor.fail(trial.number, error)
         else:
             conductor.arrive(trial.number, share)
-        record = conductor.record
-        (now,) = [one for one in record.trials if one.number == trial.number]
-        print_line(trial_line(record, now, conductor.planned.recipe.methods[trial.method].title or trial.method))
-        if now.state != "running":
+        print_line(conductor.line(trial.number))
+        if conductor.trial(trial.number).state != "running":
             return
 
 

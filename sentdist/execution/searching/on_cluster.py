@@ -23,11 +23,10 @@ from sentdist.execution.board.stage_task import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.cluster.connection import connect, end_on_sigterm
-from sentdist.execution.searching.budgets import check_budget
-from sentdist.execution.searching.conductor import Conductor, ToRun
+from sentdist.execution.searching.conductor import Conductor
 from sentdist.execution.searching.in_process import Watch
-from sentdist.execution.searching.lines import trial_line
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
+from sentdist.execution.searching.trial import ToRun
 from sentdist.execution.sweep import offered_to
 from sentdist.execution.trials import (
     FAILURE,
@@ -61,7 +60,7 @@ def search_on_cluster(
     """As `search_in_process`, on the cluster that RAY_ADDRESS names. at_once: trials at the same time; None: as many as there is room for.
 
     Raises:
-        RecipeError: the budget is too small for one trial; nothing was started.
+        RecipeError: as `search_in_process`.
         ResourceError: the cluster can never carry one training; nothing was started.
         SweepStopped: by `sentdist stop`; submitted again, the search goes on.
         StoreError: the store cannot be written.
@@ -79,11 +78,9 @@ def run_search(
     offer = offered_to(one_of_each, context, frozenset(stage.key for stage in one_of_each.stages))
     context = offer.context
     make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
-    conductor = Conductor(planned, context, make, say=print_line, watch=watch)
-    check_budget(planned, conductor.forecasts)
-    context.store.check_writable()
-    conductor.begin()
     width = at_once or offer.capacity.max_concurrent_trials
+    conductor = Conductor(planned, context, make, say=print_line, watch=watch, at_once=width)
+    conductor.begin()
     print_line(f"{planned.recipe.name}: search, {counted(width, 'trial')} at once, {offer.devices}; store {context.store.shown}")
     for note in offer.notes:
         print_line(note)
@@ -203,8 +200,7 @@ class _Decides(FIFOScheduler):
             return str(TrialScheduler.CONTINUE)
         if SHARE not in result:
             return str(TrialScheduler.CONTINUE)
-        known = next(one for one in self._conductor.record.trials if one.number == number)
-        if result[SHARE] in [rung.share for rung in known.rungs]:  # its process was lost and began anew
+        if result[SHARE] in [rung.share for rung in self._conductor.trial(number).rungs]:  # its process was lost and began anew
             return str(TrialScheduler.CONTINUE)
         try:
             goes_on = self._conductor.arrive(number, float(result[SHARE]))
@@ -212,22 +208,17 @@ class _Decides(FIFOScheduler):
             self.broken = error
             self._ends.now()
             return str(TrialScheduler.STOP)
-        self._tell(number)
+        self._print_line(self._conductor.line(number))
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         number = int(trial.config[NUMBER])
         error = self._failed.get(number) or RuntimeError(f"its process was lost {LOST_ACTORS + 1} times")
         self._conductor.fail(number, error)
-        self._tell(number)
+        self._print_line(self._conductor.line(number))
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # as above
-
-    def _tell(self, number: int) -> None:
-        record = self._conductor.record
-        (now,) = [one for one in record.trials if one.number == number]
-        self._print_line(trial_line(record, now, self._conductor.planned.recipe.methods[now.method].title or now.method))
 
 
 class _Ends(tune.Stopper):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from sentdist.plan.stage import Stage, topological
@@ -13,6 +13,8 @@ from sentdist.plan.suggestions import Searched
 from sentdist.store.forecast import sentences_of, speed_of
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
+
+ENCODED_PER_TRAINED = 3.0  # sentences, in the same time: there is no backward pass, which takes twice a forward pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +74,23 @@ class Forecasts:
         """That it and the entropy encoders that the store lacks would train on, at most."""
         return sum(sentences_of(stage, self._rows) for stage in self._missing(train) if isinstance(stage, Train))
 
-    def whole_sentences(self, train: Train) -> int:
-        """That it trains on itself."""
-        return sentences_of(train, self._rows)
+    def whole_sentences(self, stage: Stage) -> int:
+        """That a stage itself trains on, or encodes."""
+        return sentences_of(stage, self._rows)
+
+    def whole_seconds(self, stages: Iterable[Stage]) -> float | None:
+        """Of stages, one after another, whatever the store holds of them; None while no speed is known."""
+        total = 0.0
+        for stage in stages:
+            if stage.speed_of is None or not (sentences := sentences_of(stage, self._rows)):
+                continue
+            speed, training = self._speed(type(stage)), self._speed(Train)
+            if speed is None and training is not None:
+                speed = ENCODED_PER_TRAINED * training
+            if speed is None:
+                return None
+            total += sentences / speed
+        return total
 
     def _missing(self, train: Train) -> list[Stage]:
         return [stage for stage in topological((train,)) if not self._store.has(stage)]

@@ -20,6 +20,7 @@ def test_a_plan_says_the_space_the_trials_and_what_one_takes(tmp_path: Path) -> 
     assert done.exit_code == 0, done.output
     assert "1e-05 to 0.001, logarithmic, 9 steps" in done.output and "methods.rcl.phis" in done.output
     assert "One trial of rcl: 3,840 sentences to train on, no speed is known yet." in done.output
+    assert "What dev chooses, 2 seeds: 3 trainings more, 5,760 sentences, no speed is known yet." in done.output
     assert not (tmp_path / "searches").exists()
 
 

@@ -10,18 +10,22 @@ from typing import Any
 import pytest
 
 from sentdist.errors import RecipeError
+from sentdist.execution.searching import conductor as conducting
+from sentdist.execution.searching import in_process, prices
 from sentdist.execution.searching.conductor import Conductor
 from sentdist.execution.searching.halving import goes_on
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.search import Axis
-from sentdist.plan.stage import Json, topological
+from sentdist.plan.stage import Json, Stage, topological
+from sentdist.plan.stages import Train
 from sentdist.plan.suggestions import Searched, searched
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_all
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.store.searches import SearchRecord, find_search
+from sentdist.stages.rungs import Standing
+from sentdist.store.searches import Event, SearchRecord, find_search, search_record
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
 
@@ -238,3 +242,95 @@ def test_cheaper_suggestions_are_preferred_only_where_that_is_asked(tmp_path: Pa
             first[prefer].append(trial.suggestion["methods.rcl.phis"])
     assert first[True][0] == [0.02] != first[False][0]
     assert first[True][0] == first[True][1], "an unfinished trial goes on, whatever became cheaper"
+
+
+ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
+
+
+@pytest.fixture
+def nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked for was there."""
+
+    def standing(train: Train, share: float, context: Context) -> Standing:
+        dev = 50.0 + int(train.key[:4], 16) / 65536
+        return Standing(step=1, dev=dev, last=dev, sentences=144, seconds=1.0)
+
+    for module in (conducting, in_process):
+        monkeypatch.setattr(module, "standing", standing)
+
+
+@pytest.mark.usefixtures("nothing_is_trained")
+def test_what_a_trial_costs_does_not_grow_with_those_before_it(
+    tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lines of a search are not gone through again for each trial."""
+    gone_through = []
+
+    def counted(name: str, events: list[Event]) -> SearchRecord:
+        gone_through.append(len(events))
+        return search_record(name, events)
+
+    monkeypatch.setattr(conducting, "search_record", counted)
+    space: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
+    planned, context = tiny_search(
+        tiny_encoder_dir, data, tmp_path, changes=ONLY, samples=30, space=space, budget={"sentences": 10**9}, halving=None
+    )
+    record = search_in_process(planned, context, print_line=lambda line: None)
+    assert len(record.trials) == 30 and len(gone_through) <= 2
+
+
+def a_training_takes(seconds: float) -> Callable[[ArtifactStore, type[Stage]], float | None]:
+    """One of 144 sentences; what only encodes takes no time."""
+    return lambda store, kind: 144 / seconds if kind.kind == "train" else 1e12
+
+
+@pytest.mark.usefixtures("nothing_is_trained")
+def test_finalists_are_part_of_a_budget_of_hours(
+    tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prices, "speed_of", a_training_takes(360.0))
+    now = [0.0]
+    several = ONLY | {"seeds": [0, 1, 2, 3, 4, 5]}
+
+    def submitted(hours: float) -> Conductor:
+        planned, context = tiny_search(
+            tiny_encoder_dir, data, tmp_path, changes=several, samples=None, budget={"hours": hours}, halving=None,
+            space={"training.learning_rate": {"log": [1e-4, 1e-2]}},
+        )  # fmt: skip
+        found = pretended(planned, context, clock=lambda: now[0])
+        found.begin()
+        return found
+
+    first = submitted(1.0)
+    assert first.hours_left == pytest.approx(0.5), "five trainings of a tenth of an hour follow"
+    trial = first.next()
+    assert trial is not None and not first.arrive(trial.number, 1.0)
+    now[0] = 0.65 * 3600  # a trial has taken longer
+    assert first.next() is None and first.reason == "the budget of 1 hours is spent"
+    (chosen,) = first.choose()
+    assert list(chosen.cells) == [0, 1, 2, 3], "three more trainings fit into 0.35 hours"
+    again = submitted(1.0)
+    assert again.next() is None, "the time that was left was for the finalists"
+    assert again.choose() == (chosen,)
+    more = submitted(4.0)
+    assert more.next() is not None
+    assert [list(one.cells) for one in more.choose()] == [[0, 1, 2, 3, 4, 5]]
+
+
+@pytest.mark.usefixtures("nothing_is_trained")
+def test_a_budget_too_small_for_one_trial_is_said_by_the_first_speed_that_is_known(
+    tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speeds: list[Callable[[ArtifactStore, type[Stage]], float | None]] = [lambda store, kind: None]
+    monkeypatch.setattr(prices, "speed_of", lambda store, kind: speeds[-1](store, kind))
+    planned, context = tiny_search(
+        tiny_encoder_dir, data, tmp_path, changes=ONLY, space={"training.learning_rate": RATES}, budget={"hours": 1}
+    )
+    conductor = pretended(planned, context)
+    conductor.begin()
+    assert conductor.hours_left == pytest.approx(1.0, abs=0.01), "nothing is known of the finalists"
+    trial = conductor.next()
+    assert trial is not None
+    speeds.append(a_training_takes(7200.0))
+    with pytest.raises(RecipeError, match=r"one trial of fine_tuned takes about 2 \(.*what was measured is kept"):
+        conductor.arrive(trial.number, trial.shares[0])

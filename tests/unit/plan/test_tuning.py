@@ -35,7 +35,7 @@ def test_each_shape_has_methods_that_can_be_trained_on_it(shape: str, methods: l
     recipe = recipe_from_values(values(shape=shape, corpus={"shape": shape}), where="tune")
     assert [name for name, method in recipe.methods.items() if method.objective] == methods and set(methods) <= set(TUNABLE)
     assert {trial.method for trial in plan_of(recipe).trials} >= {"untouched"}
-    assert recipe.search is not None and recipe.search.budget is not None and recipe.search.budget.hours == 0.3
+    assert recipe.search is not None and recipe.search.budget is not None and recipe.search.budget.hours == 0.5 and len(recipe.seeds) == 6
     assert all(
         path == "training.learning_rate" or path == "training.batch_size" or path.split(".")[1] in methods for path in recipe.search.space
     )

@@ -1,0 +1,292 @@
+"""What searches are worth and cost: `python -m rayjobs.benchmarks.searches lattice|killed|machinery --store DIR [--data DIR]`.
+
+lattice: every point of a small lattice is trained; searches over it are then replayed from its stages, with many seeds of the searcher.
+killed: a search whose process is killed at random moments and submitted again, beside one left alone.
+machinery: processor time of a search that is not training, with trainings that are next to nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from scipy import stats
+
+from sentdist.execution.searching import in_process
+from sentdist.execution.searching.in_process import search_in_process
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.stage import Json
+from sentdist.stages import local
+from sentdist.stages.planning.planned import planned_search
+from sentdist.store.searches import SearchRecord, load_search
+from sentdist.store.store import ArtifactStore
+from sentdist.table_text import markdown_table
+
+POINT = 0.1  # of a dev score × 100: what counts as the same
+BUDGETS = (5, 10, 15, 20, 30)  # trials at which searchers are compared
+TRIAL_S = 30.0  # of the trials that the cost of the machinery is held against
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one of the three and print what it found."""
+    parser = argparse.ArgumentParser(prog="python -m rayjobs.benchmarks.searches", description=(__doc__ or "").partition("\n\n")[2],
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("what", choices=["lattice", "killed", "machinery"])
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--seeds", type=int, default=20, help="lattice: of the searcher")
+    parser.add_argument("--trials", type=int, default=100, help="machinery")
+    parser.add_argument("--out", type=Path, help="also write it there")
+    asked = parser.parse_args(argv)
+    match asked.what:
+        case "lattice":
+            said = lattice(asked.store, asked.data, num_seeds=asked.seeds)
+        case "killed":
+            said = killed(asked.store, random.Random(0))
+        case _:
+            said = machinery(asked.store, num_trials=asked.trials)
+    print(said)
+    if asked.out:
+        asked.out.write_text(said + "\n")
+
+
+def lattice(store: Path, data: Path | None, *, num_seeds: int) -> str:
+    """Train the lattice, then replay searches over it."""
+    whole = _searched(store, data, "lattice", suggest="grid", say=print)
+    halved = [_searched(store, data, "halved", suggest="random", seed=seed, samples=len(whole.trials), halving=HALVING)
+              for seed in range(num_seeds)]  # fmt: skip
+    ways = {way: [bests(_searched(store, data, way, suggest=way, seed=seed, samples=len(whole.trials))) for seed in range(num_seeds)]
+            for way in ("random", "tpe")}  # fmt: skip
+    return "\n\n".join([halving_page(whole, halved), searchers_page(ways)])
+
+
+HALVING: Json = {"rungs": [0.2, 0.4, 1.0], "keep": 1 / 3}
+
+
+def lattice_values(name: str, **search: Json) -> dict[str, Json]:
+    """Eq. 1 from the lowest layer of MiniLM, on 96 triplets of NLI: 42 points of learning rate and temperature, five dev scores each."""
+    return {
+        "name": name,
+        "encoder": {"checkpoint": "minilm-l6", "layers": 1},
+        "corpus": {"source": "nli/triplets", "split": "train", "limit": 96},
+        "training": {"batch_size": 8, "epochs": 1, "max_length": 32, "warmup_fraction": 0.0, "precision": "bf16"},
+        "selection": {"task": "sickr-dev", "every_fraction": 0.2},
+        "evaluation": {"tasks": ["stsb"]},
+        "seeds": [0],
+        "methods": {"eq1": {"objective": {"name": "info_nce", "temperature": 0.05}}},
+        "search": {
+            "space": {
+                "training.learning_rate": {"log": [1e-5, 1e-2], "steps": 7},
+                "methods.eq1.objective.temperature": {"log": [0.0125, 0.4], "steps": 6},
+            },
+            **search,
+        },
+        "runtime": {"engine": "torch", "workers": 1, "cpus_per_worker": 1},
+    }
+
+
+def _searched(store: Path, data: Path | None, name: str, *, say: Callable[[str], None] = lambda line: None, **search: Json) -> SearchRecord:
+    values = lattice_values(f"{name}-{search['seed']}" if "seed" in search else name, **search)
+    return search_in_process(*planned_search(recipe_from_values(values, where=name), store=str(store), data=data), print_line=say)
+
+
+def bests(record: SearchRecord) -> list[float]:
+    """The best dev score after 1, 2, … finished trials, in the order of suggestions."""
+    finished = sorted((trial for trial in record.trials if trial.state == "finished"), key=lambda trial: trial.number)
+    return np.maximum.accumulate([trial.dev or 0.0 for trial in finished]).tolist()
+
+
+def sentences(record: SearchRecord) -> int:
+    """Trained on until the last rung of each trial, whoever paid for it."""
+    return sum(trial.rungs[-1].sentences for trial in record.trials if trial.rungs)
+
+
+def halving_page(whole: SearchRecord, halved: Sequence[SearchRecord]) -> str:
+    """What halving reaches of the grid's dev score, for which share of its sentences."""
+    best, paid = bests(whole)[-1], sentences(whole)
+    gaps = [best - bests(record)[-1] for record in halved]
+    shares = [100 * sentences(record) / paid for record in halved]
+    within = sum(gap <= POINT + 1e-9 for gap in gaps)
+    low = sum(share <= 40.0 for share in shares)
+    scores = [trial.dev or 0.0 for trial in whole.trials]
+    return (
+        f"Grid of {len(scores)} trainings, {paid:,} sentences: best dev score {best:.2f}, median {np.median(scores):.2f}, worst {min(scores):.2f}; "
+        f"{sum(score > best - POINT for score in scores)} within {POINT} of the best.\n\n"
+        f"Halving in {len(halved)} random orders: {np.mean(shares):.1f} % of the sentences ({min(shares):.1f} to {max(shares):.1f}; at most 40 % in {low}); "
+        f"{np.mean(gaps):.2f} below the best on average, {max(gaps):.2f} at worst; within {POINT} in {within}."
+    )
+
+
+def searchers_page(ways: dict[str, list[list[float]]]) -> str:
+    """The best dev score after so many trials, mean over seeds with its 95 % interval, and the difference over seeds in pairs."""
+    rows = []
+    length = min(len(one) for found in ways.values() for one in found)
+    for num in [*(budget for budget in BUDGETS if budget < length), length]:
+        at = {way: np.array([one[num - 1] for one in found]) for way, found in ways.items()}
+        rows.append([str(num), *(told_mean(scores) for scores in at.values()), told_mean(at["tpe"] - at["random"], sign="+")])
+    seeds = len(ways["random"])
+    return f"Best dev score after so many trials, mean over {seeds} seeds of the searcher with its 95 % interval (t):\n\n" + markdown_table(
+        ["trials", *ways, "TPE − random"], rows
+    )
+
+
+def told_mean(values: np.ndarray[Any, Any], *, sign: str = "") -> str:
+    """A mean and its 95 % interval by Student's t."""
+    mean, error = float(values.mean()), float(stats.sem(values))
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * error
+    return f"{mean:{sign}.2f} ({mean - half:{sign}.2f} to {mean + half:{sign}.2f})"
+
+
+def tiny_values(name: str, methods: dict[str, Json], **search: Json) -> dict[str, Json]:
+    """Trainings of a few steps, on sentences that the package makes itself."""
+    return {
+        "name": name,
+        "encoder": {"checkpoint": "minilm-l6", "layers": 1},
+        "corpus": {"source": "generated/nli", "split": "train", "limit": 32},
+        "training": {"batch_size": 8, "epochs": 1, "max_length": 16},
+        "selection": {"task": "scenes-sts-dev", "every_fraction": 0.25},
+        "evaluation": {"tasks": ["scenes-sts"]},
+        "seeds": [0, 1],
+        "methods": {"eq1": {"objective": {"name": "info_nce", "temperature": 0.05}}, **methods},
+        "search": {"space": {"training.learning_rate": {"log": [1e-5, 1e-3]}}, "halving": {"rungs": [0.25, 1.0], "keep": 0.5}, **search},
+        "runtime": {"engine": "torch", "workers": 1, "cpus_per_worker": 1},
+    }
+
+
+RCL: dict[str, Json] = {
+    "entropy": {"objective": {"name": "entropy", "phi": 0.01}, "training": {"learning_rate": 5e-5}, "select": False, "reported": False},
+    "rcl": {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01]},
+}
+
+
+def killed(store: Path, draw: random.Random, *, times: int = 3) -> str:
+    """Two searches by processes of their own, one of them killed (SIGKILL) so many times."""
+    values = tiny_values("killed", RCL, suggest="tpe", samples=12)
+    started = time.monotonic()
+    _submit(values, store / "alone").wait()
+    alone_s = time.monotonic() - started
+    finished: dict[str, int] = {}
+    moments = []
+    for _ in range(times):
+        process, moment = _submit(values, store / "killed"), draw.uniform(0.15, 0.45) * alone_s
+        try:
+            process.wait(moment)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            moments.append(moment)
+        finished |= _records(store / "killed", known=finished)
+    _submit(values, store / "killed").wait()
+    found = {name: load_search(ArtifactStore(store / name), "killed") for name in ("alone", "killed")}
+    counts = {name: len(_records(store / name)) for name in found}
+    again = sum(changed != finished.get(place, changed) for place, changed in _records(store / "killed").items())
+    return killed_page(found["alone"], found["killed"], moments=moments, counts=counts, num_finished=len(finished), num_again=again)
+
+
+def killed_page(
+    alone: SearchRecord, other: SearchRecord, *, moments: Sequence[float], counts: dict[str, int], num_finished: int, num_again: int
+) -> str:
+    """Whether a search that was killed ended as one left alone."""
+    same = [(one.number, one.suggestion, one.dev, one.cells) for one in alone.finalists] == [
+        (one.number, one.suggestion, one.dev, one.cells) for one in other.finalists
+    ]
+    trials = [{one.number: (one.suggestion, one.state, one.dev) for one in record.trials} for record in (alone, other)]
+    paid = [key for trial in other.trials for rung in trial.rungs for key in rung.paid_for]
+    return (
+        f"Killed {len(moments)} times, after {', '.join(f'{moment:.0f}' for moment in moments)} s: finalists and their dev scores "
+        f"{'the same' if same else 'DIFFER'}, all {len(alone.trials)} trials {'the same' if trials[0] == trials[1] else 'DIFFER'}. "
+        f"Stages in the store at the end: {counts['alone']} and {counts['killed']}; of {num_finished} that were finished when it was killed "
+        f"{num_again} were built again; {len(paid)} stages paid for, {len(paid) - len(set(paid))} of them twice. "
+        f"Sentences trained on: {alone.spent_sentences:,} and {other.spent_sentences:,}."
+    )
+
+
+def _submit(values: dict[str, Json], store: Path) -> subprocess.Popen[bytes]:
+    store.mkdir(parents=True, exist_ok=True)
+    recipe = store / "recipe.yaml"
+    recipe.write_text(json.dumps(values))
+    command = [sys.executable, "-m", "sentdist.cli", "sweep", str(recipe), "--local", "--store", str(store)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+def _records(store: Path, *, known: dict[str, int] | None = None) -> dict[str, int]:
+    """Finished stages, and when their record was written; what is known stays as it was first seen."""
+    found = {str(path.relative_to(store)): path.stat().st_mtime_ns for path in store.glob("*/*/record.json")}
+    return found | (known or {})
+
+
+@dataclass
+class Clock:
+    """Processor time that was spent in some calls, those within one another once."""
+
+    seconds: float = 0.0
+    depth: int = 0
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The call, timed."""
+
+        def timed(*args: Any, **options: Any) -> Any:
+            with self.running():
+                return call(*args, **options)
+
+        return timed
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Time what happens meanwhile."""
+        started, self.depth = time.process_time(), self.depth + 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+            if self.depth == 0:
+                self.seconds += time.process_time() - started
+
+
+def machinery(store: Path, *, num_trials: int) -> str:
+    """A search of tiny trainings; processor time of its parts."""
+    from sentdist.report.sweep_report import report_sweep
+
+    values = tiny_values("machinery", {}, suggest="tpe", samples=num_trials)
+    planned, context = planned_search(recipe_from_values(values, where="machinery"), store=str(store))
+    whole, built, rungs, reported = Clock(), Clock(), Clock(), Clock()
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(in_process, "build_all", built.around(in_process.build_all)))
+        for name in ("from_rung", "save_on_ranks", "commit_rung"):
+            patches.enter_context(patch.object(local, name, rungs.around(getattr(local, name))))
+        with whole.running():
+            record = search_in_process(planned, context, print_line=lambda line: None)
+    with reported.running():
+        report_sweep(context.store, "machinery")
+    return machinery_page(record, whole=whole.seconds, built=built.seconds, rungs=rungs.seconds, reported=reported.seconds)
+
+
+def machinery_page(record: SearchRecord, *, whole: float, built: float, rungs: float, reported: float) -> str:
+    """Processor time of the parts of a search, and its share of one with trials of TRIAL_S."""
+    num = len(record.trials)
+    parts = {"suggest, plan, decide, note": whole - built, "rungs: leave, commit, take up": rungs, "report": reported}
+    rows = [
+        [name, f"{seconds:.2f}", f"{1000 * seconds / num:.1f}", f"{100 * seconds / (num * TRIAL_S):.3f} %"]
+        for name, seconds in parts.items()
+    ]
+    total = sum(parts.values())
+    rows.append(["all of it", f"{total:.2f}", f"{1000 * total / num:.1f}", f"{100 * total / (num * TRIAL_S):.3f} %"])
+    return (
+        f"{num} trials ({sum(one.state == 'pruned' for one in record.trials)} of them pruned), TPE, one process; seconds of processor time:\n\n"
+        + markdown_table(["part", "seconds", "ms a trial", f"of {num} trials of {TRIAL_S:.0f} s"], rows)
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""What the driver of searches says of records: the best by trials, what halving spares, whether a killed search ended as another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rayjobs.benchmarks.searches import (
+    Clock,
+    bests,
+    halving_page,
+    killed_page,
+    lattice_values,
+    machinery_page,
+    searchers_page,
+    sentences,
+    tiny_values,
+)
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.store.searches import Begun, Ended, Finalist, Rung, SearchRecord, SearchTrial
+
+
+def a_record(devs: list[float], *, pruned: tuple[int, ...] = ()) -> SearchRecord:
+    """Trials of 100 sentences, pruned ones of 20."""
+    trials = []
+    for number, dev in enumerate(devs):
+        share = 0.2 if number in pruned else 1.0
+        rung = Rung(number=number, share=share, key=f"k{number}", step=1, dev=dev, last_dev=dev, sentences=int(100 * share), seconds=1.0,
+                    paid_sentences=int(100 * share), paid_for=(f"k{number}",))  # fmt: skip
+        state: Any = "pruned" if number in pruned else "finished"
+        trials.append(SearchTrial(number=number, method="m", suggestion={"a.b": number}, train=f"t{number}", state=state, rungs=(rung,)))
+    finalist = Finalist(number=0, method="m", place=1, suggestion={"a.b": 0}, dev=devs[0], cells={0: "c"})
+    return SearchRecord(name="s", identity="i", recipe={}, methods={"m": ("a.b",)}, trials=tuple(trials), finalists=(finalist,), reason="x",
+                        spent_hours=0.0, events=(Begun(identity="i", recipe={}, methods={}), Ended(number=0, state="finished")))  # fmt: skip
+
+
+def test_only_finished_trials_count_for_the_best() -> None:
+    record = a_record([50.0, 60.0, 55.0, 70.0], pruned=(1,))
+    assert bests(record) == [50.0, 55.0, 70.0] and sentences(record) == 320
+
+
+def test_halving_is_held_against_the_grid() -> None:
+    said = halving_page(a_record([50.0, 60.0]), [a_record([50.0, 60.0], pruned=(0,)), a_record([50.0, 60.0], pruned=(1,))])
+    assert "Grid of 2 trainings, 200 sentences: best dev score 60.00" in said
+    assert "60.0 % of the sentences" in said and "5.00 below the best on average, 10.00 at worst; within 0.1 in 1." in said
+
+
+def test_searchers_are_compared_in_pairs_of_seeds() -> None:
+    said = searchers_page({"random": [[1.0] * 6, [2.0] * 6], "tpe": [[2.0] * 6, [3.0] * 6]})
+    assert "over 2 seeds" in said and said.count("+1.00 (+1.00 to +1.00)") == 2
+
+
+def test_a_search_that_differs_is_told() -> None:
+    counts = {"alone": 3, "killed": 3}
+    same = killed_page(a_record([1.0]), a_record([1.0]), moments=[2.0], counts=counts, num_finished=2, num_again=0)
+    assert "scores the same" in same and "0 were built again" in same and "0 of them twice" in same
+    assert "DIFFER" in killed_page(a_record([1.0]), a_record([2.0]), moments=[2.0], counts=counts, num_finished=2, num_again=0)
+
+
+def test_time_is_counted_once_and_shared_out() -> None:
+    clock = Clock()
+    with clock.running(), clock.running():
+        pass
+    assert clock.depth == 0 and clock.seconds >= 0
+    assert "| all of it | 3.00 | 1500.0 | 5.000 % |" in machinery_page(
+        a_record([1.0, 2.0]), whole=11.0, built=10.0, rungs=1.0, reported=1.0
+    )
+
+
+def test_its_recipes_can_be_read() -> None:
+    for values in (lattice_values("a", suggest="grid"), tiny_values("b", {}, suggest="tpe", samples=2)):
+        assert recipe_from_values(values, where="x").search is not None
