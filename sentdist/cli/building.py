@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,6 +55,7 @@ def plan(
     store: StoreRoot = None,
     data: DataRoot = None,
     trials: Annotated[bool, typer.Option("--trials", help="Also list every trial.")] = False,
+    on: Annotated[str | None, typer.Option("--on", help="Forecast for these GPUs, such as 8xH100.", show_default=False)] = None,
 ) -> None:
     """Show what a recipe comes to.
 
@@ -91,10 +93,28 @@ def plan(
     to_build = frozenset(stage.key for stage in unrolled.stages) - ahead.finished
     if to_build:
         console.print(disk_estimate(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
+    if on is not None:
+        for line in _on_devices(on, unrolled, context, to_build):
+            console.print(line, highlight=False)
     if trials:
         for trial in unrolled.trials:
             mark = "in the store" if trial.key in ahead.finished else "to build"
             console.print(f"{trial.scores.place}  {trial.name}  ({mark})", markup=False, highlight=False, soft_wrap=True)
+
+
+def _on_devices(given: str, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
+    """What is left on some GPUs, and how far such a forecast was off for what is finished."""
+    from sentdist.stages.device_forecast import Devices, device_forecast, hindsight, parameters_by
+    from sentdist.stages.planning.resolve import encoder_configuration
+
+    devices = Devices.named(given)
+    parameters = parameters_by(lambda encoder: encoder_configuration(encoder, dict(context.folders)))
+    if to_build:
+        yield device_forecast(unrolled, devices, parameters, missing=to_build).line
+    finished = [stage for stage in unrolled.stages if stage.key not in to_build]
+    records = {stage.key: found.record for stage in finished if (found := context.store.get(stage)) is not None}
+    if told := hindsight(unrolled, devices, parameters, records).line(devices):
+        yield told
 
 
 def run(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:

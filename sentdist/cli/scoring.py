@@ -36,7 +36,7 @@ def evaluate(
         ),
     ] = None,
     revision: EncoderRevision = None,
-    pooling: Annotated[str, typer.Option(help="mean, cls, cls_mlp, cls_mlp_train_only or first_last.")] = "mean",
+    pooling: Annotated[str, typer.Option(help="mean, cls, cls_mlp, cls_mlp_train_only, first_last or cls_last_five.")] = "mean",
     max_length: Annotated[int | None, typer.Option(help="Tokens; the encoder's own limit if left out.")] = None,
     precision: Precision = "fp32",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
@@ -83,7 +83,9 @@ def compare(
     ] = None,
     revision: EncoderRevision = None,
     other_revision: Annotated[str | None, typer.Option("--other-revision", help="Commit of the other's hub checkpoint.")] = None,
-    pooling: Annotated[str, typer.Option(help="Of the first: mean, cls, cls_mlp, cls_mlp_train_only or first_last.")] = "mean",
+    pooling: Annotated[
+        str, typer.Option(help="Of the first: mean, cls, cls_mlp, cls_mlp_train_only, first_last or cls_last_five.")
+    ] = "mean",
     other_pooling: Annotated[str, typer.Option(help="Of the other.")] = "mean",
     max_length: MaxLength = None,
     precision: Precision = "fp32",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.generated import corpora as generated
-from sentdist.data.sources import files, retrieval_files
+from sentdist.data.sources import faq_releases, files, retrieval_files
 from sentdist.errors import DataError
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
             expected=f"{name}_docs (or _faqs), {name}_queries, {name}_qrels, or a BEIR folder, under the data root",
             remedy="generated/faq needs no files.",
         )
+    if parts.release is not None:
+        files.check_split(name, faq_releases.SPLITS, split)
+        faqs = parts.release.tables(name)
+        return assemble(name, documents=faqs.documents, queries=faqs.queries, judgements=faqs.judged(split), document_field=document_field)
     known = [part for part, _ in parts.judgements if part] or [part for part, _ in files.file_facts(name, parts.judgements[0][1]).splits]
     files.check_split(name, known, split)
     return assemble(

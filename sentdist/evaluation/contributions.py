@@ -18,6 +18,20 @@ def of_mean(values: ArrayLike) -> NDArray[np.float64]:
     return (values_I - values_I.mean()) / len(values_I)
 
 
+def of_strata(values: ArrayLike, strata: ArrayLike) -> NDArray[np.float64]:
+    """Of a mean over strata of the means over their items; values × 100 already."""
+    values_I = np.asarray(values, dtype=np.float64)
+    _, place, size = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
+    means = np.bincount(place, weights=values_I) / size
+    return np.asarray((values_I - means[place]) * strata_weights(strata), dtype=np.float64)
+
+
+def strata_weights(strata: ArrayLike) -> NDArray[np.float64]:
+    """(I,) the share of each item in such a mean."""
+    _, place, size = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / (len(size) * size[place]), dtype=np.float64)
+
+
 def of_spearman(similarities: ArrayLike, gold: ArrayLike) -> NDArray[np.float64]:
     """Of Spearman's correlation × 100, ties at their mean rank; both lists must have a spread.
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from sentdist.errors import DataError
 from sentdist.evaluation import contributions
 
+STRATUM = "stratum"  # the column of items of a score that is a mean over parts of their means
 GROUP = "group"  # the column of items that says which belong together
-MAIN_MEASURES = ("accuracy", "map")  # of files that have several columns, the one that a task's own name means
+MAIN_MEASURES = ("accuracy", "map", "map@100")  # of files that have several columns, the one that a task's own name means
 Columns = Mapping[str, NDArray[Any]]
 
 
@@ -57,7 +58,7 @@ def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
     size = len(added)
     return Items(
         contributions=added,
-        weights=np.full(size, 1.0 / size),
+        weights=contributions.strata_weights(columns[STRATUM]) if STRATUM in columns else np.full(size, 1.0 / size),
         groups=columns.get(GROUP, np.arange(size)),
         identity=identity,
         has_groups=GROUP in columns,
@@ -103,4 +104,5 @@ def _contributions(columns: Columns, task: str, where: str) -> tuple[NDArray[np.
             remedy="Score this encoder again with this version of the project.",
         )
     named = next((name for name in ("query_id", "row", "label") if name in columns), None)
-    return contributions.of_mean(columns[measure]), np.arange(len(columns[measure])) if named is None else columns[named]
+    added = contributions.of_strata(columns[measure], columns[STRATUM]) if STRATUM in columns else contributions.of_mean(columns[measure])
+    return added, np.arange(len(columns[measure])) if named is None else columns[named]

@@ -74,6 +74,43 @@ def senteval_split(
     return scored(gold[held], models.predict(features, best, held), held, penalties)
 
 
+def senteval_dev(
+    features_SD: ArrayLike,
+    labels: Sequence[str],
+    *,
+    train: ArrayLike | None = None,
+    dev: ArrayLike | None = None,
+    num_folds: int = 5,
+    seed: int = SEED,
+    where: str = "classification",
+) -> float:
+    """The accuracy × 100 of the penalty that SentEval chooses, on what chooses it: RSE's and SimCSE's checkpoints for transfer tasks are
+    those of its mean over tasks (5 folds while training, 10 at test).
+
+    train None: folds within each training part of folds over all rows, averaged (MR, CR, SUBJ, MPQA); dev None: folds within train
+    (TREC, MRPC); both: fitted on train, seen on dev (SST2). The classifier is that of the tests (Adam), not the faster one that SentEval
+    takes for dev.
+
+    Raises:
+        DataError: as `senteval_cross_validated`.
+    """
+    features, gold = checked_rows(features_SD, labels, where)
+    if train is not None and dev is not None:
+        fit, held = np.asarray(train, dtype=np.int64), np.asarray(dev, dtype=np.int64)
+        count = len(PENALTIES)
+        models = trained_side_by_side(features, gold, train=[fit] * count, dev=[held] * count, penalties=PENALTIES, seed=seed)
+        return float(np.round(100 * models.dev_accuracies, 2).max())
+    if train is not None:
+        fit = np.asarray(train, dtype=np.int64)
+        check_folds(gold[fit], num_folds, nested=False, where=where)
+        inner = _folds(gold, fit, num_folds, seed)
+    else:
+        check_folds(gold, num_folds, nested=True, where=where)
+        outer = _folds(gold, np.arange(len(gold)), num_folds, seed)
+        inner = [pair for rows, _ in outer for pair in _folds(gold, rows, num_folds, seed)]
+    return float(np.mean(_mean_accuracies(features, gold, inner, num_folds, seed).max(axis=1)))
+
+
 def _best_penalties(
     features_SD: NDArray[np.float32],
     gold_S: NDArray[np.str_],
@@ -82,6 +119,17 @@ def _best_penalties(
     seed: int,
 ) -> list[float]:
     """For each run of `num_folds` folds the penalty of the best mean dev accuracy; the weakest of equals, as SentEval takes it."""
+    return [PENALTIES[int(np.argmax(row))] for row in _mean_accuracies(features_SD, gold_S, folds, num_folds, seed)]
+
+
+def _mean_accuracies(
+    features_SD: NDArray[np.float32],
+    gold_S: NDArray[np.str_],
+    folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    num_folds: int,
+    seed: int,
+) -> NDArray[np.float64]:
+    """(F, P) for each run of `num_folds` folds and each penalty the mean dev accuracy × 100, to two decimals, as SentEval compares them."""
     models = trained_side_by_side(
         features_SD,
         gold_S,
@@ -91,7 +139,7 @@ def _best_penalties(
         seed=seed,
     )
     means = models.dev_accuracies.reshape(-1, num_folds, len(PENALTIES)).mean(axis=1)
-    return [PENALTIES[int(np.argmax(np.round(100 * row, 2)))] for row in means]
+    return np.asarray(np.round(100 * means, 2), dtype=np.float64)
 
 
 def _with_dev(rows: NDArray[np.int64], random: np.random.RandomState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora.own import OWN
 from sentdist.plan.resolver import Resolver
+from sentdist.plan.selection import DevTask
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, Found, ScoredTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
@@ -91,10 +92,12 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
 
 def selectable_task(
     name: str, resolver: Resolver, *, document_field: str = "answer", fold: Fold | None = None, fold_role: str | None = None
-) -> Task:
-    """A task of graded pairs or of retrieval, pinned, as a cross-validation sees it; such a task can also choose checkpoints."""
+) -> DevTask:
+    """A task that can choose checkpoints, pinned; one of retrieval as a cross-validation sees it."""
     task = pinned_task(name, resolver)
-    assert isinstance(task, Task), "the recipe lets nothing else choose checkpoints"
+    if not isinstance(task, Task):
+        assert isinstance(task, DevTask), "the recipe lets nothing else choose checkpoints"
+        return task
     field = document_field if task.kind == "retrieval" else "answer"
     return Task.model_validate(task.model_dump() | {"document_field": field, "fold": fold, "fold_role": fold_role})
 
@@ -119,15 +122,28 @@ def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: st
         raise RecipeError(where=f"{where}.lexical", found=found, expected=expected, remedy=remedy)
 
 
-def check_dev_tasks(names: tuple[str, ...]) -> None:
-    """Raise ValueError for names that choose no checkpoint: of another kind, of several kinds, or twice."""
+def can_choose(card: TaskCard) -> bool:
+    """Whether a task may choose checkpoints."""
+    return TASK_KINDS[card.kind].chooses or card.role == "dev"
+
+
+def dev_parts(given: str) -> tuple[int, ...]:
+    """How many tasks each name of a selection stands for, a group for several; () where it has no groups."""
+    sizes = tuple(len(TASK_GROUPS.get(name, (name,))) for name in given.split("+"))
+    return sizes if max(sizes) > 1 and len(sizes) > 1 else ()
+
+
+def check_dev_tasks(given: str) -> None:
+    """Raise ValueError for names that choose no checkpoint: of another kind, on several scales, or twice."""
     own = tuple(kind.name for kind in TASK_KINDS.values() if kind.chooses and kind.is_own)
-    known = (*(name for name, card in TASKS.items() if TASK_KINDS[card.kind].chooses), *(f"{kind}=SOURCE" for kind in own))
-    for name in names:
+    groups = tuple(name for name, tasks in TASK_GROUPS.items() if all(can_choose(TASKS[task]) for task in tasks))
+    known = (*(name for name, card in TASKS.items() if can_choose(card)), *groups, *(f"{kind}=SOURCE" for kind in own))
+    for name in given.split("+"):
         if name != OWN and name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
             raise ValueError(f"selection.task: {not_one_of(name, known)}")
+    names = [task for name in given.split("+") for task in TASK_GROUPS.get(name, (name,))]
     kinds = sorted({TASKS[name].kind if name in TASKS else name.partition("=")[0] for name in names if name != OWN})
-    if len(kinds) > 1:
+    if len({TASK_KINDS[kind].scale for kind in kinds}) > 1:
         raise ValueError(f"selection.task: found tasks of {' and of '.join(kinds)}; expected tasks of one kind, whose scores have a mean")
     if len(set(names)) < len(names):
-        raise ValueError(f"selection.task: found {'+'.join(names)}; expected each task once")
+        raise ValueError(f"selection.task: found {given}; expected each task once")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.specs import Task
+from sentdist.plan.selection import DevTask
 from sentdist.plan.stage import topological
 from sentdist.plan.stages import Overlap, Train
 from sentdist.plan.unroll import Plan
@@ -22,7 +22,7 @@ def overlaps_of(plan: Plan) -> tuple[Overlap, ...]:
         corpora = [stage for stage in upstream if isinstance(stage, CorpusStage)]
         selections = [stage.selection for stage in upstream if isinstance(stage, Train) and stage.selection is not None]
         chosen_by = dict.fromkeys(task for selection in selections for task in selection.tasks)
-        sources: list[CorpusStage | Task] = [*corpora, *(task for task in chosen_by if task not in trial.scores.tasks)]
+        sources: list[CorpusStage | DevTask] = [*corpora, *(task for task in chosen_by if task not in trial.scores.tasks)]
         for source in sources:
             overlap = Overlap(of=source, tasks=trial.scores.tasks)
             found.setdefault(overlap.key, overlap)

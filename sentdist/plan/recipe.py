@@ -54,7 +54,8 @@ class EncoderSection(Frozen):
 
 
 class SelectionSection(Frozen):
-    """Which dev task chooses the checkpoint (`stsb-dev+sickr-dev`: the mean of several), and how often it is scored."""
+    """Which dev task chooses the checkpoint, and how often it is scored. `stsb-dev+sickr-dev`: the mean of several; a group of tasks beside
+    others counts as one of them."""
 
     task: str
     every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
@@ -63,7 +64,7 @@ class SelectionSection(Frozen):
     @property
     def names(self) -> tuple[str, ...]:
         """The tasks, one by one."""
-        return tuple(self.task.split("+"))
+        return tuple(task for name in self.task.split("+") for task in TASK_GROUPS.get(name, (name,)))
 
 
 class EvaluationSection(Frozen):
@@ -172,7 +173,7 @@ class Recipe(Frozen):
             _known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         check_own(self)
         if self.selection is not None:
-            check_dev_tasks(self.selection.names)
+            check_dev_tasks(self.selection.task)
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
         if self.confirm_seeds and (self.selection is None or self.baseline is None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -32,10 +32,15 @@ class RelationalScoring(Frozen):
     Of retrieval the query is the head: one direction, whatever `directions` says of pairs.
     """
 
+    later_fields: ClassVar[tuple[str, ...]] = ("combine",)
+
     weights: Annotated[tuple[RelationWeight, ...], Field(min_length=1)]  # in a recipe also a mapping: relation to weight
     normalized: bool = True  # weights divided by their sum, as the released code does
     directions: Literal["one", "max_both"] = "max_both"  # the paper scores one direction, its code takes the greater of both
     curve: WeightGrid | None = None
+    # best: each relation that is weighted by itself, the best of them counts for each task, as RSE reports USEB; what is best is seen on
+    # the very data that are scored.
+    combine: Literal["sum", "best"] = "sum"
 
     @field_validator("weights", mode="before", json_schema_input_type=tuple[RelationWeight, ...] | dict[str, Weight])
     @classmethod
@@ -52,11 +57,21 @@ class RelationalScoring(Frozen):
             raise ValueError(f"weights: found {', '.join(names)}; expected each relation once")
         if not any(weight.weight for weight in self.weights):
             raise ValueError("weights: found no weight above 0; expected at least one, such as entailment: 1.0")
+        if self.combine == "best" and any(weight.weight != 1.0 for weight in self.weights):
+            raise ValueError("weights: found weights other than 1 beside combine best, which takes each relation alone; expected 1 of each")
+        if self.combine == "best" and (self.curve is not None or len(names) < 2):
+            raise ValueError("combine: best has no effect on one relation, and no curve; expected two relations or more, and no curve")
         return self
 
     @property
     def by_name(self) -> dict[str, float]:
         return {weight.relation: weight.weight for weight in self.weights}
+
+    @property
+    def alone(self) -> Iterator[RelationalScoring]:
+        """Each relation by itself."""
+        for weight in self.weights:
+            yield RelationalScoring(weights=(weight,), normalized=self.normalized, directions=self.directions)
 
     @property
     def relations(self) -> Iterator[str]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from sentdist.frozen import Frozen
 from sentdist.plan.relational import RelationalScoring
-from sentdist.plan.stage import Json
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Precision = Literal["fp32", "bf16"]
-Pooling = Literal["mean", "cls", "cls_mlp", "cls_mlp_train_only", "first_last"]
+Pooling = Literal["mean", "cls", "cls_mlp", "cls_mlp_train_only", "first_last", "cls_last_five"]
 
 
 Part = Literal["tags", "words"]
@@ -159,29 +157,3 @@ class Probes(Frozen):
     num_sentences: Annotated[int, Field(ge=16)] = 4000  # of the corpus, drawn with the seed; a quarter is held out
     num_words: Annotated[int, Field(ge=1)] = 500  # the most frequent of the vocabulary
     seed: int = 0
-
-
-class Selection(Frozen):
-    """Score a dev task every so often and keep the best weights; of several tasks the mean of their scores counts."""
-
-    later_fields: ClassVar[tuple[str, ...]] = ("further_tasks",)
-
-    task: Task
-    view: View = View()
-    every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # of the training rows of an epoch
-    further_tasks: tuple[Task, ...] = ()
-
-    @property
-    def tasks(self) -> tuple[Task, ...]:
-        return (self.task, *self.further_tasks)
-
-    @property
-    def name(self) -> str:
-        """As a recipe spells it."""
-        return "+".join(task.name for task in self.tasks)
-
-
-def dev_tasks(selection: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """The tasks in a `Selection` as a record keeps it."""
-    further = selection.get("further_tasks")
-    return [task for task in (selection["task"], *(further if isinstance(further, list) else ())) if isinstance(task, dict)]

@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from sentdist.plan.corpora import CORPORA, AnyCorpus
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_targets
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Selection, Stopping, Task, Training, View
+from sentdist.plan.selection import DevTask, Selection
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Purpose, Stage, slug
 from sentdist.plan.task_kinds import ScoredTask
 
@@ -153,13 +154,13 @@ class Overlap(Stage):
     purpose: ClassVar[Purpose] = "aside"
     speed_of: ClassVar[str | None] = None
 
-    of: AnyCorpus | Task
+    of: AnyCorpus | DevTask
     tasks: tuple[ScoredTask, ...]
     near: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8  # Jaccard similarity from which two texts are near-duplicates
 
     @property
     def label(self) -> str:
-        return slug(self.of.name if isinstance(self.of, Task) else self.of.label)
+        return slug(self.of.name if isinstance(self.of, DevTask) else self.of.label)
 
 
 class Encoded(Stage):

@@ -17,6 +17,8 @@ from sentdist.plan.tasks import TaskCard
 class ClassificationTask(Frozen):
     """Labels read out of frozen embeddings by a linear classifier."""
 
+    later_fields: ClassVar[tuple[str, ...]] = ("role",)
+
     name: str
     kind: Literal["classification"] = "classification"
     source: str
@@ -26,6 +28,7 @@ class ClassificationTask(Frozen):
     split: str | None = None  # that is tested, after training on `train`; None: all rows, in nested folds
     dev: str | None = None  # the split that chooses the penalty; None: folds
     num_folds: Annotated[int, Field(ge=2)] = 10
+    role: Literal["test", "dev"] = "test"  # dev: the accuracy on which the penalty is chosen, so that it can choose checkpoints
     # SentEval's, stopped early, which its published rows need; or one that is fitted to the end, which small data need.
     classifier: Literal["senteval", "converged"] = "converged"
 
@@ -51,6 +54,16 @@ class RerankingTask(Frozen):
     revision: str
     query: tuple[str, ...] = ("query",)  # columns whose texts are joined
     document: tuple[str, ...] = ("document",)
+    split: str | None = None
+
+
+class ForumsTask(Frozen):
+    """Questions of several forums; each finds its duplicates among those of its own forum, less the questions that are asked."""
+
+    name: str
+    kind: Literal["forums"] = "forums"
+    source: str
+    revision: str
     split: str | None = None
 
 
@@ -92,7 +105,7 @@ class GeometryTask(Frozen):
     positive_above: float = 4.0  # gold score from which a pair counts as one that means the same (SimCSE's practice)
 
 
-LabelTask = ClassificationTask | ParaphraseTask | RerankingTask | ClusteringTask | TripletTask | GeometryTask
+LabelTask = ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | ClusteringTask | TripletTask | GeometryTask
 ChosenTask = Task | LabelTask  # those that have a name in the table, or are a user's own
 ScoredTask = ChosenTask | LinkTask
 
@@ -127,7 +140,8 @@ class TaskKind:
     further: a card's other columns.
     floors: what scores it from words alone. table: title and unit of its table in a report, a column a task; None: not of that shape.
     works: keys of citations. own: columns or files of a user's own data, which KIND=SOURCE names; None: there are none.
-    chooses: such a task can choose checkpoints.
+    chooses: such a task can choose checkpoints; of labelled texts only those whose card has the role dev.
+    averages: what its scores are on; tasks that choose together must agree in it. None: its own name.
     make: the pinned task. encodes: sentences that a task of so many items encodes.
     loader: "module:function" of (task, data root) that reads the data and gives a `LoadedTask`.
     """
@@ -141,6 +155,7 @@ class TaskKind:
     works: tuple[str, ...] = ()
     own: str | None = None
     chooses: bool = False
+    averages: str | None = None
     make: Callable[[Found], ChosenTask] | None
     encodes: Callable[[ScoredTask, int], int]
     loader: str
@@ -150,6 +165,11 @@ class TaskKind:
         """Whether a user's own data can be of this kind."""
         return self.own is not None
 
+    @property
+    def scale(self) -> str:
+        """What scores of two tasks must have in common to be averaged."""
+        return self.averages or self.name
+
 
 def _pinned(found: Found) -> Task:
     return Task.model_validate(found.values | {"kind": found.card.kind})
@@ -158,7 +178,7 @@ def _pinned(found: Found) -> Task:
 def _classification(found: Found) -> ClassificationTask:
     card = found.card
     has_dev = card.dev is None and found.is_own and card.split is not None and "dev" in found.splits
-    own = {"dev": "dev" if has_dev else card.dev, "num_folds": card.num_folds, "classifier": card.classifier}
+    own = {"dev": "dev" if has_dev else card.dev, "num_folds": card.num_folds, "classifier": card.classifier, "role": card.role}
     return ClassificationTask.model_validate(found.values | own | {"columns": found.columns, "label": card.label})
 
 
@@ -220,15 +240,21 @@ TASK_KINDS: dict[str, TaskKind] = {
         TaskKind(
             name="pairs", main=("ap", "average precision"), columns=("sentence1", "sentence2"), further=lambda card: (card.label,),
             floors=("word_overlap",), table=("Paraphrases", "average precision × 100"),
-            own="`sentence1`, `sentence2`, `label` 1 for a paraphrase, else 0",
+            own="`sentence1`, `sentence2`, `label` 1 for a paraphrase, else 0", averages="precision", chooses=True,
             make=_paraphrases, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_paraphrases",
         ),
         TaskKind(
             name="reranking", main=("map", "MAP"), columns=("query",),
             further=lambda card: ("query_id", "relevance", *(card.documents or ("document",))),
             floors=("word_overlap", "bm25"), table=("Re-ranking", "mean average precision × 100"),
-            own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`",
+            own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`", averages="precision", chooses=True,
             make=_reranking, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_candidates",
+        ),
+        TaskKind(
+            name="forums", main=("map@100", "MAP@100"), columns=("query", "document"), floors=("word_overlap", "bm25"),
+            table=("Duplicates within forums", "mean over forums of MAP@100 × 100"), works=("useb",), averages="precision", chooses=True,
+            make=lambda found: ForumsTask.model_validate(found.values), encodes=_of_columns,
+            loader="sentdist.stages.tasks.forums:load_forums",
         ),
         TaskKind(
             name="clustering", main=("v_measure", "V-measure"), columns=("text",), further=lambda card: (card.label,),

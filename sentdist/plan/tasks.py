@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -24,6 +24,7 @@ class TaskCard:
     dev: str | None = None  # of a classification: the split that chooses the penalty, where there is one
     num_folds: int = 10  # of a classification
     classifier: Literal["senteval", "converged"] = "converged"  # likewise
+    role: Literal["test", "dev"] = "test"  # likewise; dev: of what chooses the penalty, only to choose checkpoints
 
 
 TASKS: dict[str, TaskCard] = {
@@ -192,6 +193,7 @@ TASKS: dict[str, TaskCard] = {
         classifier="senteval",
     ),
     "str2022": TaskCard(
+        title="STR",
         kind="sts",
         source="sts/sem_text_rel_ranked.csv",
         split=None,
@@ -199,6 +201,42 @@ TASKS: dict[str, TaskCard] = {
         licence="CC BY 4.0",
         citation="str2022",
         num_items=5500,
+    ),
+    "faqir": TaskCard(  # each FAQ's own question, to which its answer alone is relevant, as RCL's numbers must have been made
+        kind="retrieval",
+        source="retrieval/faqir",
+        split="questions",
+        metric="map",
+        licence="CC BY-NC-SA 3.0",
+        citation="faqir",
+        num_items=4133,
+    ),
+    "faqir-queries": TaskCard(
+        kind="retrieval",
+        source="retrieval/faqir",
+        split="queries",
+        metric="map",
+        licence="CC BY-NC-SA 3.0",
+        citation="faqir",
+        num_items=1233,
+    ),
+    "cough": TaskCard(
+        kind="retrieval",
+        source="retrieval/cough",
+        split="questions",
+        metric="map",
+        licence="CC BY-NC-SA 4.0",
+        citation="cough",
+        num_items=7117,
+    ),
+    "cough-queries": TaskCard(
+        kind="retrieval",
+        source="retrieval/cough",
+        split="queries",
+        metric="map",
+        licence="CC BY-NC-SA 4.0",
+        citation="cough",
+        num_items=1201,
     ),
     "scifact": TaskCard(
         kind="retrieval",
@@ -243,6 +281,21 @@ TASKS: dict[str, TaskCard] = {
     "askubuntu": TaskCard(
         kind="reranking", source="reranking/askubuntu", split="test", metric="map", licence="unstated", citation="askubuntu", num_items=4000
     ),
+    "askubuntu-dev": TaskCard(
+        kind="reranking", source="reranking/askubuntu", split="dev", metric="map", licence="unstated", citation="askubuntu"
+    ),
+    "cqadupstack": TaskCard(
+        kind="forums", source="retrieval/cqadupstack", split="test", metric="map@100", licence="Apache-2.0", citation="cqadupstack"
+    ),
+    "cqadupstack-dev": TaskCard(
+        kind="forums", source="retrieval/cqadupstack", split="valid", metric="map@100", licence="Apache-2.0", citation="cqadupstack"
+    ),
+    **{
+        f"scidocs-{relation}-dev": TaskCard(
+            kind="reranking", source="reranking/scidocs", split=f"{relation}-valid", metric="map", licence="unstated", citation="scidocs"
+        )
+        for relation in ("cite", "cocite", "coview", "coread")
+    },
     "scidocs-cite": TaskCard(
         kind="reranking", source="reranking/scidocs", split="cite", metric="map", licence="unstated", citation="scidocs", num_items=30000
     ),
@@ -288,15 +341,32 @@ TASKS: dict[str, TaskCard] = {
     "scenes-faq": TaskCard(kind="retrieval", source="generated/faq", split=None, metric="map", licence="Apache-2.0", citation="sentdist"),
 }
 
+TASKS |= {
+    f"{name}-dev": replace(TASKS[name], role="dev", num_folds=5, title=None)
+    for name in ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
+}
+
 TASK_GROUPS: dict[str, tuple[str, ...]] = {
     "sts": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"),
     "sts-pooled": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb-pooled", "sickr-pooled"),
     "transfer": ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"),
+    "transfer-dev": ("mr-dev", "cr-dev", "subj-dev", "mpqa-dev", "sst2-dev", "trec-dev", "mrpc-dev"),
     "retrieval": ("stackfaq", "scifact", "cranfield"),
     "pairs": ("qqp-pairs", "mrpc-pairs"),
     "twitter": ("twitter-url", "twitter-pit"),
     "reranking": ("semeval2016-cqa",),
     "scidocs": ("scidocs-cite", "scidocs-cocite", "scidocs-coview", "scidocs-coread"),
+    "scidocs-dev": ("scidocs-cite-dev", "scidocs-cocite-dev", "scidocs-coview-dev", "scidocs-coread-dev"),
+    "useb": (
+        "askubuntu",
+        "cqadupstack",
+        "twitter-url",
+        "twitter-pit",
+        "scidocs-cite",
+        "scidocs-cocite",
+        "scidocs-coview",
+        "scidocs-coread",
+    ),
     "intent": ("banking77", "banking77-clusters"),
     "geometry": ("geometry-stsb",),
     "scenes": ("scenes-sts", "scenes-faq"),

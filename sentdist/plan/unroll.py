@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sentdist.errors import RecipeError
-from sentdist.plan.chosen_tasks import check_lexical, check_names, named_task, pinned_task, selectable_task, task_names
+from sentdist.plan.chosen_tasks import check_lexical, check_names, dev_parts, named_task, pinned_task, selectable_task, task_names
 from sentdist.plan.compatibility import (
     check_channels,
     check_encoder,
@@ -32,7 +32,8 @@ from sentdist.plan.objectives import Objective, names_with, phi_of, uses_targets
 from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection, recipe_from_values
 from sentdist.plan.resolver import Pin, Resolver
-from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Selection, Task, Training, View
+from sentdist.plan.selection import DevTask, Selection
+from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Task, Training, View
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask
@@ -216,7 +217,9 @@ class Builder:
                 groups = (known for known, tasks in TASK_GROUPS.items() if all(TASKS[task].kind == "sts" for task in tasks))
                 pairs = (*(known for known, card in TASKS.items() if card.kind == "sts"), *groups)
                 raise RecipeError(where=where, found=name, expected=f"tasks of pairs: {', '.join(pairs)}", remedy="Correct it.")
-        return tuple(self._selectable(name, fold=None, role="test") for name in task_names(names))
+        found = tuple(self._selectable(name, fold=None, role="test") for name in task_names(names))
+        assert all(isinstance(task, Task) for task in found), "their kind was looked at"
+        return tuple(task for task in found if isinstance(task, Task))
 
     def training(self, method: Method) -> Training:
         return Training.model_validate(self.recipe.training.model_dump() | method.training)
@@ -328,29 +331,36 @@ class Builder:
         view = View.model_validate(section.view.model_dump() | {"relations": _without_curve(own)}) if is_own else section.view
         view = settled_view(view, objective, width=width, where="selection.view")
         task, *further = [self._dev_task(name, fold=fold) for name in section.names]
-        if len({one.kind for one in (task, *further)}) > 1:
+        if len({TASK_KINDS[one.kind].scale for one in (task, *further)}) > 1:
             raise RecipeError(
                 where="selection.task", found=f"tasks of {task.kind} and of others", expected="tasks of one kind, whose scores have a mean", remedy="Name own alone."
             )  # fmt: skip
-        return Selection(task=task, further_tasks=tuple(further), view=view, every_fraction=section.every_fraction)
+        parts = dev_parts(section.task)
+        return Selection(task=task, further_tasks=tuple(further), view=view, every_fraction=section.every_fraction, parts=parts)
 
     def _tasks(self, name: str, *, fold: int | None) -> tuple[ChosenTask, ...]:
         """The test tasks that a name stands for."""
         if name == OWN:
             section = self._own()
             return section.task(self.resolver, "test", where="corpus"), *section.further_tasks(self.resolver, "test", where="corpus")
-        is_selectable = TASK_KINDS[named_task(name).card.kind].chooses
+        card = named_task(name).card
+        if card.role == "dev":
+            raise RecipeError(
+                where="evaluation.tasks", found=f"{name}, the accuracy on which a penalty is chosen", expected="a task that is tested",
+                remedy=f"Use {name.removesuffix('-dev')}; {name} is for selection.task.",
+            )  # fmt: skip
+        is_selectable = TASK_KINDS[card.kind].chooses
         return (self._selectable(name, fold=fold, role="test") if is_selectable else pinned_task(name, self.resolver),)
 
-    def _dev_task(self, name: str, *, fold: int | None) -> Task:
+    def _dev_task(self, name: str, *, fold: int | None) -> DevTask:
         return self._own().task(self.resolver, "dev", where="corpus") if name == OWN else self._selectable(name, fold=fold, role="dev")
 
     def _own(self) -> OwnSection:
         assert isinstance(self.recipe.corpus, OwnSection), "the recipe has checked it"
         return self.recipe.corpus
 
-    def _selectable(self, name: str, *, fold: int | None, role: str) -> Task:
-        """A task of pairs or of retrieval; in a cross-validation over the queries of the corpus, the part of a fold."""
+    def _selectable(self, name: str, *, fold: int | None, role: str) -> DevTask:
+        """A task that can choose; of retrieval, in a cross-validation over the queries of the corpus, the part of a fold."""
         card = named_task(name).card
         corpus = self.recipe.corpus
         has_fold = fold is not None and card.kind == "retrieval" and card.source == corpus.judged_source(self.resolver)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sentdist.plan.specs import dev_tasks
+from sentdist.plan.selection import dev_tasks
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Overlap
 from sentdist.reading import drop_remedy, read_parquet

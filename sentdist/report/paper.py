@@ -10,10 +10,11 @@ from typing import Any, Generic, TypeVar
 from sentdist.plan.papers import PAPERS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.printed import PaperTable
+from sentdist.report.rows import ResultRow
 from sentdist.report.side_by_side import SideBySide, side_by_side
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record
-from sentdist.store.sweep import SweepRecord
+from sentdist.store.sweep import SweepRecord, TrialRecord
 
 Facts = TypeVar("Facts")
 Matches = Mapping[str, Mapping[str, str]]  # number of a printed table -> our label -> the printed row that stands for the same thing
@@ -64,6 +65,23 @@ class PaperTables(Generic[Facts]):
             return self.compared(table, facts)
         found = {number: rows for number, rows in self.matches(facts).items() if number not in self.not_compared}
         return told_apart(table, self.tables, found)
+
+
+def fold_means(sweep: SweepRecord, records: Mapping[str, Record], columns: Mapping[str, str]) -> list[ResultRow]:
+    """A row a cell and seed, from records alone. columns: title -> name of the result, of which a row has the mean over folds; cells
+    without them are left out."""
+    groups: dict[tuple[str, int | None], list[TrialRecord]] = {}
+    for trial in sweep.trials:
+        if trial.key in records:
+            groups.setdefault((trial.cell, trial.seed), []).append(trial)
+    found = []
+    for (label, seed), trials in groups.items():
+        values = {title: [records[trial.key].results.get(name) for trial in trials] for title, name in columns.items()}
+        numbers = {title: [float(one) for one in given if isinstance(one, int | float)] for title, given in values.items()}
+        if all(len(given) == len(trials) for given in numbers.values()):
+            scores = {title: sum(given) / len(given) for title, given in numbers.items()}
+            found.append(ResultRow(method=trials[0].method, label=label, params={}, seed=seed or 0, scores=scores, is_fixed=seed is None))
+    return found
 
 
 def told_apart(table: ResultTable, printed: Mapping[str, PaperTable], matches: Matches) -> Iterator[SideBySide]:

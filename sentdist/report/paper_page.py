@@ -79,13 +79,15 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
         leaks = sweep_leaks(sweep, store, records)
         tables = list(result_tables(sweep, rows, None, leaks))
         for further in printed.further(sweep, records, rows.facts) if printed.further is not None else ():
+            of_base = printed.tables[further.number].base
+            base = next((line for line in further.table.lines if further.row_of.get(line.label) == of_base), None)
             for line in further.table.lines:
-                own = OurRow(sweep=name, line=line, base=None)
+                own = OurRow(sweep=name, line=line, base=None if line is base else base)
                 found.setdefault(further.number, {}).setdefault(further.row_of[line.label], []).append(own)
         for number, matches in printed.our_rows(rows.facts).items():
             of_paper = printed.tables[number]
             for table in tables:
-                if not _shared(table, of_paper):
+                if not _shared(table, of_paper) or of_paper.ours not in (None, table.title):
                     continue
                 base = next((line for line in table.lines if matches.get(line.label) == of_paper.base), None)
                 for line in table.lines:

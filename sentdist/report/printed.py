@@ -33,6 +33,7 @@ SIMCSE_SUPERVISED = PaperRow(label="SimCSE, supervised", scores=(75.30, 84.67, 8
 class PaperTable:
     """One printed table. base: the row that gains are measured from; None: there is none. notes: misprints and doubts.
 
+    ours: title of the table of ours that it is about, where its columns alone do not tell (two benchmarks have a column CR).
     recipes: row -> the recipe that makes ours of it, for rows that this project can make; "" stands for all rows that are not named.
     """
 
@@ -44,6 +45,7 @@ class PaperTable:
     base: str | None
     recipes: Mapping[str, str] = field(default_factory=dict)
     paper: str
+    ours: str | None = None
 
     def row(self, label: str) -> PaperRow:
         """The row of this label; DataError with the labels that exist."""

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sentdist.plan.specs import dev_tasks
+from sentdist.plan.selection import dev_tasks
 from sentdist.plan.stage import Json
 from sentdist.report.tables import ResultTable
 from sentdist.store.chosen import challengers

@@ -10,7 +10,7 @@ from sentdist.errors import StoreError
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
-from sentdist.report import citations
+from sentdist.report import citations, useb
 from sentdist.report.head import finding, page_facts
 from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
@@ -153,6 +153,15 @@ def result_tables(
         yield build_table(
             rows, title=title, tasks=columns, baseline=_present(baseline, rows), unit=unit, average=len(columns) > 1, shared=said,
             exploratory=found.exploratory, leaked=leaks.of_columns(columns, {TASK_TITLES.get(task, task): task for task in found.tasks}),
+        )  # fmt: skip
+    if found.useb:
+        yield build_table(
+            found.useb, title=useb.TITLE, tasks=list(useb.COLUMNS), baseline=_present(baseline, found.useb), unit=useb.UNIT, average=False,
+            exploratory=found.exploratory, leaked=leaks.of_columns(list(useb.COLUMNS), useb.TASK_OF_COLUMN),
+        )  # fmt: skip
+    if found.useb_by_relation:
+        yield build_table(
+            found.useb_by_relation, title=useb.TITLE_BY_RELATION, tasks=list(useb.FOUR), baseline=None, unit=useb.UNIT, preceding=False,
         )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from sentdist.reading import drop_remedy, read_json_lines
 from sentdist.report.cell_facts import CellFacts, Trained, items, mapping, numbers, terms_of
 from sentdist.report.figures import LearningCurve
 from sentdist.report.rows import ResultRow, Scalar
+from sentdist.report.useb import TASK_OF_COLUMN, has_useb, relations_of, useb_scores
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -37,6 +38,8 @@ class SweepRows:
     retrieval: dict[str, list[ResultRow]]  # task -> rows of its measures
     other: dict[str, list[ResultRow]]  # kind of task -> rows of its tasks
     facts: dict[str, CellFacts]  # by label
+    useb: list[ResultRow]  # of the whole benchmark, where all of it was scored
+    useb_by_relation: list[ResultRow]  # the same for each relation alone
     curves: list[LearningCurve]
     tasks: list[str]
     unfinished: list[TrialRecord] = field(default_factory=list)
@@ -46,7 +49,15 @@ class SweepRows:
 def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:
     """Rows of every trial whose scores are in the store; the others are listed as unfinished."""
     found = SweepRows(
-        sts=[], retrieval={}, other={}, facts={}, curves=[], tasks=[], unfinished=[t for t in sweep.trials if t.key not in records]
+        sts=[],
+        retrieval={},
+        other={},
+        useb=[],
+        useb_by_relation=[],
+        facts={},
+        curves=[],
+        tasks=[],
+        unfinished=[t for t in sweep.trials if t.key not in records],
     )
     finished = [trial for trial in sweep.trials if trial.key in records]
     found.exploratory.update(_incomplete(sweep, records))
@@ -68,6 +79,13 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
                 found.other.setdefault(kind, []).append(
                     _row(trials, seed, store, records, {TASK_TITLES.get(task, task): (task, task) for task in kinds[kind]})
                 )
+        if has_useb(_task_names(records[trials[0].key])):
+            results = records[trials[0].key].results
+            found.useb.append(_useb_row(trials, seed, store, records))
+            found.useb_by_relation.extend(
+                replace(found.useb[-1], label=f"{label}, {relation}", items=None, scores=useb_scores(results, relation))
+                for relation in relations_of(results)
+            )
         found.curves.extend(_curves(label, seed, trials, store, records))
     return found
 
@@ -109,6 +127,18 @@ def _row(
     return ResultRow(
         method=first.method, label=first.cell, params=params, seed=seed or 0, scores=scores, items=items, is_fixed=first.seed is None
     )
+
+
+def _useb_row(trials: list[TrialRecord], seed: int | None, store: ArtifactStore, records: dict[str, Record]) -> ResultRow:
+    """One row of the benchmark; items stand behind the columns that are single tasks read in one way."""
+    results = records[trials[0].key].results
+    columns = {} if relations_of(results) else {title: (task, task) for title, task in TASK_OF_COLUMN.items()}
+    row = _row(trials, seed, store, records, columns)
+    return replace(row, scores=useb_scores(results))
+
+
+def _task_names(record: Record) -> list[str]:
+    return [name for names in _tasks_by_kind(record).values() for name in names]
 
 
 def _mean(values: list[Json]) -> float | None:

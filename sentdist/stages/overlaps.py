@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from sentdist.data.corpus import Corpus as OpenedCorpus
 from sentdist.data.leaks import LeakFinder, Leaks
 from sentdist.data.task_texts import TaskTexts
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.leaks import overlaps_of
-from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Overlap
 from sentdist.plan.task_kinds import ScoredTask
@@ -62,11 +62,15 @@ def task_texts(task: ScoredTask, data_root: str | None, folders: Folders = ()) -
 
 def _training_text(stage: Overlap, context: Context) -> tuple[Iterable[Sequence[str]], np.ndarray]:
     """Sentences in the order of their ids, and the ids of the rows."""
-    if not isinstance(stage.of, Task):
+    if isinstance(stage.of, CorpusStage):
         corpus = OpenedCorpus.open(folder_of(stage.of, context))
         return corpus.sentence_blocks(), np.asarray(corpus.ids)
     ids: dict[str, int] = {}
-    pairs = task_texts(stage.of, context.data_root, context.folders).pairs
+    texts = task_texts(stage.of, context.data_root, context.folders)
+    pairs = texts.pairs
+    if not pairs:
+        alone = list(dict.fromkeys(text for item in texts.sentences for text in item))
+        return [alone], np.arange(len(alone), dtype=np.int64)[None]
     rows = [(ids.setdefault(one, len(ids)), ids.setdefault(other, len(ids))) for _, one, other in pairs]
     return [list(ids)], np.array(rows, dtype=np.int64).reshape(-1, 2).T
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
@@ -42,6 +41,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
 from sentdist.stages.inputs import folder_of, load_encoder
 from sentdist.stages.objectives import make_objective, num_columns
+from sentdist.stages.scores.by_relation import mean_of_parts, score_by
 from sentdist.stages.scores.relational_scorer import live_scorer
 from sentdist.stages.tagging import targets_of
 from sentdist.stages.tasks.scoring import LoadedTask, load_task, viewed
@@ -248,11 +248,10 @@ class TrainSession:
         view = self.stage.selection.view
         scorer = live_scorer(self._objective, view.relations)
         scores = [
-            task.score(viewed(embeddings_SD, view, where=self.stage.label, objective=self.stage.objective), scorer).main
+            score_by(task, viewed(embeddings_SD, view, where=self.stage.label, objective=self.stage.objective), scorer)
             for task, embeddings_SD in zip(self._dev, embeddings, strict=True)
         ]
-        defined = [score for score in scores if score is not None]
-        score = statistics.mean(defined) if len(defined) == len(scores) else None
+        score = mean_of_parts([[scores[place] for place in part] for part in self.stage.selection.places])
         found = DevScore(step=self.progress.step, score=float("-inf") if score is None else score)
         is_best = self.progress.best_score is None or found.score > self.progress.best_score
         if is_best:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.errors import counted
-from sentdist.plan.specs import dev_tasks
+from sentdist.plan.selection import dev_tasks
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sentdist.plan.specs import dev_tasks
+from sentdist.plan.selection import dev_tasks
 from sentdist.plan.stage import Json
 from sentdist.store.sweep import TrialRecord
 

@@ -28,6 +28,8 @@ def padded_embeddings(model: torch.nn.Module, folder: Path, sentences: tuple[str
     mask = inputs["attention_mask"][:, :, None].float()
     if pooling in ("cls", "cls_mlp", "cls_mlp_train_only"):
         return states[-1][:, 0]
+    if pooling == "cls_last_five":
+        return torch.stack([layer[:, 0] for layer in states[1:][-5:]]).mean(dim=0)
     tokens = states[-1] if pooling == "mean" else (states[1] + states[-1]) / 2
     return (tokens * mask).sum(dim=1) / mask.sum(dim=1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,3 +39,15 @@ def evaluated(
         store=ArtifactStore(str(store)), data_root=str(data), folders=tuple(resolver.folders.items()), keeps_embeddings=keeps_embeddings
     )
     return build_scores(stage, context), context
+
+
+def write_forums(folder: Path) -> None:
+    """Questions of two forums in the shape of USEB's release; the first of each is asked, and has duplicates."""
+    corpus = {
+        "android": {"1": "how to root a phone", "2": "rooting my phone", "3": "battery is empty", "4": "phone gets hot"},
+        "gis": {"1": "what is a map", "7": "maps, what are they", "8": "how far is it"},
+    }
+    judged = {"valid": {"android": {"3": ["4"]}, "gis": {"8": ["7"]}}, "test": {"android": {"1": ["2"], "4": ["3"]}, "gis": {"1": ["7"]}}}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "corpus.json").write_text(json.dumps(corpus))
+    (folder / "retrieval_split.json").write_text(json.dumps(judged))

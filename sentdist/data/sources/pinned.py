@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.generated import corpora as generated
 from sentdist.data.sources import files, hub, released, retrieval_files
+from sentdist.data.sources.file_facts import content_digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,6 +87,11 @@ def read_source(
 
 
 def _retrieval_facts(name: str, parts: retrieval_files.RetrievalFiles, split: str | None) -> SourceFacts:
+    if parts.release is not None:
+        digest = "sha256:" + hashlib.sha256("".join(map(content_digest, parts.paths)).encode()).hexdigest()[:16]
+        tables = parts.release.tables(name)
+        counts = {str(entry["values"]): int(entry["counts"]) for entry in tables.judgements["split"].value_counts().to_pylist()}
+        return _facts(name, digest, tables.judgements.num_rows, tuple(tables.documents.column_names), counts, split)
     facts = {path: files.file_facts(name, path) for path in parts.paths}
     digest = "sha256:" + hashlib.sha256("".join(facts[path].digest for path in parts.paths).encode()).hexdigest()[:16]
     judged = [(part, facts[path]) for part, path in parts.judgements]

@@ -75,6 +75,8 @@ def _reader(path: Path) -> Callable[[Path], Iterator[Row]] | None:
         return {"test.data": _pit, "sem_text_rel_ranked.csv": _str2022}.get(path.name)
     if os.path.lexists(path / "text_tokenized.txt"):
         return _askubuntu
+    if os.path.lexists(path / "retrieval_split.json"):
+        return _cqadupstack
     return _scidocs if os.path.lexists(path / "data.json") else None
 
 
@@ -120,11 +122,12 @@ def _askubuntu(folder: Path) -> Iterator[Row]:
 
 
 def _scidocs(folder: Path) -> Iterator[Row]:
-    """Titles of papers; the four relations of the test part are its splits;
+    """Titles of papers; the four relations of the test part are splits, and so are those of the valid part, as `cite-valid`;
     papers without a title are left out (Cohan et al. 2020, as USEB has it)."""
     data = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     titles = {key: paper["title"] for key, paper in data["corpus"].items() if paper["title"]}
-    for split, queries in data["test"].items():
+    parts = [*data["test"].items(), *((f"{relation}-valid", queries) for relation, queries in data["valid"].items())]
+    for split, queries in parts:
         for query, judged in queries.items():
             for document, relevance in judged.items():
                 if query in titles and document in titles:
@@ -132,6 +135,25 @@ def _scidocs(folder: Path) -> Iterator[Row]:
                         "split": split, "query_id": query, "query": titles[query], "document_id": document, "document": titles[document],
                         "relevance": int(relevance),
                     }  # fmt: skip
+
+
+def _cqadupstack(folder: Path) -> Iterator[Row]:
+    """A row a question and one of its duplicates, with the forum of both (Hoogeveen et al. 2015, as USEB has it)."""
+    forums, judged = cqadupstack_parts(folder)
+    for split, by_forum in judged.items():
+        for forum, queries in by_forum.items():
+            for query, duplicates in queries.items():
+                for document in duplicates:
+                    yield {
+                        "split": split, "forum": forum, "query_id": query, "query": forums[forum][query], "document_id": document,
+                        "document": forums[forum][document],
+                    }  # fmt: skip
+
+
+def cqadupstack_parts(folder: Path) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, dict[str, list[str]]]]]:
+    """Forum -> id -> question of all its questions, and split -> forum -> id of a question -> ids of its duplicates."""
+    forums, judged = (json.loads((folder / name).read_text(encoding="utf-8")) for name in ("corpus.json", "retrieval_split.json"))
+    return forums, judged
 
 
 def _lines(path: Path) -> Iterator[Sequence[str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.data.sources import files
+from sentdist.data.sources import faq_releases, files
 from sentdist.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,26 +23,32 @@ RELEVANCE = ("relevance", "score")
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalFiles:
-    """judgements: (split, file); the split is None where a column `split`, or nothing, tells the splits apart."""
+    """judgements: (split, file); the split is None where a column `split`, or nothing, tells the splits apart.
+    release: who reads the files, where they are those of a known release."""
 
     documents: Path
     queries: Path
     judgements: tuple[tuple[str | None, Path], ...]
+    release: faq_releases.FaqRelease | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        return (self.documents, self.queries, *(path for _, path in self.judgements))
+        return (self.documents, self.queries, *(path for _, path in self.judgements)) if self.release is None else self.release.paths
 
 
 def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
     """Return the files of the retrieval source `name`, or None when `name` is not one.
 
-    Two shapes: NAME_docs|faqs, NAME_queries, NAME_qrels side by side;
-    or a folder as BEIR (Thakur et al. 2021, arXiv 2104.08663) has it, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
+    Three shapes: NAME_docs|faqs, NAME_queries, NAME_qrels side by side;
+    a folder as BEIR (Thakur et al. 2021, arXiv 2104.08663) has it, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv;
+    or a folder with the files of a release of `faq_releases`.
     Raises DataError when some of the parts are there and others are not.
     """
     root = files.existing_root(name, data_root)
     folder = root / name
+    if (release := faq_releases.find(folder)) is not None:
+        bank, *_, judged = release.paths if len(release.paths) > 1 else release.paths * 2
+        return RetrievalFiles(documents=bank, queries=bank, judgements=((None, judged),), release=release)
     if (folder / "corpus.jsonl").is_file():
         judged = tuple((path.stem, path) for path in sorted((folder / "qrels").glob("*.tsv")))
         if not (folder / "queries.jsonl").is_file() or not judged:

@@ -20,7 +20,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
 
 from sentdist.learning.encoder.card import EncoderCard, add_training_facts, card_data
-from sentdist.learning.encoder.pooling import PoolingHead
+from sentdist.learning.encoder.pooling import LAST_LAYERS, PoolingHead, needs_all_layers
 
 __all__ = ["EncoderCard", "export"]
 
@@ -46,7 +46,7 @@ def export(
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.model_max_length = max_length
     with TemporaryDirectory() as plain:
-        _save_plain(Path(plain), model, pooler, tokenizer, all_layers=pooling == "first_last")
+        _save_plain(Path(plain), model, pooler, tokenizer, all_layers=needs_all_layers(pooling))
         transformer = Transformer(plain, model_kwargs={"dtype": torch.float32}, max_seq_length=max_length)
     transformer.model.config._name_or_path = card.base_model
     saved = SentenceTransformer(
@@ -94,14 +94,17 @@ def _pooling_modules(model: PreTrainedModel, pooling: str, head: PoolingHead | N
     width, num_layers = int(model.config.hidden_size), int(model.config.num_hidden_layers)
     if pooling == "mean":
         return [Pooling(width, pooling_mode="mean")]
-    if pooling == "first_last":
+    if needs_all_layers(pooling):
         weights = torch.zeros(num_layers)
-        weights[0] += 1.0
-        weights[-1] += 1.0
+        if pooling == "first_last":
+            weights[0] += 1.0
+            weights[-1] += 1.0
+        else:
+            weights[-LAST_LAYERS:] = 1.0
         layers = WeightedLayerPooling(
             width, num_hidden_layers=num_layers, layer_start=1, layer_weights=nn.Parameter(weights, requires_grad=False)
         )
-        return [layers, Pooling(width, pooling_mode="mean")]
+        return [layers, Pooling(width, pooling_mode="mean" if pooling == "first_last" else "cls")]
     modules: list[nn.Module] = [Pooling(width, pooling_mode="cls")]
     if pooling == "cls_mlp":
         assert head is not None, "cls_mlp is constructed with its head"

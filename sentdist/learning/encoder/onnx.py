@@ -15,7 +15,7 @@ from transformers import AutoModel, PreTrainedModel
 
 from sentdist.errors import EncoderError
 from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.pooling import needs_all_layers
+from sentdist.learning.encoder.pooling import last_five, needs_all_layers
 from sentdist.learning.encoder.quiet import without_bars
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
@@ -97,6 +97,8 @@ class PaddedEncoder(nn.Module):
                 states_STD = (output.hidden_states[1] + output.hidden_states[-1]) / 2
             weights_ST1 = attention_mask.unsqueeze(-1).to(states_STD.dtype)
             return (states_STD * weights_ST1).sum(dim=1) / weights_ST1.sum(dim=1)
+        if self.pooling == "cls_last_five":
+            return torch.stack([layer[:, 0] for layer in last_five(output.hidden_states)]).mean(dim=0)
         first_SD = output.last_hidden_state[:, 0]
         return first_SD if self.head is None else self.head(first_SD)
 

@@ -251,6 +251,7 @@ def declared_pooling(folder: Path) -> str | None:
         (("Pooling",), "cls"): "cls",
         (("Pooling", "Dense"), "cls"): "cls_mlp",
         (("WeightedLayerPooling", "Pooling"), "mean"): "first_last",
+        (("WeightedLayerPooling", "Pooling"), "cls"): "cls_last_five",
     }
     pooling = computable.get((tuple(kinds), mode))
     if pooling is None:

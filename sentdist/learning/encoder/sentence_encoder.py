@@ -150,7 +150,7 @@ class SentenceEncoder(nn.Module):
     def forward(self, tokens: TokenBatch) -> Tensor:
         """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized."""
         tokens = tokens.to(self.device)
-        embeddings_SD = pool(self._layers(tokens), tokens, pooling=self.pooling)
+        embeddings_SD = pool(self._layers(tokens), tokens, pooling=self.pooling, training=self.training)
         if self.head is not None and (self.training or self.pooling == "cls_mlp"):
             embeddings_SD = self.head(embeddings_SD).float()
         return embeddings_SD

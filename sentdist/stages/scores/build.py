@@ -16,6 +16,7 @@ from sentdist.plan.stages import Scores, Train
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
+from sentdist.stages.scores.by_relation import score_by
 from sentdist.stages.scores.cloud import Cloud, sampled_pairs
 from sentdist.stages.scores.embed_sentences import Embed, MakeEmbed, embed_here
 from sentdist.stages.scores.embedding_cache import kept_or_encoded
@@ -68,7 +69,7 @@ def _embedded_scores(
     row = {sentence: number for number, sentence in enumerate(unique)}
     embeddings = kept_or_encoded(stage, of, unique, context, embed) if context.keeps_embeddings else embed(unique)
     embeddings = viewed(embeddings, stage.view, where=stage.label, objective=of.objective if isinstance(of, Train) else None)
-    scores = [task.score(_rows_of(task, embeddings, row), scorer) for task in tasks]
+    scores = [score_by(task, _rows_of(task, embeddings, row), scorer) for task in tasks]
     geometry, cloud = _geometry(tasks, embeddings, row)
     return scores, geometry | _relations(tasks, embeddings, row, scorer) | probe_results(stage, embed, context), cloud
 

@@ -14,7 +14,7 @@ from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.classification import cross_validated, pair_features, split_classified
 from sentdist.evaluation.clustering import score_clusters
 from sentdist.evaluation.lexical import Lexical
-from sentdist.evaluation.transfer import senteval_cross_validated, senteval_split
+from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
 from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
 from sentdist.stages.scores.relational_scorer import RelationalScorer
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
@@ -34,6 +34,13 @@ class LabelledTask:
     def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
         task, rows = self.task, self.rows
         features = pair_features(*np.split(embeddings_SD, 2)) if len(task.columns) == 2 else embeddings_SD
+        if task.role == "dev":
+            parts = (
+                {} if task.split is None else {"train": rows.rows_of("train"), "dev": None if task.dev is None else rows.rows_of(task.dev)}
+            )
+            accuracy = senteval_dev(features, rows.labels, num_folds=task.num_folds, where=task.name, **parts)
+            # Nothing is tested here, so there are no items to draw again.
+            return TaskScore(task=task.name, main=accuracy, measures={"accuracy": accuracy}, items=pa.table({"accuracy": [accuracy]}))
         if task.split is None:
             whole = senteval_cross_validated if task.classifier == "senteval" else cross_validated
             found = whole(features, rows.labels, num_folds=task.num_folds, where=task.name)
@@ -55,7 +62,8 @@ class LabelledTask:
         raise no_word_score(self.task.name, kind)
 
     def texts(self) -> TaskTexts:
-        tested = range(self.rows.num_rows) if self.task.split is None else self.rows.rows_of(self.task.split)
+        split = self.task.split if self.task.role == "test" or self.task.split is None else self.task.dev or "train"
+        tested = range(self.rows.num_rows) if split is None else self.rows.rows_of(split)
         items = tuple(tuple(column[row] for column in self.rows.texts) for row in tested)
         pairs = tuple((item, *both) for item, both in enumerate(items) if len(both) == 2)
         return TaskTexts(name=self.task.name, sentences=items, pairs=pairs)

@@ -96,7 +96,9 @@ class Student:
         if self.pooling in ("mean", "first_last"):
             return (states * mask).sum(1) / mask.sum(1)
         first = states[:, 0]
-        if self.pooling == "cls_mlp" or (self.pooling == "cls_mlp_train_only" and training):
+        if self.pooling == "cls_last_five" and not training:
+            return torch.stack([layer[:, 0] for layer in output.hidden_states[1:][-5:]]).mean(0)
+        if self.pooling == "cls_mlp" or (self.pooling in ("cls_mlp_train_only", "cls_last_five") and training):
             first = torch.tanh(first @ self.head["dense.weight"].T + self.head["dense.bias"])
         return first
 

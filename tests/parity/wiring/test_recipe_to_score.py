@@ -180,7 +180,7 @@ def test_evaluations_encode_as_said(place: Place) -> None:
     whole = spearman_of(Student(place.encoder, max_length=40), rows)
     expected = {"whole": (base_scores(place), whole)}
     expected["short"] = base_scores(place, evaluation_at_max_length=7), spearman_of(Student(place.encoder, max_length=7), rows)
-    for pooling in ("cls", "first_last"):
+    for pooling in ("cls", "first_last", "cls_last_five"):
         stage = base_scores(place, encoder_at_pooling=pooling)
         expected[pooling] = stage, spearman_of(Student(place.encoder, max_length=40, pooling=pooling), rows)
     expected["layers"] = base_scores(place, encoder_at_layers=1), spearman_of(Student(place.encoder, max_length=40, layers=1), rows)

@@ -62,7 +62,9 @@ def test_askubuntus_candidates_stand_in_bm25s_order(tmp_path: Path) -> None:
 def test_scidocs_relations_are_splits_and_papers_without_title_are_left_out(tmp_path: Path) -> None:
     papers = {key: {"title": title} for key, title in (("p", "query paper"), ("q", "near"), ("r", "far"), ("s", None))}
     test = {"cite": {"p": {"q": 1, "r": 0, "s": 1}}, "coview": {"p": {"r": 1, "unknown": 0}}}
-    _write(tmp_path / "reranking/scidocs/data.json", json.dumps({"corpus": papers, "valid": {}, "test": test}))
+    valid = {"cite": {"p": {"r": 1, "q": 0}}}
+    _write(tmp_path / "reranking/scidocs/data.json", json.dumps({"corpus": papers, "valid": valid, "test": test}))
+    assert read_candidates("reranking/scidocs", split="cite-valid", data_root=tmp_path).relevance == (1, 0)
     found = read_candidates("reranking/scidocs", split="cite", data_root=tmp_path)
     assert found.documents == ("near", "far") and found.relevance == (1, 0)
     assert read_candidates("reranking/scidocs", split="coview", data_root=tmp_path).documents == ("far",)

@@ -71,7 +71,8 @@ def _by_hand(folder: Path, pooling: str) -> np.ndarray:
         states = AutoModel.from_pretrained(folder).eval()(**inputs, output_hidden_states=True).hidden_states
     mask = inputs["attention_mask"][:, :, None]
     if pooling.startswith("cls"):
-        embeddings = states[-1][:, 0]
+        last = len(states) - 1 if pooling == "cls_last_five" else 1  # the tiny encoder has fewer than five
+        embeddings = torch.stack([layer[:, 0] for layer in states[-last:]]).mean(dim=0)
     else:
         tokens = states[-1] if pooling == "mean" else (states[1] + states[-1]) / 2
         embeddings = (tokens * mask).sum(dim=1) / mask.sum(dim=1)

@@ -32,8 +32,11 @@ SUPMPN = {
 }  # fmt: skip
 REGRESSION = {"seeds": FIVE, "temperatures": set(), "tasks": 7}
 STAGE_1 = {(BERT, 16, 5e-5, 1), (BERT, 16, 2e-5, 1), (ROBERTA, 16, 2e-5, 1)}
+FAQ = {"runs": {(SROBERTA, 64, 2e-5, 3)}, "seeds": FIVE, "temperatures": {1.0}, "tasks": 1}
 PRINTED: dict[str, dict[str, Any]] = {
     "rcl_table1.yaml": RCL,
+    "rcl_table2a.yaml": FAQ | {"corpora": {(2, 2_479)}},  # three folds of five of its FAQs
+    "rcl_table2b.yaml": FAQ | {"corpora": {(2, 4_270)}},
     "rcl_table3.yaml": RCL | {"runs": {(SROBERTA, 32, 2e-5, 1), (SROBERTA, 64, 2e-5, 1)}},
     "rcl_table4.yaml": RCL,
     "rcl_table5.yaml": RCL,
@@ -57,7 +60,13 @@ PRINTED: dict[str, dict[str, Any]] = {
     "rse_table3.yaml": RSE | {"tasks": 1},
     "rse_table4.yaml": RSE
     | {"runs": {(BERT, 512, 5e-5, 3)}, "seeds": {0}, "corpora": {(3, 463_023)}, "temperatures": {0.001, 0.01, 0.05, 0.1, 1.0}},
-    "rse_table6.yaml": RSE | {"runs": {(BERT, 128, 1e-5, 3), (ROBERTA, 256, 1e-5, 3)}, "corpora": {(3, 644_023)}},
+    "rse_table5.yaml": {
+        "runs": {(BERT, 512, 5e-5, 3), *((name, 512, 1e-5, 3) for name in (BERT, LARGE, ROBERTA, ROBERTA_LARGE))}, "seeds": FIVE,
+        # all of entailment (planning: 314,023), 149,000 duplicates, 104,743 of QNLI at most, 150,000 of each of the others
+        "corpora": {(3, 314_023), (3, 314_023 + 149_000 + 3 * 150_000 + 104_743)}, "temperatures": {0.05}, "tasks": 8,
+    },
+    "rse_table6.yaml": RSE
+    | {"runs": {(BERT, 128, 1e-5, 3), *((name, 256, 1e-5, 3) for name in (LARGE, ROBERTA, ROBERTA_LARGE))}, "corpora": {(3, 464_023)}},
     "supmpn_table2.yaml": SUPMPN,
     "supmpn_table3.yaml": SUPMPN,
     "supmpn_tablea1.yaml": SUPMPN | {"runs": {(BERT, 256, 5e-5, 3)}, "corpora": {(11, 471_034)}, "seeds": {0}},
@@ -111,6 +120,28 @@ def test_rcl_has_the_papers_grid(plans: dict[str, Plan]) -> None:
     dropouts = {(one.regularizers.attention_dropout, one.regularizers.drophead) for one in trainings(plans["rcl_table1.yaml"])}
     assert dropouts == {(None, 0.0), *((p, 0.0) for p in (0.1, 0.2, 0.3)), *((None, p) for p in (0.1, 0.2, 0.3))}
     assert any(trial.method == "base" for trial in plans["rcl_table4.yaml"].trials), "row 0 of Table 4 is the checkpoint itself"
+
+
+def test_the_faq_tables_have_the_grid_over_folds(plans: dict[str, Plan]) -> None:
+    for name, source in (("rcl_table2a.yaml", "retrieval/faqir"), ("rcl_table2b.yaml", "retrieval/cough")):
+        plan = plans[name]
+        rcl = [one for one in trainings(plan) if one.objective.name == "rcl"]
+        sets = {(one.training.batch_size, tuple(bank.encoder.objective.phi for bank in one.banks)) for one in rcl}  # type: ignore[union-attr]
+        assert sets == {(64, phis) for phis in PHIS} and len(rcl) == len(sets) * 25
+        assert all(one.start is None and bank.encoder.start is not None for one in rcl for bank in one.banks)
+        assert {trial.fold for trial in plan.trials} == set(range(5))
+        assert {(task.source, task.split, task.fold_role) for trial in plan.trials for task in trial.scores.tasks} == {
+            (source, "questions", "test")
+        }  # type: ignore[union-attr]
+
+
+def test_useb_and_transfer_are_chosen_as_released(plans: dict[str, Plan]) -> None:
+    selection = trainings(plans["rse_table5.yaml"])[-1].selection
+    assert selection is not None and selection.parts == (1, 1, 2, 4) and [task.split for task in selection.tasks[:2]] == ["dev", "valid"]
+    assert selection.view.relations is not None and selection.view.relations.combine == "best"
+    transfer = {one.selection.name for one in trainings(plans["rse_table6.yaml"]) if one.selection is not None}
+    assert transfer == {"mr-dev+cr-dev+subj-dev+mpqa-dev+sst2-dev+trec-dev+mrpc-dev"}
+    assert {one.encoder.pooling for one in trainings(plans["rse_table6.yaml"])} == {"cls_last_five"}
 
 
 def test_regression_has_the_papers_slopes_and_thresholds(plans: dict[str, Plan]) -> None:

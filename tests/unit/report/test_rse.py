@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sentdist.report.papers.rse import RSE_TABLES, TABLES, RelationalFacts
@@ -16,6 +18,18 @@ def facts(
     *relations: str, modelled: bool = False, scored: bool = False, negatives: bool = True, temperature: float = 0.05
 ) -> RelationalFacts:
     return RelationalFacts(relations=relations, is_modelled=modelled, is_scored=scored, hard_negatives=negatives, temperature=temperature)
+
+
+def test_each_of_useb_s_rows_has_all_six_relations_and_the_best_alone() -> None:
+    six = facts(*FIVE, "same-sentence", modelled=True, scored=True)
+    best, large = replace(six, best_alone=True), replace(six, best_alone=True, checkpoint="google-bert/bert-large-uncased")
+    mixed = replace(facts(*TWO, modelled=True, scored=True), best_alone=True)
+    found = TABLES.matches({"six": six, "best": best, "large": large, "mixed": mixed})
+    assert found["5"] == {"best": "RSE", "large": "RSE-BERT-large"}
+    assert not found["2"] and not found["3"]
+    transfer = facts("entailment", "paraphrase", modelled=True)
+    found = TABLES.matches({"last": transfer, "five": replace(transfer, pooling="cls_last_five")})
+    assert found["6"] == {"five": "RSE"}
 
 
 def table_of(*labels: str) -> ResultTable:

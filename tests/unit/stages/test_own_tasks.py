@@ -18,7 +18,7 @@ from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTas
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.overlaps import task_texts
 from sentdist.stages.tasks.scoring import load_task
-from tests.support.tasks_data import evaluated, stage_of, write_table
+from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
 
 PEOPLE, ANIMALS, DOINGS = ("man", "woman", "child"), ("dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads")
 OWN = (
@@ -196,7 +196,8 @@ def test_every_kind_of_own_data_has_a_test() -> None:
 def test_a_task_of_each_kind_is_found_in_what_was_trained_on(tiny_encoder_dir: Path, data: Path) -> None:
     """Trained on all pairs that a task asks for: each is seen as a pair, of paraphrases and candidates too; of labelled texts each text.
     Links have a test of their own (test_overlaps.py)."""
-    own = stage_of(tiny_encoder_dir, OWN, data)[0].tasks
+    write_forums(data / "retrieval/cqadupstack")
+    own = stage_of(tiny_encoder_dir, (*OWN, "cqadupstack"), data)[0].tasks
     tasks = {task.kind: task for task in (*own, GeometryTask(name="g", source="my/pairs", revision="any"))}
     assert set(tasks) == set(TASK_KINDS) - {"links"}
     for kind, task in tasks.items():

@@ -1,0 +1,54 @@
+"""Which tasks choose a checkpoint during training, and how their scores become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from sentdist.frozen import Frozen
+from sentdist.plan.specs import Task, View
+from sentdist.plan.stage import Json
+from sentdist.plan.task_kinds import ClassificationTask, ForumsTask, ParaphraseTask, RerankingTask
+
+DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask
+
+
+class Selection(Frozen):
+    """Score a dev task every so often and keep the best weights; of several tasks the mean of their scores counts.
+
+    parts: numbers of tasks, in order, whose means count as one each, as USEB averages two sets of tweets before it averages tasks;
+    (): each task counts as one.
+    """
+
+    later_fields: ClassVar[tuple[str, ...]] = ("further_tasks", "parts")
+
+    task: DevTask
+    view: View = View()
+    every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # of the training rows of an epoch
+    further_tasks: tuple[DevTask, ...] = ()
+    parts: tuple[int, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[DevTask, ...]:
+        return (self.task, *self.further_tasks)
+
+    @property
+    def places(self) -> Iterator[range]:
+        """The tasks of each part, by their place."""
+        first = 0
+        for size in self.parts or (1,) * len(self.tasks):
+            yield range(first, first + size)
+            first += size
+
+    @property
+    def name(self) -> str:
+        """As a recipe spells it, with the tasks of groups one by one."""
+        return "+".join(task.name for task in self.tasks)
+
+
+def dev_tasks(selection: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """The tasks in a `Selection` as a record keeps it."""
+    further = selection.get("further_tasks")
+    return [task for task in (selection["task"], *(further if isinstance(further, list) else ())) if isinstance(task, dict)]

@@ -1,0 +1,70 @@
+"""The benchmark USEB as one table: its four tasks with their parts, and the mean of the four (Wang et al. 2021, arXiv 2104.06979)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sentdist.plan.stage import Json
+from sentdist.plan.tasks import TASK_GROUPS
+from sentdist.report.columns import AVERAGE
+
+TITLE = "Universal sentence embedding benchmark (USEB)"
+TITLE_BY_RELATION = f"{TITLE}, each relation alone (RSE, Figure 5)"
+UNIT = "mean average precision (TwitterPara: average precision) × 100"
+
+# Tasks of the benchmark, as RSE's Table 5 heads them: column of each part -> task; the column of their mean, where there are several.
+_PARTS: tuple[tuple[str | None, Mapping[str, str]], ...] = (
+    (None, {"AskUbuntu": "askubuntu"}),
+    (None, {"CQADupStack": "cqadupstack"}),
+    ("TwitterPara Avg", {"TURL": "twitter-url", "PIT": "twitter-pit"}),
+    ("SciDocs Avg", {"Cite": "scidocs-cite", "CC": "scidocs-cocite", "CR": "scidocs-coread", "CV": "scidocs-coview"}),
+)
+COLUMNS = (*(column for mean, parts in _PARTS for column in (*parts, *([mean] if mean else []))), AVERAGE)
+TASK_OF_COLUMN = {column: task for _, parts in _PARTS for column, task in parts.items()}
+FOUR = tuple(mean or next(iter(parts)) for mean, parts in _PARTS)
+BY = "by."  # before a relation's name, the measure that is a task's score by this relation alone
+
+
+def has_useb(tasks: Sequence[str]) -> bool:
+    """Whether all of the benchmark was scored."""
+    return set(TASK_GROUPS["useb"]) <= set(tasks)
+
+
+def useb_scores(results: Mapping[str, Json], relation: str | None = None) -> dict[str, float | None]:
+    """Column -> score from the results of an evaluation.
+
+    Where the tasks were scored by each relation alone, one relation counts for all parts of a task: the one whose mean over these is best,
+    which is seen on the test data, as in RSE's table. relation: this one, for every task.
+    """
+    found: dict[str, float | None] = {}
+    for mean, parts in _PARTS:
+        rows = _by_relation(results, parts, relation)
+        complete = {name: row for name, row in rows.items() if None not in row.values()}
+        best = max(complete, key=lambda name: sum(one or 0.0 for one in complete[name].values())) if complete else next(iter(rows))
+        found |= rows[best]
+        if mean is not None:
+            found[mean] = _mean(rows[best].values())
+    return found | {AVERAGE: _mean(found[column] for column in FOUR)}
+
+
+def relations_of(results: Mapping[str, Json]) -> tuple[str, ...]:
+    """The relations by each of which the benchmark was scored."""
+    first = f"askubuntu.{BY}"
+    return tuple(name.removeprefix(first) for name in results if name.startswith(first))
+
+
+def _by_relation(results: Mapping[str, Json], parts: Mapping[str, str], relation: str | None) -> dict[str, dict[str, float | None]]:
+    """Relation -> column -> score; one row under "" where no relations were scored."""
+    names = relations_of(results) if relation is None else (relation,)
+    ends = {name: f".{BY}{name}" for name in names} or {"": ""}
+    return {name: {column: _number(results.get(f"{task}{end}")) for column, task in parts.items()} for name, end in ends.items()}
+
+
+def _number(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    numbers = list(values)
+    defined = [number for number in numbers if number is not None]
+    return sum(defined) / len(defined) if len(defined) == len(numbers) else None

@@ -1,0 +1,196 @@
+"""How long a plan takes on GPUs that nobody here has tried: parameters × tokens over an assumed speed; and how far that was off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sentdist.errors import RecipeError, counted
+from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Bank, Scores, Train
+from sentdist.plan.unroll import Plan
+from sentdist.plan.wording import near
+from sentdist.stages.worker_memory import encoder_size
+from sentdist.store.forecast import sentences_of
+from sentdist.store.record import Record
+
+TERA = 1e12
+# Dense TFLOP/s of tensor cores in bf16 (V100 and T4: fp16), as their makers print them.
+PEAKS = {
+    "B200": 2250, "H200": 989, "H100": 989, "A100": 312, "L40S": 362, "RTX4090": 165, "L4": 121, "A10G": 70, "V100": 125, "T4": 65,
+}  # fmt: skip
+# Share of the peak that training on sentences of some twenty tokens keeps up: an assumption, not a measurement. Long sentences and large
+# encoders reach more, small encoders and float32 less.
+UTILISATION = 0.12
+TOKENS = 20  # of a sentence of NLI and STS, special ones included
+FAQ_TOKENS = 60  # of a question or an answer of an FAQ: answers have 33 to 114 words in FAQIR, StackFAQ and COUGH
+FORWARD, BACKWARD = 2, 4  # operations a parameter and token
+STOPPED_SHARE = 0.1  # of an epoch, after which early stopping by the training loss is taken to have come
+
+# Millions of parameters, as published, of checkpoints whose config.json is fetched only later.
+PUBLISHED = {
+    "bert-base": 110,
+    "bert-large": 335,
+    "roberta-base": 125,
+    "roberta-large": 355,
+    "jina-embeddings-v2-base": 137,
+    "nomic-embed-text-v1": 137,
+}
+
+Parameters = Callable[[EncoderSpec], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices:
+    """Some GPUs of one kind. peak: TFLOP/s of one."""
+
+    name: str
+    count: int
+    peak: float
+
+    @property
+    def speed(self) -> float:
+        """Operations a second that one of them is assumed to keep up."""
+        return UTILISATION * self.peak * TERA
+
+    @classmethod
+    def named(cls, given: str) -> Devices:
+        """`8xH100`, or `H100` for one. Raises RecipeError for a GPU that the table lacks."""
+        count, name = re.fullmatch(r"(?:(\d+)x)?(.*)", given.strip(), re.IGNORECASE).groups()  # type: ignore[union-attr]
+        known = next((known for known in PEAKS if known.lower() == name.replace(" ", "").lower()), None)
+        if known is None or count == "0":
+            closest = near(name.upper(), tuple(PEAKS))
+            raise RecipeError(
+                where="--on", found=given, expected=f"COUNTxGPU, such as 8xH100, GPU one of {', '.join(PEAKS)}",
+                remedy=f"Did you mean {closest}?" if closest else "Name one that is alike.",
+            )  # fmt: skip
+        return cls(name=known, count=int(count or 1), peak=PEAKS[known])
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceForecast:
+    """What the stages that are left come to. operations: floating-point, of all; longest: of those that must follow each other."""
+
+    devices: Devices
+    operations: float
+    longest: float
+    trainings: int
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.operations / self.devices.speed / 3600
+
+    @property
+    def seconds(self) -> float:
+        """Of all GPUs together: at best all are always at work; no less than what must follow each other, on one GPU."""
+        return max(self.operations / self.devices.count, self.longest) / self.devices.speed
+
+    @property
+    def line(self) -> str:
+        """For people, with what was assumed."""
+        one = self.devices
+        shown = f"{self.gpu_hours:.1f}" if self.gpu_hours >= 0.1 else f"{self.gpu_hours:.3f}"
+        return (
+            f"On {one.count} {one.name}: about {shown} GPU hours, {told_seconds(self.seconds)} if all are at work, one training on one GPU. "
+            f"Assumed, not measured: {FORWARD + BACKWARD} FLOP a parameter and token, {one.speed / TERA:.0f} TFLOP/s a GPU ({UTILISATION:.0%} of "
+            f"{one.peak:g}), {TOKENS} tokens a sentence ({FAQ_TOKENS} of FAQs); without starts, dev scores and downloads."
+        )
+
+
+def device_forecast(plan: Plan, devices: Devices, parameters: Parameters, *, missing: Iterable[str] | None = None) -> DeviceForecast:
+    """Forecast the stages with these keys; None: all. Corpora, which take no GPU, count nothing."""
+    left = {stage.key for stage in plan.stages} if missing is None else set(missing)
+    operations = {stage.key: operations_of(stage, plan, parameters) if stage.key in left else 0.0 for stage in plan.stages}
+    ends: dict[str, float] = {}
+    for stage in plan.stages:  # inputs before users
+        ends[stage.key] = operations[stage.key] + max((ends[one.key] for one in stage.inputs if one.key in ends), default=0.0)
+    return DeviceForecast(
+        devices=devices,
+        operations=sum(operations.values()),
+        longest=max(ends.values(), default=0.0),
+        trainings=sum(isinstance(stage, Train) and stage.key in left for stage in plan.stages),
+    )
+
+
+def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
+    """Floating-point operations of a stage: forward and backward of each token in training, the forward pass once more where micro-batches
+    compute it again; forward alone in banks and scores."""
+    match stage:
+        case Train():
+            each = FORWARD + BACKWARD + (FORWARD if plan.recipe.runtime.micro_batch else 0)
+            share = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
+            longest, faq = stage.training.max_length, getattr(stage.corpus, "fold", None) is not None
+            return each * share * parameters(stage.encoder) * sentences_of(stage, plan.rows) * _tokens(longest, faq)
+        case Bank():
+            faq = getattr(stage.corpus, "fold", None) is not None
+            return FORWARD * parameters(stage.encoder.encoder) * sentences_of(stage, plan.rows) * _tokens(stage.max_length, faq)
+        case Scores() if isinstance(stage.encoder, Train | EncoderSpec):
+            encoder = stage.encoder if isinstance(stage.encoder, EncoderSpec) else stage.encoder.encoder
+            return FORWARD * parameters(encoder) * sentences_of(stage, plan.rows) * _tokens(stage.max_length, False)
+    return 0.0
+
+
+def parameters_by(configuration: Callable[[EncoderSpec], Mapping[str, object]]) -> Parameters:
+    """Parameters from an encoder's config.json; by its name, as published, where that is not here yet; else those of BERT-base."""
+
+    def found(encoder: EncoderSpec) -> float:
+        values = configuration(encoder)
+        published = next((millions for name, millions in PUBLISHED.items() if name in encoder.checkpoint.lower()), None)
+        if values or published is None or encoder.layers is not None:
+            return encoder_size(values, layers=encoder.layers).num_parameters
+        return published * 1e6
+
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hindsight:
+    """Finished stages: seconds that were forecast for one GPU, and seconds × workers that they took."""
+
+    stages: int
+    forecast_s: float
+    taken_s: float
+    on_gpu: bool
+
+    def line(self, devices: Devices) -> str:
+        """For people; "" before anything is finished."""
+        if not self.stages or not self.forecast_s:
+            return ""
+        where = "" if self.on_gpu else " (without a GPU: this says how much slower these machines are, not how far the forecast was off)"
+        return (
+            f"Of what is finished, {counted(self.stages, 'training')}: forecast {told_seconds(self.forecast_s)} on one {devices.name}, took "
+            f"{told_seconds(self.taken_s)} of workers, {self.taken_s / self.forecast_s:.2g} times as long{where}."
+        )
+
+
+def hindsight(plan: Plan, devices: Devices, parameters: Parameters, records: Mapping[str, Record]) -> Hindsight:
+    """Hold the forecast against the records of finished trainings, by key: as many sentences as were really trained on."""
+    done = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in records]
+    forecast_s = taken_s = 0.0
+    for stage in done:
+        record = records[stage.key]
+        planned = _number(record.results.get("num_steps_planned")) or 1.0
+        share = (_number(record.results.get("num_steps")) or planned) / planned
+        by_stopping = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
+        forecast_s += operations_of(stage, plan, parameters) / by_stopping * share / devices.speed
+        taken_s += record.seconds * (_number(record.runtime.get("workers")) or 1.0)
+    on_gpu = bool(done) and all(_number(records[stage.key].runtime.get("gpus_per_worker")) for stage in done)
+    return Hindsight(stages=len(done), forecast_s=forecast_s, taken_s=taken_s, on_gpu=on_gpu)
+
+
+def told_seconds(seconds: float) -> str:
+    """A length of time in two digits or so."""
+    if seconds < 90:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _tokens(longest: int | None, faq: bool) -> int:
+    tokens = FAQ_TOKENS if faq else TOKENS
+    return tokens if longest is None else min(tokens, longest)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

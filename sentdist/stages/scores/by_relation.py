@@ -1,0 +1,41 @@
+"""Scores by the best of several relations, each alone, and the mean of several tasks' scores."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
+
+BY = "by."  # before a relation's name, the measure that is the main score by this relation alone
+
+
+def score_by(task: LoadedTask, embeddings_SD: np.ndarray, scorer: RelationalScorer | None) -> TaskScore:
+    """The task's score; where the best relation counts, that of the best, with the main score by each among the measures."""
+    if scorer is None or scorer.scoring is None or scorer.scoring.combine == "sum":
+        return task.score(embeddings_SD, scorer)
+    found = {
+        next(alone.relations): task.score(embeddings_SD, RelationalScorer(relations=scorer.relations, scoring=alone))
+        for alone in scorer.scoring.alone
+    }
+    best = max(found.values(), key=lambda score: -np.inf if score.main is None else score.main)
+    return replace(best, measures={**best.measures, **{f"{BY}{relation}": score.main for relation, score in found.items()}})
+
+
+def mean_of_parts(parts: Sequence[Sequence[TaskScore]]) -> float | None:
+    """The mean over parts of the mean over their tasks' main scores; where tasks were scored by several relations, that of the relation
+    which is best for the part. None where a score is not defined."""
+    means = [_best_mean(part) for part in parts]
+    defined = [mean for mean in means if mean is not None]
+    return statistics.mean(defined) if len(defined) == len(means) else None
+
+
+def _best_mean(part: Sequence[TaskScore]) -> float | None:
+    names = [name for name in part[0].measures if name.startswith(BY)]
+    values = [[score.measures[name] for score in part] for name in names] or [[score.main for score in part]]
+    defined = [statistics.mean(one for one in row if one is not None) for row in values if None not in row]
+    return max(defined) if defined else None

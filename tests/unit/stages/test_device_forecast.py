@@ -1,0 +1,72 @@
+"""A forecast on GPUs that were not tried is arithmetic: parameters × tokens over the assumed speed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from typer.testing import CliRunner
+
+from sentdist.cli import app
+from sentdist.errors import RecipeError
+from sentdist.plan.stages import Bank, Train
+from sentdist.stages.device_forecast import PEAKS, UTILISATION, Devices, device_forecast, hindsight, operations_of, parameters_by
+from sentdist.store.record import Record
+from tests.support.planning import RECIPES, plan_of, small_recipe
+
+
+def test_names_of_gpus() -> None:
+    assert Devices.named("8xH100") == Devices.named(" 8Xh100 ") == Devices(name="H100", count=8, peak=989)
+    assert Devices.named("L4").count == 1 and Devices.named("rtx 4090").name == "RTX4090"
+    for wrong in ("8xH1000", "0xH100", "8", ""):
+        with pytest.raises(RecipeError, match="COUNTxGPU"):
+            Devices.named(wrong)
+
+
+def test_operations_are_those_of_the_formula() -> None:
+    plan = plan_of(small_recipe(training={"batch_size": 10, "epochs": 2, "max_length": 16}))
+    train = next(one for one in plan.stages if isinstance(one, Train) and one.objective.name == "rcl")
+    entropy = next(one for one in plan.stages if isinstance(one, Train) and one.objective.name == "entropy")
+    bank = next(one for one in plan.stages if isinstance(one, Bank))
+    rows = plan.rows[train.corpus.key]
+    million = parameters_by(lambda encoder: {"hidden_size": 100, "num_hidden_layers": 0 or None, "vocab_size": 1})
+    assert million(train.encoder) == (1 + 512) * 100 + 12 * (4 * 100**2 + 2 * 100 * 400)
+    once = 6 * 1e6 * rows * 3 * 2 * 16
+    assert operations_of(train, plan, lambda encoder: 1e6) == once
+    again = dataclasses.replace(plan, recipe=small_recipe(runtime={"micro_batch": 4}))
+    assert operations_of(train, again, lambda encoder: 1e6) == once * 8 / 6
+    assert operations_of(bank, plan, lambda encoder: 1e6) == 2 * 1e6 * rows * 3 * 16
+    stopped = operations_of(entropy, plan, lambda encoder: 1e6) / once
+    assert stopped == pytest.approx(1.0 if entropy.stopping is None else 0.05)
+
+
+def test_gpus_share_the_work_but_not_what_must_follow() -> None:
+    plan = plan_of(small_recipe())
+    one, many = (device_forecast(plan, Devices.named(name), lambda encoder: 1e6) for name in ("H100", "1000xH100"))
+    assert one.gpu_hours == many.gpu_hours == one.operations / (UTILISATION * PEAKS["H100"] * 1e12) / 3600
+    assert one.seconds == pytest.approx(3600 * one.gpu_hours)
+    assert many.seconds == many.longest / many.devices.speed > one.seconds / 1000
+    slower = device_forecast(plan, Devices.named("L4"), lambda encoder: 1e6)
+    assert slower.seconds / one.seconds == pytest.approx(PEAKS["H100"] / PEAKS["L4"])
+    assert device_forecast(plan, Devices.named("H100"), lambda encoder: 1e6, missing=()).operations == 0
+    assert "Assumed, not measured" in one.line and "119 TFLOP/s" in one.line
+
+
+def test_afterwards_it_says_how_far_it_was_off() -> None:
+    plan, devices = plan_of(small_recipe()), Devices.named("A100")
+    train = next(one for one in plan.stages if isinstance(one, Train))
+    steps: dict[str, object] = {"num_steps": 50, "num_steps_planned": 100}
+    record = Record.model_construct(seconds=30.0, results=steps, runtime={"workers": 2, "gpus_per_worker": 1.0})
+    share = 1.0 if train.stopping is None else 0.1 / train.training.epochs
+    whole = operations_of(train, plan, lambda encoder: 1e6) / share / devices.speed
+    found = hindsight(plan, devices, lambda encoder: 1e6, {train.key: record})
+    assert found.forecast_s == pytest.approx(whole / 2) and found.taken_s == 60.0 and found.on_gpu
+    assert f"{60.0 / found.forecast_s:.2g} times as long." in found.line(devices)
+    assert hindsight(plan, devices, lambda encoder: 1e6, {}).line(devices) == ""
+
+
+def test_the_command_tells_it(tmp_path: object) -> None:
+    answer = CliRunner().invoke(
+        app, ["plan", str(RECIPES / "demo.yaml"), "--store", str(tmp_path), "--on", "8xH100"], env={"COLUMNS": "300"}
+    )
+    assert answer.exit_code == 0 and "On 8 H100: about" in answer.output, answer.output
