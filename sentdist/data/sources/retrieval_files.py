@@ -47,8 +47,8 @@ def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
     root = files.existing_root(name, data_root)
     folder = root / name
     if (release := faq_releases.find(folder)) is not None:
-        bank, *_, judged = release.paths if len(release.paths) > 1 else release.paths * 2
-        return RetrievalFiles(documents=bank, queries=bank, judgements=((None, judged),), release=release)
+        bank = release.paths[0]
+        return RetrievalFiles(documents=bank, queries=bank, judgements=((None, bank),), release=release)
     if (folder / "corpus.jsonl").is_file():
         judged = tuple((path.stem, path) for path in sorted((folder / "qrels").glob("*.tsv")))
         if not (folder / "queries.jsonl").is_file() or not judged:

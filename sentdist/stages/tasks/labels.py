@@ -35,10 +35,14 @@ class LabelledTask:
         task, rows = self.task, self.rows
         features = pair_features(*np.split(embeddings_SD, 2)) if len(task.columns) == 2 else embeddings_SD
         if task.role == "dev":
-            parts = (
-                {} if task.split is None else {"train": rows.rows_of("train"), "dev": None if task.dev is None else rows.rows_of(task.dev)}
+            accuracy = senteval_dev(
+                features,
+                rows.labels,
+                train=None if task.split is None else rows.rows_of("train"),
+                dev=None if task.dev is None else rows.rows_of(task.dev),
+                num_folds=task.num_folds,
+                where=task.name,
             )
-            accuracy = senteval_dev(features, rows.labels, num_folds=task.num_folds, where=task.name, **parts)
             # Nothing is tested here, so there are no items to draw again.
             return TaskScore(task=task.name, main=accuracy, measures={"accuracy": accuracy}, items=pa.table({"accuracy": [accuracy]}))
         if task.split is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.model_selection import StratifiedKFold
 
 from rayjobs.benchmarks.senteval_classifier import nested_accuracy
 from sentdist.errors import DataError
 from sentdist.evaluation import linear_models
 from sentdist.evaluation.classification import PENALTIES
 from sentdist.evaluation.linear_models import trained_side_by_side
-from sentdist.evaluation.transfer import senteval_cross_validated, senteval_split
+from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
 
 
 def _planted(num_rows: int = 240, width: int = 32, distance: float = 2.2, seed: int = 0) -> tuple[np.ndarray, list[str]]:
@@ -107,3 +108,22 @@ def test_rare_labels_are_refused() -> None:
     features, labels = _planted(num_rows=60)
     with pytest.raises(DataError, match="1 of 60 rows labelled 'rare'"):
         senteval_cross_validated(features, ["rare", *labels[1:]])
+
+
+def test_the_accuracy_that_chooses_is_that_of_the_best_penalty_on_what_it_sees() -> None:
+    features, labels = _planted(num_rows=120)
+    gold, rows = np.asarray(labels), np.arange(120)
+
+    def best(pairs: list[tuple[np.ndarray, np.ndarray]]) -> float:
+        train, dev = ([pair[side] for pair in pairs for _ in PENALTIES] for side in (0, 1))
+        found = trained_side_by_side(features, gold, train=train, dev=dev, penalties=PENALTIES * len(pairs)).dev_accuracies
+        return 100 * float(found.reshape(len(pairs), len(PENALTIES)).mean(axis=0).max())
+
+    def folds(of: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        splitter = StratifiedKFold(3, shuffle=True, random_state=linear_models.SEED)
+        return [(of[train], of[held]) for train, held in splitter.split(of, gold[of])]
+
+    assert senteval_dev(features, labels, train=rows[:80], dev=rows[80:]) == pytest.approx(best([(rows[:80], rows[80:])]), abs=0.01)
+    assert senteval_dev(features, labels, train=rows[:80], num_folds=3) == pytest.approx(best(folds(rows[:80])), abs=0.01)
+    nested = float(np.mean([best(folds(train)) for train, _ in folds(rows)]))
+    assert 40 < senteval_dev(features, labels, num_folds=3) == pytest.approx(nested, abs=1.0), "models side by side share their shuffles"

@@ -40,6 +40,9 @@ def test_one_task_more_is_another_training_and_one_alone_is_the_same_as_ever() -
         ("stsb-dev+sickr-dve", 'Did you mean "sickr-dev"?'),
         ("stsb-dev+stsb-dev", "expected each task once"),
         ("stsb-dev+stackfaq", "found tasks of retrieval and of sts"),
+        ("stsb-dev+twitter", "found tasks of pairs and of sts"),
+        ("transfer", 'selection.task: "transfer" is not one of'),
+        ("twitter+twitter-pit", "expected each task once"),
         ("stsb-dev+", 'selection.task: "" is not one of'),
     ],
 )
@@ -47,6 +50,15 @@ def test_tasks_without_a_mean_are_refused(task: str, said: str) -> None:
     with pytest.raises(RecipeError) as caught:
         small_recipe(selection={"task": task})
     assert said in str(caught.value)
+
+
+def test_a_group_beside_others_counts_as_one_and_alone_as_its_tasks() -> None:
+    both, alone = _training("askubuntu-dev+twitter").selection, _training("transfer-dev").selection
+    assert both is not None and alone is not None
+    assert both.parts == (1, 2) and [list(part) for part in both.places] == [[0], [1, 2]]
+    assert alone.parts == () and [len(part) for part in alone.places] == [1] * 7
+    with pytest.raises(RecipeError, match=r"Use mr; mr-dev is for selection\.task"):
+        plan_of(small_recipe(evaluation={"tasks": ["mr-dev"]}))
 
 
 def test_the_mean_of_the_dev_scores_chooses(tiny_encoder_dir: Path, tmp_path: Path) -> None:
