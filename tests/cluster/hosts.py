@@ -49,10 +49,10 @@ class Hosts:
         return f"10.77.{self._subnet}.{host + 1}"
 
     def start_head(self, *, with_dashboard: bool = True) -> None:
-        """Host 0, with the dashboard and the job server, which are ten processes."""
+        """Host 0, with the dashboard and the job server, which are ten processes; nothing scales this cluster, so no monitor runs."""
         address = [f"--dashboard-host={self.address(0)}", f"--dashboard-port={DASHBOARD_PORT}"] if with_dashboard else []
         dashboard = [f"--include-dashboard={str(with_dashboard).lower()}", *address]
-        self._start_node(0, "--head", f"--port={RAY_PORT}", *dashboard, f"--system-config={json.dumps(NOTICING)}")
+        self._start_node(0, "--head", "--no-monitor", f"--port={RAY_PORT}", *dashboard, f"--system-config={json.dumps(NOTICING)}")
 
     def join(self, host: int, *, token: str | None = None, monotonic_s: int = 0) -> None:
         """A host joins the cluster, for the first time or again.

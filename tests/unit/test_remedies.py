@@ -27,12 +27,9 @@ FOREIGN_OPTIONS = {"--shm-size", "--object-store-memory", "--working-dir", "--in
 
 
 @cache
-def _strings() -> tuple[tuple[str, str], ...]:
-    return tuple(_strings_in_the_package())
-
-
-def _strings_in_the_package() -> Iterator[tuple[str, str]]:
+def _strings() -> list[tuple[str, str]]:
     """(place, text) of every text in the package but docstrings; what an f-string fills in is a dots."""
+    found = []
     for path in sorted((ROOT / "sentdist").rglob("*.py")):
         tree = ast.parse(path.read_text())
         skipped = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
@@ -45,7 +42,8 @@ def _strings_in_the_package() -> Iterator[tuple[str, str]]:
                 text = node.value
             else:
                 continue
-            yield f"{path.relative_to(ROOT)}:{node.lineno}", text
+            found.append((f"{path.relative_to(ROOT)}:{node.lineno}", text))
+    return found
 
 
 def _commands() -> dict[tuple[str, ...], set[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ import yaml
 
 from sentdist.errors import RecipeError
 from sentdist.plan.recipe import load_recipe
-from sentdist.plan.strict_yaml import DEEPEST, MOST_BYTES, MOST_VALUES, parsed_yaml
+from sentdist.plan.strict_yaml import DEEPEST, MOST_BYTES, MOST_VALUES, StrictLoader, parsed_yaml
 from tests.support.machine_speed import slower_than_reference
 from tests.support.planning import small_values
 
+RECIPES = sorted((Path(__file__).parents[3] / "rayjobs" / "recipes").glob("*.yaml"))
 BOMB = "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9))])
 MERGES = "\n".join(["m0: &m0 {k: 1}", *(f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 9))])
 HOSTILE = {
@@ -91,3 +93,15 @@ def _small(folder: Path, **changes: object) -> Path:
     path = folder / "small.yaml"
     path.write_text(yaml.safe_dump(small_values(**changes), width=10**9))  # type: ignore[arg-type]
     return path
+
+
+def test_it_reads_alike_where_pyyaml_has_no_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = [parsed_yaml(path.read_text(), where="recipe", expected="", remedy="") for path in RECIPES]
+    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    slow = module_from_spec(spec := find_spec("sentdist.plan.strict_yaml"))  # type: ignore[arg-type]
+    spec.loader.exec_module(slow)  # type: ignore[union-attr]
+    assert yaml.parser.Parser in slow.StrictLoader.__mro__ and yaml.parser.Parser not in StrictLoader.__mro__
+    assert [slow.parsed_yaml(path.read_text(), where="recipe", expected="", remedy="") for path in RECIPES] == quick
+    for text in ("a: &a [*a]", "a: 1\na: 2", 'a: "'):
+        with pytest.raises(RecipeError):
+            slow.parsed_yaml(text, where="recipe", expected="", remedy="")
