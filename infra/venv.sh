@@ -55,11 +55,32 @@ enter_venv() {
     # pip does it now: each process would spend seconds on it otherwise.
     local log="$VIRTUAL_ENV/install.log" compile=--no-compile
     [ -z "${PYTHONDONTWRITEBYTECODE:-}" ] || compile=--compile
-    if ! "$VIRTUAL_ENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off "$compile" -c "$root/infra/constraints.txt" -e "$root$extras" >"$log" 2>&1; then
+    "$VIRTUAL_ENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off "$compile" -c "$root/infra/constraints.txt" -e "$root$extras" >"$log" 2>&1 &
+    if ! follow_pip "$!" "$log"; then
         grep -E '^ *ERROR' "$log" | tail -n 5 >&2 || tail -n 5 "$log" >&2
         fail "pip could not install the packages ($(install_trouble "$log")). The whole log is $log; run this again when that is fixed, what was downloaded is kept."
     fi
     printf '%s' "$wanted" >"$stamp"
+}
+
+# follow_pip PID LOG: waits for it with a line every ten seconds, and ends as it does.
+follow_pip() {
+    local began="$SECONDS" told="$SECONDS" num_found doing
+    trap 'kill "$1" 2>/dev/null || true' INT TERM # or it would go on installing behind a script that is gone
+    while kill -0 "$1" 2>/dev/null; do
+        sleep 0.2
+        [ "$((SECONDS - told))" -ge "${INSTALL_TOLD_EVERY_S:-10}" ] || continue
+        told="$SECONDS"
+        num_found="$(grep -cE '^(Collecting|Processing) ' "$2" || true)"
+        if grep -q '^Installing collected packages' "$2"; then
+            doing="unpacking $(grep '^Installing collected packages' "$2" | tail -n 1 | tr , '\n' | wc -l) packages"
+        else
+            doing="packages found so far: $num_found; $(grep -E '^ *(Collecting|Processing|Downloading|Using cached|Building|Preparing)' "$2" | tail -n 1 | sed 's|^ *||; s|[^ ]*/||; s| (from .*||' | cut -c1-80)"
+        fi
+        say "  $((SECONDS - began)) s: $doing"
+    done
+    trap - INT TERM
+    wait "$1"
 }
 
 # One likely cause, read from pip's log.

@@ -178,6 +178,19 @@ sys.exit(1)
 """
 
 
+@pytest.mark.parametrize("status", [0, 1])
+def test_an_installation_says_what_it_does_and_ends_as_pip_does(status: int, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        "Collecting torch==2.13.0 (from sentdist)\n  Downloading https://host/torch-2.13.0-cp311.whl (190.3 MB)\n"
+    )
+    pip = f"(sleep 1.5; echo 'Installing collected packages: torch, ray, mlflow' >>log; sleep 1.5; exit {status}) &"
+    done = _bash(f'. {ROOT}/infra/venv.sh; {pip} follow_pip "$!" log', cwd=tmp_path, INSTALL_TOLD_EVERY_S="1")
+    assert done.returncode == status, done.stderr
+    first, *_, last = done.stdout.splitlines()
+    assert first == "  1 s: packages found so far: 1; Downloading torch-2.13.0-cp311.whl (190.3 MB)"
+    assert last.endswith(" s: unpacking 3 packages")
+
+
 def test_lines_of_a_job_are_shown_as_they_come(tmp_path: Path) -> None:
     """Python keeps some eighty lines before it writes them into a pipe: `ray` ends here when it finds its first one in the log."""
     logs = tmp_path / ".sentdist" / "logs"
