@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from sentdist.learning.encoder.fused_attention import fused_attention, fused_kernel
+from sentdist.learning.encoder.private_torch import softmax_backward
 from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
 
 FLAT_ATTENTION = "sentdist_flat"
@@ -175,9 +176,7 @@ class _GroupedAttention(torch.autograd.Function):
         if factors is not None:
             grad_weights.mul_(factors)
         for group in grouped.groups:
-            torch._softmax_backward_data(
-                group.weights(grad_weights), group.weights(weights), -1, weights.dtype, grad_input=group.weights(grad_scores)
-            )
+            softmax_backward(group.weights(grad_weights), group.weights(weights), out=group.weights(grad_scores))
         grad_scores.mul_(ctx.scale)
         for group in grouped.groups:
             torch.bmm(group.weights(grad_scores), group.rows(key_P), out=group.rows(grad_query_P))

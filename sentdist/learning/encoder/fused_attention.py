@@ -8,6 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sentdist.learning.encoder.private_torch import has_attention
+
 Kernel = Literal["flash", "efficient"]
 
 FLASH_CAPABILITY = (8, 0)  # Ampere
@@ -15,7 +17,8 @@ WIDEST_FLASH_HEAD = 256
 
 
 def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> Kernel | None:
-    """The kernel for heads of a width, as wide as its loads must be aligned; None where there is none, and always on a CPU.
+    """The kernel for heads of a width, as wide as its loads must be aligned; None where there is none, as on a CPU, or where
+    this torch has it not.
 
     "flash": FlashAttention 2 (Dao 2023, arXiv 2307.08691), in half precision. "efficient": memory-efficient attention
     (Rabe & Staats 2021, arXiv 2112.05682), whose float32 products keep the digits of float32.
@@ -24,8 +27,9 @@ def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> K
         return None
     if dtype in (torch.float16, torch.bfloat16):
         fits = head_width % 8 == 0 and head_width <= WIDEST_FLASH_HEAD
-        return "flash" if fits and _capability(device) >= FLASH_CAPABILITY else None
-    return "efficient" if dtype == torch.float32 and head_width % 4 == 0 else None
+        return "flash" if fits and has_attention("_flash_attention_forward") and _capability(device) >= FLASH_CAPABILITY else None
+    fits = dtype == torch.float32 and head_width % 4 == 0
+    return "efficient" if fits and has_attention("_efficient_attention_forward") else None
 
 
 def fused_attention(
