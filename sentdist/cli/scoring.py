@@ -87,6 +87,8 @@ def compare(
         str, typer.Option(help="Of the first: mean, cls, cls_mlp, cls_mlp_train_only, first_last or cls_last_five.")
     ] = "mean",
     other_pooling: Annotated[str, typer.Option(help="Of the other.")] = "mean",
+    bayes: Annotated[bool, typer.Option("--bayes", help="Also how probable it is that one is better, here and on other tasks.")] = False,
+    rope: Annotated[float, typer.Option(help="Points within which two scores count as equal, for --bayes.", min=0.0)] = 0.5,
     max_length: MaxLength = None,
     precision: Precision = "fp32",
     store: StoreRoot = None,
@@ -96,7 +98,7 @@ def compare(
     from sentdist.plan.chosen_tasks import named_task
     from sentdist.plan.tasks import TASK_GROUPS
     from sentdist.report.comparisons import p_text
-    from sentdist.report.evaluated import compare_evaluated
+    from sentdist.report.evaluated import compare_evaluated, second_opinion
 
     if (encoder, revision, pooling) == (other, other_revision, other_pooling):
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
@@ -123,7 +125,7 @@ def compare(
         size = f"{line.num_items:,}" if line.num_items else ""
         table.add_row(line.task, size, f"{line.ours:.2f}", f"{line.theirs:.2f}", f"{one.difference:+.2f}", interval, *chances)
     open_console().print(table)
-    for sentence in (found.sentence, *found.notes):
+    for sentence in (found.sentence, *found.notes, *(second_opinion(found, rope=rope) if bayes else ())):
         typer.echo(sentence)
 
 

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scipy.stats import norm
+
 from sentdist.errors import DataError
-from sentdist.evaluation.decisive import Difference, Interval
+from sentdist.evaluation.bayes import LEAST_TASKS, Practical, hierarchy, outperforming, practical
+from sentdist.evaluation.decisive import ALPHA, Difference, Interval
 from sentdist.plan.chosen_tasks import named_task
 from sentdist.plan.stage import Json
 from sentdist.plan.tasks import TASK_GROUPS
@@ -105,6 +108,37 @@ def compare_evaluated(
     if columns.without_groups:
         notes.append(f"Taken as independent, since their items do not say which belong together: {', '.join(columns.without_groups)}.")
     return Compared(lines=lines, sentence=sentence, notes=tuple(notes))
+
+
+def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
+    """What a Bayesian comparison says of the same differences, in sentences; rope: points within which two scores count as equal."""
+    lines = [line for line in found.lines if line.task != AVERAGE and line.difference.about == "items" and _error(line) > 0]
+    if not lines:
+        yield "Second opinion: none, for no difference has a standard error."
+        return
+    yield f"Second opinion (Bayesian; equal means within {rope:g} points; of these very encoders, on other test items):"
+    told = [found.lines[-1]] if found.lines[-1].task == AVERAGE and _error(found.lines[-1]) > 0 else lines[-1:]
+    for line in told:
+        yield f"  {line.task}: {_practical(practical(line.difference.difference, _error(line), rope=rope))}"
+    if len(lines) >= LEAST_TASKS:
+        tasks = hierarchy([line.difference.difference for line in lines], [_error(line) for line in lines], rope=rope)
+        yield f"  another task like these {len(lines)}: {_practical(tasks.next_task)}"
+    wins = outperforming([line.ours for line in lines], [line.theirs for line in lines])
+    verdict = "above chance" if wins.low > 0.5 else "not told from chance"
+    yield (
+        f"  P(first scores higher) over {wins.pairs} task{'s' if wins.pairs > 1 else ''}: {wins.probability:.2f}, 95 % {wins.low:.2f} to {wins.high:.2f}, {verdict}"
+        f"{' and worth speaking of' if wins.is_meaningful and wins.pairs > 1 else ''}."
+    )
+
+
+def _error(line: ComparedLine) -> float:
+    """The standard error behind the interval over test items."""
+    one = line.difference
+    return 0.0 if one.low is None or one.high is None else (one.high - one.low) / 2 / float(norm.isf(ALPHA / 2))
+
+
+def _practical(found: Practical) -> str:
+    return f"first better {found.better:.2f}, equal {found.same:.2f}, second better {found.worse:.2f}"
 
 
 def _compared_line(name: str, columns: TableColumns, found: Comparison, labels: tuple[str, str]) -> ComparedLine:
