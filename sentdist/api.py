@@ -175,7 +175,7 @@ def search(
     """
     from sentdist.evaluation.nearest import ROWS_PER_TILE
     from sentdist.evaluation.nearest import search as exact_search
-    from sentdist.inference.search import embed_queries
+    from sentdist.inference.nearest import embed_queries
 
     asked, documents = _sentences("search: queries", queries), _sentences("search: corpus", corpus, one_will_do=False)
     if embeddings is not None and (embeddings.ndim != 2 or len(embeddings) != len(documents)):

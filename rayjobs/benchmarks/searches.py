@@ -155,11 +155,11 @@ def tiny_values(name: str, methods: dict[str, Json], **search: Json) -> dict[str
         "encoder": {"checkpoint": "minilm-l6", "layers": 1},
         "corpus": {"source": "generated/nli", "split": "train", "limit": 32},
         "training": {"batch_size": 8, "epochs": 1, "max_length": 16},
-        "selection": {"task": "scenes-sts-dev", "every_fraction": 0.25},
+        "selection": {"task": "scenes-sts-dev", "every_fraction": 0.5},
         "evaluation": {"tasks": ["scenes-sts"]},
         "seeds": [0, 1],
         "methods": {"eq1": {"objective": {"name": "info_nce", "temperature": 0.05}}, **methods},
-        "search": {"space": {"training.learning_rate": {"log": [1e-5, 1e-3]}}, "halving": {"rungs": [0.25, 1.0], "keep": 0.5}, **search},
+        "search": {"space": {"training.learning_rate": {"log": [1e-5, 1e-3]}}, "halving": {"rungs": [0.5, 1.0], "keep": 0.5}, **search},
         "runtime": {"engine": "torch", "workers": 1, "cpus_per_worker": 1},
     }
 
@@ -172,7 +172,7 @@ RCL: dict[str, Json] = {
 
 def killed(store: Path, draw: random.Random, *, times: int = 3) -> str:
     """Two searches by processes of their own, one of them killed (SIGKILL) so many times."""
-    values = tiny_values("killed", RCL, suggest="tpe", samples=12)
+    values = tiny_values("killed", RCL, suggest="tpe", samples=6)
     started = time.monotonic()
     _submit(values, store / "alone").wait()
     alone_s = time.monotonic() - started

@@ -33,8 +33,8 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def scene(corpus_file: Path, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is searched, with small tiles: from its sentences, or from a file of embeddings."""
     from sentdist.inference.embedding_file import embedding_writer
+    from sentdist.inference.nearest import Corpus, CorpusSearch, TileReader, embed_queries
     from sentdist.inference.ready_encoder import EncoderUse
-    from sentdist.inference.search import Corpus, CorpusSearch, TileReader, embed_queries
 
     monkeypatch.setattr(Corpus.tiles, "__defaults__", (ROWS_PER_TILE,))
     use = EncoderUse(checkpoint=str(tiny_encoder_dir))
@@ -64,8 +64,8 @@ def scene(corpus_file: Path, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("kind", ["sentences", "embeddings"])
 def test_workers_find_what_one_process_finds(kind: str, cluster: Any, scene: Any) -> None:
-    from sentdist.execution.parallel.search import search_over_workers
-    from sentdist.inference.search import search_here
+    from sentdist.execution.parallel.nearest import search_over_workers
+    from sentdist.inference.nearest import search_here
 
     corpus, here, there = scene.corpus(kind), scene.search(), scene.search()
     reader = scene.reader(corpus)
@@ -79,8 +79,8 @@ def test_workers_find_what_one_process_finds(kind: str, cluster: Any, scene: Any
 
 
 def test_a_lost_worker_is_replaced(cluster: Any, scene: Any) -> None:
-    from sentdist.execution.parallel.search import search_over_workers
-    from sentdist.inference.search import search_here
+    from sentdist.execution.parallel.nearest import search_over_workers
+    from sentdist.inference.nearest import search_here
 
     corpus, here, there = scene.corpus("embeddings"), scene.search(), scene.search()
     reader = scene.reader(corpus)
@@ -93,8 +93,8 @@ def test_a_lost_worker_is_replaced(cluster: Any, scene: Any) -> None:
 
 
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, scene: Any, tmp_path: Path) -> None:
-    from sentdist.execution.parallel.search import search_over_workers
-    from sentdist.inference.search import TileReader
+    from sentdist.execution.parallel.nearest import search_over_workers
+    from sentdist.inference.nearest import TileReader
 
     corpus = scene.corpus("sentences")
     gone = TileReader(use=scene.loaded.use, embeddings=tmp_path / "gone.npy")
@@ -103,7 +103,7 @@ def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, scene: Any, tmp_pa
 
 
 def test_more_workers_than_the_cluster_holds_are_refused(cluster: Any, scene: Any) -> None:
-    from sentdist.execution.parallel.search import search_over_workers
+    from sentdist.execution.parallel.nearest import search_over_workers
 
     corpus = scene.corpus("sentences")
     for runtime in (Runtime(engine="torch", workers=9), Runtime(engine="torch", workers=1, gpus_per_worker=1.0)):

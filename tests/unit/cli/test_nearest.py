@@ -86,7 +86,7 @@ def test_the_nearest_sentences_are_found(
 def test_small_tiles_keep_the_text_of_early_hits(
     files: dict[str, Path], expected: list[list[tuple[int, float]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sentdist.inference.search import Corpus
+    from sentdist.inference.nearest import Corpus
 
     monkeypatch.setattr(Corpus.tiles, "__defaults__", (2,))
     found = _hits(files["encoder"], *QUERIES, "--corpus", files["plain"], "-k", "3")

@@ -1,4 +1,4 @@
-"""The command that searches a corpus: search."""
+"""The command that finds the sentences nearest to queries: search. Searches for settings stand in `tuning.py`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sentdist.inference.opening import encoder_use
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
-    from sentdist.inference.search import CorpusSearch
+    from sentdist.inference.nearest import CorpusSearch
 
 
 def search(
@@ -81,7 +81,7 @@ def search(
     asked = list(queries or []) or _all_sentences(open_texts(query_file or STDIN, columns=given_names(query_column)))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
 
-    from sentdist.inference.search import Corpus, CorpusSearch, TileReader, embed_queries, search_here
+    from sentdist.inference.nearest import Corpus, CorpusSearch, TileReader, embed_queries, search_here
 
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
     searched, reader = Corpus(texts=texts, embeddings=mapped), TileReader(use=use, embeddings=mapped)
@@ -92,7 +92,7 @@ def search(
     if workers is None:
         steps = search_here(found, searched, reader.open(loaded))
     else:
-        from sentdist.execution.parallel.search import search_over_workers
+        from sentdist.execution.parallel.nearest import search_over_workers
         from sentdist.plan.runtime import Runtime
 
         runtime = Runtime.model_validate({"engine": "torch", "workers": workers} | named_gpus(gpus_per_worker))

@@ -14,7 +14,7 @@ from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.parallel.pool import over_workers
 from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import capacity, pool_demand, with_devices
-from sentdist.inference.search import Corpus, CorpusSearch, OpenTileReader, Tile, TileReader
+from sentdist.inference.nearest import Corpus, CorpusSearch, OpenTileReader, Tile, TileReader
 from sentdist.plan.runtime import Runtime
 
 
