@@ -46,7 +46,11 @@ REGRESSION_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="2",
         base="BERT Cross Entropy",
-        recipes={label: _STS for label in ("BERT Cross Entropy", "BERT L1 Loss", "BERT Translated ReLU", "BERT MSE Loss", "BERT Smooth K2 Loss")},
+        recipes={
+            f"{family} {loss}": _STS
+            for family in ("BERT", "RoBERTa")
+            for loss in ("Cross Entropy", "L1 Loss", "Translated ReLU", "MSE Loss", "Smooth K2 Loss")
+        },
         caption="Losses on NLI labels",
         columns=STS_COLUMNS,
         rows=(
@@ -69,7 +73,7 @@ REGRESSION_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="3",
         base="BERT Smooth K2 Loss",
-        recipes={_SECOND: "rayjobs/recipes/papers/regression_table3.yaml"},
+        recipes={row: "rayjobs/recipes/papers/regression_table3.yaml" for row in (_SECOND, f"{_SECOND}, RoBERTa")},
         caption="Going on with STS-B and SICK-R train",
         columns=STS_COLUMNS,
         rows=(
@@ -139,8 +143,7 @@ REGRESSION_TABLES: dict[str, PaperTable] = {
 }  # fmt: skip
 
 _LOSS_ROWS = {
-    "cross_entropy": "BERT Cross Entropy", "l1": "BERT L1 Loss", "translated_relu": "BERT Translated ReLU", "mse": "BERT MSE Loss",
-    "smooth_k2": "BERT Smooth K2 Loss",
+    "cross_entropy": "Cross Entropy", "l1": "L1 Loss", "translated_relu": "Translated ReLU", "mse": "MSE Loss", "smooth_k2": "Smooth K2 Loss",
 }  # fmt: skip
 _FEATURE_ROWS = {"uv_diff": "(u, v, |u-v|)", "uv": "(u, v)", "diff": "(|u-v|)"}
 
@@ -156,6 +159,16 @@ class RegressionFacts:
     threshold: float | None
     goes_on: bool
     is_filtered: bool
+    checkpoint: str = ""
+
+    @property
+    def family(self) -> str:
+        """The paper's encoder that it stands for: RoBERTa for what is called so, BERT for all others."""
+        return "RoBERTa" if "roberta" in self.checkpoint.lower() else "BERT"
+
+    @property
+    def loss_row(self) -> str:
+        return f"{self.family} {_LOSS_ROWS[self.loss]}"
 
     @property
     def cell(self) -> ThresholdCell | None:
@@ -177,20 +190,28 @@ def regression_matches(facts: Mapping[str, RegressionFacts | None]) -> dict[str,
     known = {label: found for label, found in facts.items() if found is not None}
     printed = {label for label, _ in _SETTINGS}
     return {
-        "2": {label: _LOSS_ROWS[found.loss] for label, found in known.items() if not found.goes_on and found.features == "uv_diff"},
+        "2": {label: found.loss_row for label, found in known.items() if not found.goes_on and found.features == "uv_diff"},
         "3": {
-            label: _SECOND if found.goes_on else "BERT Smooth K2 Loss"
+            label: _of_family(_SECOND, found) if found.goes_on else found.loss_row
             for label, found in known.items()
-            if found.loss == "smooth_k2" and not found.is_filtered
+            if found.loss == "smooth_k2" and not found.is_filtered and (found.goes_on or found.family == "BERT")
         },
         "4": {label: row for label, found in known.items() if (row := _setting(found)) in printed},
-        "5": {label: _FEATURE_ROWS[found.features] for label, found in known.items() if not found.goes_on and found.loss == "smooth_k2"},
+        "5": {
+            label: _of_family(_FEATURE_ROWS[found.features], found)
+            for label, found in known.items()
+            if not found.goes_on and found.loss == "smooth_k2"
+        },
     }
+
+
+def _of_family(row: str, facts: RegressionFacts) -> str:
+    return row if facts.family == "BERT" else f"{row}, {facts.family}"
 
 
 def _setting(facts: RegressionFacts) -> str:
     stage = f" + {_SECOND.removeprefix('Ours + ')}" if facts.goes_on else ""
-    return "" if facts.is_filtered else f"{_LOSS_ROWS[facts.loss]}, k = {facts.slope or 0:g}, x0 = {facts.threshold or 0:g}{stage}"
+    return "" if facts.is_filtered else f"{facts.loss_row}, k = {facts.slope or 0:g}, x0 = {facts.threshold or 0:g}{stage}"
 
 
 def regression_facts(cell: CellFacts) -> RegressionFacts | None:
@@ -207,6 +228,7 @@ def regression_facts(cell: CellFacts) -> RegressionFacts | None:
         threshold=next(iter(numbers(objective["threshold"])), None),
         goes_on=trained.goes_on,
         is_filtered=bool(trained.corpus.get("without")),
+        checkpoint=str(trained.encoder.get("checkpoint", "")),
     )
 
 

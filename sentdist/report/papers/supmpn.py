@@ -20,7 +20,7 @@ SUPMPN_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="2",
         base=_SIMCSE,
-        recipes={_SIMCSE: _STS, _SUPMPN: _STS},
+        recipes={_SIMCSE: _STS, _SUPMPN: _STS, "SupMPN-BERT-large": _STS},
         caption="Semantic textual similarity",
         columns=STS_COLUMNS,
         rows=(
@@ -57,13 +57,14 @@ SUPMPN_TABLES: dict[str, PaperTable] = {
             _SINGLE_RUNS,
             "SimCSE's row is that of its own paper (one positive, one negative, batch 512); here both train on the same premises.",
             "The paper measures its large model's gain against a base model (SBERT): compare models of one size.",
+            "Figure 2: python -m rayjobs.benchmarks.similarity rayjobs/recipes/papers/supmpn_figure2.tsv LABEL=FOLDER … on encoders of this table.",
         ),
     ),
     "3": PaperTable(
         paper=_PAPER,
         number="3",
         base=_SIMCSE,
-        recipes={_SIMCSE: _TRANSFER, _SUPMPN: _TRANSFER},
+        recipes={_SIMCSE: _TRANSFER, _SUPMPN: _TRANSFER, "SupMPN-BERT-large": _TRANSFER},
         caption="Transfer tasks",
         columns=TRANSFER_COLUMNS,
         rows=(
@@ -110,18 +111,26 @@ _REWORDED = {None: "None", "word_deletion": "RD", "synonyms": "SR", "paraphrases
 class PremiseFacts:
     """What a cell learned from premises with their hypotheses.
     has_groups: with several positives or negatives (supmpn), or one of each (info_nce).
-    as_printed: temperature 0.05, and none of the loss's and the corpus's options but the augmentation."""
+    as_printed: temperature 0.05, and none of the loss's and the corpus's options but the augmentation; all premises, not sub-SNLI's."""
 
     has_groups: bool
     as_printed: bool
     augmentation: str | None
+    checkpoint: str = ""
+
+    @property
+    def main_row(self) -> str | None:
+        """Its row of the tables of methods; None for a large encoder's SimCSE, which these take from elsewhere."""
+        if "large" not in self.checkpoint:
+            return _SUPMPN if self.has_groups else _SIMCSE
+        return "SupMPN-BERT-large" if self.has_groups else None
 
 
 def supmpn_matches(facts: Mapping[str, PremiseFacts | None]) -> dict[str, dict[str, str]]:
     """Number of a table -> our label -> the paper's row that stands for the same thing."""
     known = {label: found for label, found in facts.items() if found is not None and found.as_printed}
-    main = {label: _SUPMPN if found.has_groups else _SIMCSE for label, found in known.items() if found.augmentation is None}
-    rewordings = {label: _REWORDED[found.augmentation] for label, found in known.items() if found.has_groups}
+    main = {label: row for label, found in known.items() if found.augmentation is None and (row := found.main_row)}
+    rewordings = {label: _REWORDED[found.augmentation] for label, found in known.items() if found.main_row == _SUPMPN}
     return {"2": main, "3": main, "A1": rewordings}
 
 
@@ -136,8 +145,9 @@ def premise_facts(cell: CellFacts) -> PremiseFacts | None:
     augmentation = corpus["augmentation"]
     return PremiseFacts(
         has_groups=is_supmpn,
-        as_printed=options and objective["temperature"] == 0.05 and corpus["fill"] == "own_then_copies",
+        as_printed=options and objective["temperature"] == 0.05 and corpus["fill"] == "own_then_copies" and corpus["at_least"] == 1,
         augmentation=None if augmentation is None else str(mapping(augmentation)["name"]),
+        checkpoint=str(trained.encoder.get("checkpoint", "")),
     )
 
 

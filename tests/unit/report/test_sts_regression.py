@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,24 @@ def test_losses_and_stages_find_their_rows() -> None:
     assert [(row.label, row.paper_label) for row in stages.rows] == [
         ("k2", "BERT Smooth K2 Loss"), ("all", "Ours + STS-B and SICK-R train")
     ]  # fmt: skip
+
+
+def test_the_encoder_tells_the_row() -> None:
+    roberta = {"checkpoint": "FacebookAI/roberta-base"}
+    known = {
+        "k2": facts("smooth_k2"), "r_k2": replace(facts("smooth_k2"), **roberta), "r_l1": replace(facts("l1"), **roberta),
+        "all": facts("smooth_k2", goes_on=True), "r_all": replace(facts("smooth_k2", goes_on=True), slope=3.0, **roberta),
+        "r_uv": replace(facts("smooth_k2", features="uv"), **roberta),
+    }  # fmt: skip
+    found = TABLES.matches(known)
+    assert found["2"] == {"k2": "BERT Smooth K2 Loss", "r_k2": "RoBERTa Smooth K2 Loss", "r_l1": "RoBERTa L1 Loss"}
+    assert found["3"] == {
+        "k2": "BERT Smooth K2 Loss", "all": "Ours + STS-B and SICK-R train", "r_all": "Ours + STS-B and SICK-R train, RoBERTa",
+    }  # fmt: skip
+    assert found["4"] == {
+        "k2": "BERT Smooth K2 Loss, k = 2, x0 = 0.25", "r_all": "RoBERTa Smooth K2 Loss, k = 3, x0 = 0.25 + STS-B and SICK-R train",
+    }  # fmt: skip
+    assert found["5"]["r_uv"] == "(u, v), RoBERTa"
 
 
 def test_features_find_their_rows() -> None:

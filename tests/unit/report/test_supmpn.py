@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from rayjobs.benchmarks.similarity import read_sentences
 from sentdist.report.papers.supmpn import SUPMPN_TABLES, TABLES, PremiseFacts
 from sentdist.report.rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
+from tests.support.planning import RECIPES
 
 
 def facts(augmentation: str | None = None, *, has_groups: bool = True, as_printed: bool = True) -> PremiseFacts:
@@ -36,6 +40,19 @@ def test_supmpn_and_simcse_find_their_rows() -> None:
     assert found.rows[1].our_gain == pytest.approx((1.0, 1.0, 1.0)) and found.rows[1].paper_gain == pytest.approx((0.66, 0.65, 0.5))
     (transfer,) = TABLES.beside_facts(table_of(*known, columns=("MR", "TREC")), known)
     assert transfer.columns == ("MR", "TREC", "Avg")
+
+
+def test_a_large_encoder_has_a_row_of_its_own() -> None:
+    large = "google-bert/bert-large-uncased"
+    known = {"base": facts(), "large": replace(facts(), checkpoint=large), "simcse": replace(facts(has_groups=False), checkpoint=large)}
+    found = TABLES.matches(known)
+    assert found["2"] == found["3"] == {"base": "SupMPN", "large": "SupMPN-BERT-large"} and found["A1"] == {"base": "None"}
+
+
+def test_figure_2_has_its_twelve_sentences() -> None:
+    file = RECIPES / "papers/supmpn_figure2.tsv"
+    sentences, topics = read_sentences(file)
+    assert len(set(sentences)) == 12 and topics == [name for name in ("weather", "sport", "smartphone", "food") for _ in range(3)]
 
 
 def test_rewordings_find_their_rows() -> None:
