@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,6 +51,8 @@ def test_one_seed_speaks_of_items_alone_and_of_nothing_without_them() -> None:
         Entry(label=label, scores=np.array([80.0]), seeds=(0,), contributions=items * sign) for label, sign in (("ours", 1), ("base", -1))
     ]
     assert _one(Column(entries, [1 / 3] * 3)).about == "items"
+    one_group = [replace(entry, contributions=np.zeros((1, 1))) for entry in entries]
+    assert _one(Column(one_group, [1.0])).about == "nothing", "items that all hang together are one item"
     bare = _one(Column([_trained("ours", [80.0]), _trained("base", [81.0])]))
     assert bare.difference == -1.0 and bare.p is None and bare.low is None and bare.reason.startswith("one seed and no test items")
 
