@@ -154,6 +154,18 @@ def group_by_premise(
     return pa.table(columns), facts
 
 
+def counted_premises(rows: pa.Table) -> dict[str, int]:
+    """How many premises have how many entailments and contradictions, as SupMPN's Table 1 counts; columns as `inference_rows` gives them.
+
+    "k": exactly k of each; "2-4": two to four of each; "5+": five or more of each.
+    """
+    found = _hypotheses(rows)
+    both = np.stack([found.counts(0), found.counts(1)])
+    exactly = {str(number): int(np.count_nonzero((both == number).all(axis=0))) for number in range(1, COUNTED_TO)}
+    few = int(np.count_nonzero(((both > 1) & (both < COUNTED_TO)).all(axis=0)))
+    return exactly | {"2-4": few, "5+": int(np.count_nonzero((both >= COUNTED_TO).all(axis=0)))}
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Hypotheses:
     """Entailments (kind 0) and contradictions (kind 1) as numbers:

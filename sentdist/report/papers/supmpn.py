@@ -57,6 +57,7 @@ SUPMPN_TABLES: dict[str, PaperTable] = {
             _SINGLE_RUNS,
             "SimCSE's row is that of its own paper (one positive, one negative, batch 512); here both train on the same premises.",
             "The paper measures its large model's gain against a base model (SBERT): compare models of one size.",
+            "Table 1, counts of premises: python -m rayjobs.benchmarks.premises --data DIR.",
             "Figure 2: python -m rayjobs.benchmarks.similarity rayjobs/recipes/papers/supmpn_figure2.tsv LABEL=FOLDER … on encoders of this table.",
         ),
     ),

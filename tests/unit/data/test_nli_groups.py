@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sentdist.data.nli_groups import GroupFacts, group_by_premise, inference_rows
+from sentdist.data.nli_groups import GroupFacts, counted_premises, group_by_premise, inference_rows
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 
@@ -212,3 +212,9 @@ def test_real_inference_data(data_root: Path) -> None:
     assert facts.with_both[0] == facts.num_groups
     assert all(all(row.values()) for row in rows)
     assert all(len(set(cells(row, "negative"))) == 3 for row in rows)
+
+
+def test_premises_are_counted_as_supmpn_s_table_1_does() -> None:
+    kinds = ("ec", "ecn", "eecc", "eeec", "eeeccc", "eeeeecccccc", "e", "eeeeccccc")
+    found = counted_premises(nli(*((f"p{number}", one) for number, one in enumerate(kinds))))
+    assert found == {"1": 2, "2": 1, "3": 1, "4": 0, "2-4": 2, "5+": 1}, "three and one, or four and five, are neither"
