@@ -7,11 +7,11 @@ fail() {
     exit 1
 }
 
-# Prints the first Python between 3.11 and 3.13 that runs and can make environments; PYTHON names another.
+# Prints the first Python between 3.11 and 3.14 that runs and can make environments; PYTHON names another.
 find_python() {
     local candidate
-    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11 python}; do
-        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; then
+    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do
+        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' >/dev/null 2>&1; then
             command -v "$candidate"
             return 0
         fi
@@ -37,7 +37,7 @@ enter_venv() {
     fi
     if [ -z "${VIRTUAL_ENV:-}" ]; then
         if [ ! -x "$root/.venv/bin/python" ]; then
-            python="$(find_python)" || fail "no usable Python was found (tried ${PYTHON:-python3, python3.13, python3.12, python3.11, python}; found $(python3 --version 2>&1 | head -1)). Install Python 3.11, 3.12 or 3.13 with its venv module (Debian: apt-get install python3-venv), or name one: PYTHON=/path/to/python bash $0"
+            python="$(find_python)" || fail "no usable Python was found (tried ${PYTHON:-python3, python3.14 to python3.11, python}; found $(python3 --version 2>&1 | head -1)). Install Python 3.11 to 3.14 with its venv module (Debian: apt-get install python3-venv), or name one: PYTHON=/path/to/python bash $0"
             say "Making .venv with $("$python" --version 2>&1) ..."
             "$python" -m venv "$root/.venv" || fail "$python could not make $root/.venv. Remove that folder, check free space and run this again."
         fi

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import ir_measures
 import numpy as np
-from ir_measures import AP, RR, nDCG
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
 from sentdist.evaluation.nearest import COSINE_DECIMALS
+from sentdist.evaluation.ranking_measures import average_precision, ndcg, reciprocal_rank
 
-MEASURES = {"map": AP, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
+MEASURES = ("map", "mrr@10", "ndcg@10")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,17 +57,15 @@ def score_candidates(
             remedy="Leave such queries out before scoring; no order can answer them.",
         )
     rounded_R = np.round(scores_R, COSINE_DECIMALS)
-    run, qrels = {}, {}
-    for query, rows in rows_of.items():
-        best_first = np.asarray(rows)[np.argsort(-rounded_R[rows], kind="stable")]
-        # Ranks, not scores: trec_eval would break ties by name.
-        run[query] = {document_ids[row]: float(len(rows) - place) for place, row in enumerate(best_first)}
-        qrels[query] = {document_ids[row]: relevance[row] for row in rows}
     queries = list(rows_of)
-    place_of, name_of = {query: place for place, query in enumerate(queries)}, {measure: name for name, measure in MEASURES.items()}
     per_query = {name: np.zeros(len(queries)) for name in MEASURES}
-    for metric in ir_measures.iter_calc(list(MEASURES.values()), qrels, run):
-        per_query[name_of[metric.measure]][place_of[metric.query_id]] = 100.0 * metric.value
+    for number, rows in enumerate(rows_of.values()):
+        best_first = np.asarray(rows)[np.argsort(-rounded_R[rows], kind="stable")]
+        found = {place: relevance[row] for place, row in enumerate(best_first.tolist(), 1)}
+        grades = list(found.values())
+        values = (average_precision(found, sum(grade > 0 for grade in grades)), reciprocal_rank(found, 10), ndcg(found, grades, 10))
+        for name, value in zip(MEASURES, values, strict=True):
+            per_query[name][number] = 100.0 * value
     has_order = any(float(np.ptp(rounded_R[rows])) > 0 for rows in rows_of.values())
     return RerankingScore(
         measures={name: float(values.mean()) if has_order else None for name, values in per_query.items()},

@@ -6,13 +6,12 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import ir_measures
 import numpy as np
-from ir_measures import AP, RR, R, Success, nDCG
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
 from sentdist.evaluation.nearest import Ranking
+from sentdist.evaluation.ranking_measures import average_precision, ndcg, recall, reciprocal_rank, success
 
 DEPTH = 1000  # documents of a ranking, as trec_eval and BEIR cut it
 
@@ -70,18 +69,14 @@ def score_ranking(
             remedy="Give embeddings in the order of the ids.",
         )
     num_ranked = ranking.documents.shape[1]
-    # Ranks, not cosines, are handed over: trec_eval reads scores as float32 and breaks ties by document name.
-    scores = [float(num_ranked - place) for place in range(num_ranked)]
-    run = {
-        query: dict(zip((document_ids[row] for row in rows.tolist()), scores, strict=True))
-        for query, rows in zip(query_ids, ranking.documents, strict=True)
-    }
-    named = _measures(recall_at)
-    place_of = {query: place for place, query in enumerate(query_ids)}
-    per_query = {name: np.zeros(len(query_ids)) for name in named}
-    name_of = {measure: name for name, measure in named.items()}
-    for metric in ir_measures.iter_calc(list(named.values()), judged, run):
-        per_query[name_of[metric.measure]][place_of[metric.query_id]] = 100.0 * metric.value
+    row_of = {document: row for row, document in enumerate(document_ids)}
+    rows_of_query = []
+    for query, rows in zip(query_ids, ranking.documents, strict=True):
+        grades = judged[query]
+        rank_of = {int(row): place + 1 for place, row in enumerate(rows.tolist())}
+        found = {rank_of[row_of[document]]: grade for document, grade in grades.items() if row_of.get(document) in rank_of}
+        rows_of_query.append(_measures(found, list(grades.values()), recall_at))
+    per_query = {name: np.array([100.0 * row[name] for row in rows_of_query]) for name in rows_of_query[0]}
     return RetrievalScore(
         measures={name: float(values.mean()) for name, values in per_query.items()},
         per_query=per_query,
@@ -92,9 +87,15 @@ def score_ranking(
     )
 
 
-def _measures(recall_at: Sequence[int]) -> dict[str, ir_measures.measures.Measure]:
-    accuracy = {f"acc@{k}": Success @ k for k in (1, 3, 5)}
-    return {**accuracy, "map": AP, "mrr": RR, "ndcg@10": nDCG @ 10, **{f"recall@{k}": R @ k for k in recall_at}}
+def _measures(found: Mapping[int, int], grades: Sequence[int], recall_at: Sequence[int]) -> dict[str, float]:
+    num_relevant = sum(grade > 0 for grade in grades)
+    return {
+        **{f"acc@{k}": success(found, k) for k in (1, 3, 5)},
+        "map": average_precision(found, num_relevant),
+        "mrr": reciprocal_rank(found),
+        "ndcg@10": ndcg(found, grades, 10),
+        **{f"recall@{k}": recall(found, num_relevant, k) for k in recall_at},
+    }
 
 
 def _best(cosines_QR: NDArray[np.float64], rows_QR: NDArray[np.int64], depth: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
