@@ -57,7 +57,7 @@ class Encoder:
         revision: commit of a hub id. pooling: mean, cls, cls_mlp, cls_mlp_train_only, first_last or cls_last_five;
             None: what the encoder declares.
         max_length: tokens of a sentence, special ones included; None: the encoder's own limit.
-        precision: fp32, or bf16 for products in bfloat16.
+        precision: fp32; tf32 for products in TensorFloat-32, on an NVIDIA GPU; bf16 for products in bfloat16.
 
         Raises:
             EncoderError: no such encoder, no tokenizer, a pooling that it has no weights for. DataError: no such precision.

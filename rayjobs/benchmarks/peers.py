@@ -123,7 +123,7 @@ def sentdist_encoding(work: Work) -> Iterator[dict[str, float]]:
     from sentdist.learning.precision import apply_matmul_precision
 
     torch.set_num_threads(work.threads)
-    apply_matmul_precision(torch.device("cpu"))
+    apply_matmul_precision(torch.device("cpu"), "fp32")
     encoder = SentenceEncoder.load(work.encoder)
     encoder.eval()
     sentences = encoding_sentences(work)

@@ -74,7 +74,7 @@ def terms_of(stage: Train, encoder: Train | EncoderSpec, context: Context, rows:
     corpus = Corpus.open(folder_of(stage.corpus, context))
     order = np.random.default_rng(0).permutation(corpus.num_rows)[:rows]
     bank = FileBank([folder_of(one, context) for one in stage.banks])
-    loaded = frozen_encoder(encoder, context)
+    loaded = frozen_encoder(encoder, context, precision="fp32")
     sides = [np.asarray(corpus.ids[column])[order] for column in (0, 1)]
     ours = [encode(loaded, corpus.sentences(ids), max_length=stage.training.max_length) for ids in sides]
     augmented = [bank.rows(ids).float().numpy() for ids in sides]

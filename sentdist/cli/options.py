@@ -57,7 +57,7 @@ Relation = Annotated[
 GpusPerWorker = Annotated[
     float | None, typer.Option("--gpus-per-worker", min=0.0, help="Of a worker; 0 for none.  [default: 1 where there are enough]")
 ]
-Precision = Annotated[str, typer.Option("--precision", help="fp32, or bf16 for products in bfloat16.")]
+Precision = Annotated[str, typer.Option("--precision", help="fp32; tf32 on an NVIDIA GPU; bf16 for products in bfloat16.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")]
 
 

@@ -166,6 +166,7 @@ def _evaluated(
 
 def _scored(stage: Scores, context: Context, *, over_workers: bool) -> Artifact:
     from sentdist.stages.devices import on_this_machine
+    from sentdist.stages.precisions import check_precisions
     from sentdist.stages.scores.build import build_scores
     from sentdist.stages.scores.embed_sentences import embed_here
 
@@ -176,6 +177,7 @@ def _scored(stage: Scores, context: Context, *, over_workers: bool) -> Artifact:
         embed = embed_over_workers
     else:
         runtime, devices = on_this_machine(context.runtime)
+        check_precisions([stage], runtime)
         context = replace(context, runtime=runtime)
         typer.echo(f"Encoding {devices}.")
     with sentence_progress("encoding", None) as advance:

@@ -17,6 +17,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.devices import on_this_machine
 from sentdist.stages.local import Listener, run_local
 from sentdist.stages.overlaps import build_overlaps
+from sentdist.stages.precisions import check_precisions
 from sentdist.stages.train import TrainSession
 from sentdist.store.store import Artifact
 from sentdist.store.sweep import save_sweep, sweep_record
@@ -33,6 +34,7 @@ def build_locally(plan: Plan, context: Context, *, print_line: Callable[[str], N
     missing = frozenset(stage.key for stage in plan.stages if not context.store.has(stage))
     estimate = disk_estimate(plan, context, missing)
     context.store.check_writable(needed_bytes=estimate.least)
+    check_precisions((stage for stage in plan.stages if stage.key in missing), runtime)
     if missing:
         print_line(f"{plan.recipe.name}: {counted(len(missing), 'stage')} to build in this process, {devices}")
     if warning := estimate.warning(context.store.free_bytes()):

@@ -29,6 +29,7 @@ from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import encoder_configuration
+from sentdist.stages.precisions import check_precisions
 from sentdist.stages.worker_memory import encoder_size, gpu_bytes, worker_bytes
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
@@ -161,6 +162,7 @@ def offered_to(plan: Plan, context: Context, to_build: Set[str]) -> Offer:
     on_host, on_gpu = _largest_worker(plan, context, to_build)
     note = gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu)
     context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
+    check_precisions((stage for stage in plan.stages if stage.key in to_build), context.runtime)
     offered = capacity(context.runtime, nodes, worker_bytes=on_host)
     at_once = offered.trainings_at_once * context.runtime.workers
     devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.errors import DataError
+from sentdist.plan.specs import PRECISIONS
 
 if TYPE_CHECKING:
     from sentdist.inference.ready_encoder import EncoderUse
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = ".sentdist/store"
 IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit` starts
-PRECISIONS = ("fp32", "bf16")
 
 
 def store_root(store: str | None) -> str:

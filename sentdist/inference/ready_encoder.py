@@ -47,7 +47,7 @@ class EncoderUse:
                 remedy="Use cls, which needs none.",
             )
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        apply_matmul_precision(place)
+        apply_matmul_precision(place, self.precision)
         return LoadedEncoder(use=self, folder=folder, encoder=encoder.to(place).eval(), digest=folder_digest(folder, "encoder"))
 
 

@@ -1,4 +1,4 @@
-"""In which number format matrix products are computed."""
+"""In which number format matrix products are computed: fp32; tf32, which is NVIDIA's float32 with 10 bits of fraction; or bf16."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from contextlib import AbstractContextManager
 
 import torch
 
-PRECISIONS = ("fp32", "bf16")
+from sentdist.errors import ResourceError
+
+PRECISIONS = ("fp32", "tf32", "bf16")
+FIRST_WITH_TF32 = (8, 0)  # compute capability of Ampere: A100, RTX 30
 LARGEST_FP32_ERROR = 2e-6  # relative to the exact product; fp32 sums of 384 terms gave 4e-7, a product rounded to bfloat16 2e-3
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
-    """Compute in bfloat16 where that is safe (bf16) or everywhere in float32 (fp32); weights stay float32 in both."""
+    """Compute in bfloat16 where that is safe (bf16) or everywhere in float32 (fp32, tf32); weights stay float32 in all three.
+
+    What float32 products are, the process decides: see `apply_matmul_precision`.
+    """
     if precision not in PRECISIONS:
         raise ValueError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
@@ -39,14 +45,26 @@ def choose_matmul_precision(medium_error: float) -> str:
     return "medium" if medium_error <= LARGEST_FP32_ERROR else "highest"
 
 
-def apply_matmul_precision(device: torch.device) -> str:
-    """Measure, choose and switch this process's float32 products for training on `device`; returns the choice.
+def apply_matmul_precision(device: torch.device, precision: str) -> str:
+    """Switch this process's float32 products, forward and backward, to what `precision` means on `device`; returns torch's name of it.
 
-    On a GPU the answer is "highest" unmeasured: the same switch would turn on TensorFloat-32 there, which does round.
+    On a CPU the faster of torch's ways that is exact is measured and chosen. On a GPU fp32 is "highest", unmeasured: the switch that is
+    quick on a CPU would turn on TensorFloat-32 there, which rounds, and is what tf32 asks for.
+
+    Raises:
+        ResourceError: tf32 on a device that has no such products, where it would silently be something else.
     """
+    if precision == "tf32" and not _has_tf32(device):
+        raise ResourceError(
+            where="precision=tf32",
+            found=torch.cuda.get_device_name(device) if device.type == "cuda" else f"a computation on the {device.type.upper()}",
+            expected="an NVIDIA GPU with TensorFloat-32 (Ampere or later)",
+            remedy="Use fp32, which is the same everywhere, or bf16.",
+        )
     if device.type != "cpu":
-        torch.set_float32_matmul_precision("highest")
-        return "highest"
+        chosen = "high" if precision == "tf32" else "highest"
+        torch.set_float32_matmul_precision(chosen)
+        return chosen
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")
@@ -56,3 +74,7 @@ def apply_matmul_precision(device: torch.device) -> str:
         raise
     torch.set_float32_matmul_precision(chosen)
     return chosen
+
+
+def _has_tf32(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) >= FIRST_WITH_TF32

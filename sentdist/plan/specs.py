@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -10,7 +10,8 @@ from sentdist.frozen import Frozen
 from sentdist.plan.relational import RelationalScoring
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "tf32", "bf16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 Pooling = Literal["mean", "cls", "cls_mlp", "cls_mlp_train_only", "first_last", "cls_last_five"]
 
 

@@ -64,4 +64,4 @@ class BankBody:
 
     @cached_property
     def _encoder(self) -> SentenceEncoder:
-        return frozen_encoder(self._stage.encoder, self._context)
+        return frozen_encoder(self._stage.encoder, self._context, precision=self._stage.precision)

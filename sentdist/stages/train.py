@@ -87,7 +87,7 @@ class TrainSession:
             self._objective.start_from(folder_of(stage.start, context), where=stage.label)
         self.schedule = _Schedule.of(stage, self._corpus.num_rows)
         self.engine = make_engine(Learner(self._encoder, self._objective), _optimization(stage.training, self.schedule.num_steps))
-        apply_matmul_precision(self._encoder.device)
+        apply_matmul_precision(self._encoder.device, stage.training.precision)
         self._sender = Sender(self._encoder.device)
         self._objective.place_on(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank

@@ -13,8 +13,12 @@ from sentdist.stages.planning.resolve import configured
 # sentences 2.59 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs.
 PROCESS_BYTES = 0.8 * 2**30  # Python, torch, transformers, Ray
 HEAP_BYTES = 0.5 * 2**30  # what the C library keeps of steps of ever other sizes: 64 rows take 1.9 GiB after three of them, 2.6 after forty
-BYTES_PER_PARAMETER = {"fp32": 16, "bf16": 18}  # weight, gradient and AdamW's two moments in float32; and the copy that is computed with
-BYTES_PER_UNIT = {"fp32": 98, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
+BYTES_PER_PARAMETER = {
+    "fp32": 16,
+    "tf32": 16,
+    "bf16": 18,
+}  # weight, gradient and AdamW's two moments in float32; and the copy that is computed with
+BYTES_PER_UNIT = {"fp32": 98, "tf32": 98, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
 TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
 MICRO_BATCH_HEAP = 1.5  # a heap that is asked for ever other sizes gives back late: 512 rows in micro-batches of 192 sentences, 2.4 GiB
 CUDA_BYTES = 1.0 * 2**30  # on a GPU: its context, the libraries' workspaces, blocks of logits; not measured

@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="no GPU that torch can use"))
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def exact() -> None:
     """float32 is float32, and sums have one order where CUDA can promise it."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

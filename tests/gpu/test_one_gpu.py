@@ -18,6 +18,7 @@ from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
+from sentdist.learning.precision import apply_matmul_precision
 from sentdist.objectives.info_nce import info_nce
 from tests.gpu.engines import BACKEND, KINDS, train_on_gpus
 from tests.parity.processes import run_in_processes
@@ -39,8 +40,10 @@ def test_every_objective_learns_what_it_learns_on_a_cpu(name: str, micro_batch: 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_bf16_is_near_float32(name: str, folder: Path) -> None:
-    here, there = two_steps(name, folder, on("cpu")), two_steps(name, folder, on("cuda"), precision="bf16")
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_rounded_products_are_near_float32(precision: str, name: str, folder: Path) -> None:
+    apply_matmul_precision(torch.device("cuda"), precision)
+    here, there = two_steps(name, folder, on("cpu")), two_steps(name, folder, on("cuda"), precision=precision)
     assert there.losses == pytest.approx(here.losses, rel=2e-2)  # embeddings are known to 0.4 %
     assert there.distance(here) < 0.1
 

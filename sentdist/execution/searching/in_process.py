@@ -19,6 +19,7 @@ from sentdist.plan.suggestions import Searched
 from sentdist.stages.context import Context
 from sentdist.stages.devices import on_this_machine
 from sentdist.stages.local import build_all
+from sentdist.stages.precisions import check_precisions
 from sentdist.stages.rungs import standing
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchRecord
@@ -46,6 +47,7 @@ def search_in_process(
         StoreError: the store cannot be written.
     """
     runtime, _ = on_this_machine(context.runtime)
+    check_precisions((planned.train(method, planned.first(method)) for method in planned.methods), runtime)
     context = replace(context, runtime=runtime)
     make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
     conductor = Conductor(planned, context, make, say=print_line, watch=watch)

@@ -30,7 +30,7 @@ def encode(
     """Return the test-time embeddings (S, D) float32 of S sentences, in their order, not normalized.
 
     tokens_per_batch: budget of a forward; 2k to 4k tokens are fastest on a CPU (more falls out of its cache).
-    precision: fp32, or bf16 for bfloat16 products over the float32 weights.
+    precision: fp32 (or tf32, which the process decides, see precision.py), or bf16 for bfloat16 products over the float32 weights.
     on_progress: is given the number of sentences done, after each forward.
     """
     if tokens_per_batch < 1:

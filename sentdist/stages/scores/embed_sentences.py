@@ -10,7 +10,7 @@ import torch
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision
-from sentdist.plan.specs import EncoderSpec, LexicalSpec
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision
 from sentdist.plan.stages import Scores, Train
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
@@ -24,7 +24,7 @@ OnProgress = Callable[[int, int], None]  # sentences done, of how many
 def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
     """By the stage's encoder, in this process."""
     assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
-    encoder = frozen_encoder(stage.encoder, context)
+    encoder = frozen_encoder(stage.encoder, context, precision=stage.precision)
 
     def embed(sentences: list[str]) -> np.ndarray:
         return encode(
@@ -39,8 +39,8 @@ def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | Non
     return embed
 
 
-def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEncoder:
-    """A trained or untouched encoder, dropout off."""
+def frozen_encoder(encoder: EncoderSpec | Train, context: Context, *, precision: Precision) -> SentenceEncoder:
+    """A trained or untouched encoder, dropout off, in a process that computes in this precision."""
     torch.manual_seed(0)  # an untouched checkpoint may lack the head that its pooling asks for; an untrained one has random weights
     if isinstance(encoder, Train):
         loaded = SentenceEncoder.load(folder_of(encoder, context), pooling=encoder.encoder.pooling)
@@ -53,5 +53,5 @@ def frozen_encoder(encoder: EncoderSpec | Train, context: Context) -> SentenceEn
             layers=encoder.layers,
         )
     device = device_of(context.runtime)
-    apply_matmul_precision(device)
+    apply_matmul_precision(device, precision)
     return loaded.to(device).eval()

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from sentdist.learning.precision import apply_matmul_precision, autocast, choose_matmul_precision, product_error
+from sentdist.errors import ResourceError
+from sentdist.learning.precision import PRECISIONS, apply_matmul_precision, autocast, choose_matmul_precision, product_error
+from sentdist.plan import specs
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +32,29 @@ def test_error_tells_float32_from_bfloat16() -> None:
 
 
 def test_what_is_applied_is_exact_enough_on_this_machine() -> None:
-    chosen = apply_matmul_precision(torch.device("cpu"))
+    chosen = apply_matmul_precision(torch.device("cpu"), "fp32")
     assert torch.get_float32_matmul_precision() == chosen
     assert product_error() < 2e-6
 
 
-def test_a_gpu_is_never_switched_to_rounding_products() -> None:
-    assert apply_matmul_precision(torch.device("cuda")) == "highest"
-    assert torch.get_float32_matmul_precision() == "highest"
+@pytest.mark.parametrize(("precision", "chosen"), [("fp32", "highest"), ("bf16", "highest"), ("tf32", "high"), ("fp32", "highest")])
+def test_products_on_a_gpu_round_only_where_tf32_asks(precision: str, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that stays takes stages of any precision in turn."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    assert apply_matmul_precision(torch.device("cuda"), precision) == chosen
+    assert torch.get_float32_matmul_precision() == chosen
+
+
+@pytest.mark.parametrize(("device", "found"), [("cpu", "a computation on the CPU"), ("cuda", "Tesla V100")])
+def test_tf32_is_refused_where_it_would_be_something_else(device: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla V100")
+    with pytest.raises(ResourceError, match=f"(?s)precision=tf32.*{found}.*an NVIDIA GPU"):
+        apply_matmul_precision(torch.device(device), "tf32")
+
+
+def test_a_recipe_knows_the_same_precisions() -> None:
+    assert PRECISIONS == specs.PRECISIONS
 
 
 def test_autocast_by_name() -> None:

@@ -1,0 +1,27 @@
+"""TensorFloat-32 is refused before any work starts where nothing computes in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentdist.errors import ResourceError
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stages import STAGES
+from sentdist.stages.precisions import check_precisions, precision_of
+from tests.support.planning import RECIPES, shipped_plan
+
+
+def test_every_kind_of_stage_that_has_a_precision_is_asked_for_it() -> None:
+    stages = {type(stage): stage for stage in shipped_plan(RECIPES / "demo.yaml").stages}
+    having = {kind for kind in STAGES.values() if "precision" in kind.model_fields or "training" in kind.model_fields}
+    assert having >= {kind for kind, stage in stages.items() if precision_of(stage) is not None}
+    assert all(precision_of(stages[kind]) == "fp32" for kind in having & set(stages))
+    assert {kind.__name__ for kind in having} == {"Train", "Bank", "Scores", "Encoded"}, "precision_of has a case for each"
+
+
+def test_a_sweep_in_tf32_is_refused_on_cpus_and_goes_on_with_gpus() -> None:
+    stages = shipped_plan(RECIPES / "demo.yaml", "training.precision=tf32").stages
+    with pytest.raises(ResourceError, match=r"(?s)precision=tf32.*on CPUs.*Use fp32"):
+        check_precisions(stages, Runtime().with_gpus(0.0))
+    check_precisions(stages, Runtime().with_gpus(1.0))
+    check_precisions(shipped_plan(RECIPES / "demo.yaml").stages, Runtime().with_gpus(0.0))
