@@ -2,20 +2,19 @@
 
 lattice: every point of a small lattice is trained; searches over it are then replayed from its stages, with many seeds of the searcher.
 killed: a search whose process is killed at random moments and submitted again, beside one left alone.
-machinery: processor time of a search that is not training, with trainings that are next to nothing.
+machinery: processor time of a search that is not training: all trainings are pretended.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,12 +22,14 @@ from unittest.mock import patch
 import numpy as np
 from scipy import stats
 
-from sentdist.execution.searching import in_process
+from sentdist.execution.searching import conductor, in_process
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
-from sentdist.stages import local
+from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_search
+from sentdist.stages.rungs import Standing
 from sentdist.store.searches import SearchRecord, load_search
 from sentdist.store.store import ArtifactStore
 from sentdist.table_text import markdown_table
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("what", choices=["lattice", "killed", "machinery"])
     parser.add_argument("--store", type=Path, required=True)
-    parser.add_argument("--data", type=Path)
+    parser.add_argument("--data", type=Path, default=os.environ.get("SENTDIST_DATA"))
     parser.add_argument("--seeds", type=int, default=20, help="lattice: of the searcher")
     parser.add_argument("--trials", type=int, default=100, help="machinery")
     parser.add_argument("--out", type=Path, help="also write it there")
@@ -226,66 +227,41 @@ def _records(store: Path, *, known: dict[str, int] | None = None) -> dict[str, i
     return found | (known or {})
 
 
-@dataclass
-class Clock:
-    """Processor time that was spent in some calls, those within one another once."""
-
-    seconds: float = 0.0
-    depth: int = 0
-
-    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The call, timed."""
-
-        def timed(*args: Any, **options: Any) -> Any:
-            with self.running():
-                return call(*args, **options)
-
-        return timed
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Time what happens meanwhile."""
-        started, self.depth = time.process_time(), self.depth + 1
-        try:
-            yield
-        finally:
-            self.depth -= 1
-            if self.depth == 0:
-                self.seconds += time.process_time() - started
-
-
 def machinery(store: Path, *, num_trials: int) -> str:
-    """A search of tiny trainings; processor time of its parts."""
-    from sentdist.report.sweep_report import report_sweep
+    """Searches of half as many trials, as many and twice as many, in which every training is pretended: what is left is the search."""
+    found = {
+        suggest: {num: _pretended(store / f"{suggest}-{num}", num, suggest) for num in (num_trials // 2, num_trials, 2 * num_trials)}
+        for suggest in ("random", "tpe")
+    }
+    return machinery_page(found)
 
-    values = tiny_values("machinery", {}, suggest="tpe", samples=num_trials)
+
+def _pretended(store: Path, num_trials: int, suggest: str) -> float:
+    """Seconds of processor time, planning included."""
+    started = time.process_time()
+    values = tiny_values("machinery", {}, suggest=suggest, samples=num_trials)
     planned, context = planned_search(recipe_from_values(values, where="machinery"), store=str(store))
-    whole, built, rungs, reported = Clock(), Clock(), Clock(), Clock()
-    with ExitStack() as patches:
-        patches.enter_context(patch.object(in_process, "build_all", built.around(in_process.build_all)))
-        for name in ("from_rung", "save_on_ranks", "commit_rung"):
-            patches.enter_context(patch.object(local, name, rungs.around(getattr(local, name))))
-        with whole.running():
-            record = search_in_process(planned, context, print_line=lambda line: None)
-    with reported.running():
-        report_sweep(context.store, "machinery")
-    return machinery_page(record, whole=whole.seconds, built=built.seconds, rungs=rungs.seconds, reported=reported.seconds)
+    with patch.object(conductor, "standing", _standing), patch.object(in_process, "standing", _standing):
+        record = search_in_process(planned, context, print_line=lambda line: None)
+    assert len(record.trials) == num_trials
+    return time.process_time() - started
 
 
-def machinery_page(record: SearchRecord, *, whole: float, built: float, rungs: float, reported: float) -> str:
-    """Processor time of the parts of a search, and its share of one with trials of TRIAL_S."""
-    num = len(record.trials)
-    parts = {"suggest, plan, decide, note": whole - built, "rungs: leave, commit, take up": rungs, "report": reported}
+def _standing(train: Train, share: float, context: Context) -> Standing:
+    """As if every training were in the store."""
+    dev = 50 + int(train.key[:4], 16) / 6553.6
+    return Standing(step=1, dev=dev, last=dev, sentences=96, seconds=1.0)
+
+
+def machinery_page(found: Mapping[str, Mapping[int, float]]) -> str:
+    """found: by searcher and number of trials. The share is that of a search whose trials take TRIAL_S."""
     rows = [
-        [name, f"{seconds:.2f}", f"{1000 * seconds / num:.1f}", f"{100 * seconds / (num * TRIAL_S):.3f} %"]
-        for name, seconds in parts.items()
+        [suggest, str(num), f"{seconds:.2f}", f"{1000 * seconds / num:.1f}", f"{100 * seconds / (num * TRIAL_S):.3f} %"]
+        for suggest, took in found.items()
+        for num, seconds in took.items()
     ]
-    total = sum(parts.values())
-    rows.append(["all of it", f"{total:.2f}", f"{1000 * total / num:.1f}", f"{100 * total / (num * TRIAL_S):.3f} %"])
-    return (
-        f"{num} trials ({sum(one.state == 'pruned' for one in record.trials)} of them pruned), TPE, one process; seconds of processor time:\n\n"
-        + markdown_table(["part", "seconds", "ms a trial", f"of {num} trials of {TRIAL_S:.0f} s"], rows)
-    )
+    header = ["searcher", "trials", "processor s", "ms a trial", f"share, trials of {TRIAL_S:.0f} s"]
+    return "Suggest, plan, decide, note (two rungs, the best half go on); nothing is trained:\n\n" + markdown_table(header, rows)
 
 
 if __name__ == "__main__":

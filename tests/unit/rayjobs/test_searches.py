@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rayjobs.benchmarks.searches import (
-    Clock,
     bests,
     halving_page,
     killed_page,
@@ -56,14 +55,8 @@ def test_a_search_that_differs_is_told() -> None:
     assert "DIFFER" in killed_page(a_record([1.0]), a_record([2.0]), moments=[2.0], counts=counts, num_finished=2, num_again=0)
 
 
-def test_time_is_counted_once_and_shared_out() -> None:
-    clock = Clock()
-    with clock.running(), clock.running():
-        pass
-    assert clock.depth == 0 and clock.seconds >= 0
-    assert "| all of it | 3.00 | 1500.0 | 5.000 % |" in machinery_page(
-        a_record([1.0, 2.0]), whole=11.0, built=10.0, rungs=1.0, reported=1.0
-    )
+def test_the_machinery_is_held_against_trials_of_thirty_seconds() -> None:
+    assert "| tpe | 100 | 3.00 | 30.0 | 0.100 % |" in machinery_page({"tpe": {100: 3.0}})
 
 
 def test_its_recipes_can_be_read() -> None:
