@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, counted
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.wording import near
 from sentdist.report.columns import AVERAGE
@@ -40,7 +40,7 @@ class OurRow:
 
 
 def report_paper(store: ArtifactStore, name: str) -> Report:
-    """The tables of a paper, ours under theirs; rows that were not run say which recipe runs them.
+    """The tables of a paper, ours under theirs; what was not run stands below, folded, with its recipe.
 
     Raises:
         DataError: no such paper.
@@ -53,14 +53,15 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     ours = _our_rows(store, name, printed)
     sections, markdown = [], [f"# {printed.title}", NOTE]
     for number, table in printed.tables.items():
-        rows = list(_rows(table, ours.get(number, {})))
+        rows, not_run = list(_rows(table, ours.get(number, {}))), _not_run(table, ours.get(number, {}))
         header = ["", *table.columns, "gain"]
         markdown += [
             f"## Table {table.number}: {table.caption}",
             _markdown(header, rows),
+            *_folded(not_run),
             *(f"<sub>{markdown_text(note)}</sub>" for note in table.notes),
         ]
-        sections.append(Section(title=f"Table {table.number}", body=_figure(table, header, rows)))
+        sections.append(Section(title=f"Table {table.number}", body=_figure(table, header, rows, not_run)))
     num_ours = sum(len(found) for by_row in ours.values() for found in by_row.values())
     lead = f"{num_ours} rows of ours under {sum(len(table.rows) for table in printed.tables.values())} printed ones. {NOTE}"
     text = page(title=printed.title, lead=lead, sections=sections, facts={"store": store.shown})
@@ -106,7 +107,7 @@ def _shared(table: ResultTable, printed: PaperTable) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shown:
-    """A row of a rendered table. kind: paper, ours or missing."""
+    """A row of a rendered table. kind: paper or ours."""
 
     kind: str
     label: str
@@ -120,9 +121,16 @@ def _rows(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> Iterator[_
         yield _Shown(kind="paper", label=row.label, cells=(*(_printed(row, table, place) for place in range(len(table.columns))), gain))
         for own in ours.get(row.label, ()):
             yield _our_row(table, row, own)
+
+
+def _not_run(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> dict[str, list[str]]:
+    """Recipe -> printed rows that it stands for and that the store has nothing of."""
+    found: dict[str, list[str]] = {}
+    for row in table.rows:
         recipe = table.recipes.get(row.label, table.recipes.get(""))
         if recipe and not ours.get(row.label):
-            yield _Shown(kind="missing", label=f"↳ not run: {recipe}", cells=("",) * (len(table.columns) + 1))
+            found.setdefault(recipe, []).append(row.label)
+    return found
 
 
 def _printed(row: PaperRow, table: PaperTable, place: int) -> str:
@@ -159,7 +167,19 @@ def _markdown(header: Sequence[str], rows: Sequence[_Shown]) -> str:
     return markdown_table(list(map(markdown_text, header)), [list(map(markdown_text, (row.label, *row.cells))) for row in rows])
 
 
-def _figure(table: PaperTable, header: Sequence[str], rows: Sequence[_Shown]) -> str:
+def _folded(not_run: Mapping[str, Sequence[str]]) -> list[str]:
+    """A block of Markdown that GitHub folds; nothing where all rows were run."""
+    if not not_run:
+        return []
+    lines = "\n".join(f"- not run: {markdown_text(recipe)} ({markdown_text(', '.join(labels))})" for recipe, labels in not_run.items())
+    return [f"<details><summary>{_told(not_run)}</summary>\n\n{lines}\n\n</details>"]
+
+
+def _told(not_run: Mapping[str, Sequence[str]]) -> str:
+    return f"{counted(sum(map(len, not_run.values())), 'row')} not run here, with the recipes that run them"
+
+
+def _figure(table: PaperTable, header: Sequence[str], rows: Sequence[_Shown], not_run: Mapping[str, Sequence[str]]) -> str:
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
     body = "".join(
         f'<tr class="{row.kind}"><th scope="row">{html.escape(row.label)}</th>'
@@ -167,7 +187,9 @@ def _figure(table: PaperTable, header: Sequence[str], rows: Sequence[_Shown]) ->
         + "</tr>"
         for row in rows
     )
+    items = "".join(f"<li>{html.escape(recipe)}: {html.escape(', '.join(labels))}</li>" for recipe, labels in not_run.items())
+    folded = f'<details class="missing"><summary>{_told(not_run)}</summary><ul>{items}</ul></details>' if not_run else ""
     return (
         f'<figure class="results printed"><figcaption>{html.escape(table.caption)}</figcaption><div class="scroll"><table><thead><tr>{head}</tr>'
-        f"</thead><tbody>{body}</tbody></table></div></figure>" + paragraphs(*table.notes)
+        f"</thead><tbody>{body}</tbody></table></div></figure>{folded}" + paragraphs(*table.notes)
     )

@@ -32,7 +32,7 @@ def test_an_empty_store_gives_every_printed_row_and_the_recipes(name: str, tmp_p
         assert f"## Table {table.number}: {table.caption}" in report.markdown
         for row in table.rows:
             assert f"| {markdown_text(row.label)} | " in report.markdown
-    assert "↳ not run: rayjobs/recipes/" in report.markdown and "<br>" not in report.markdown
+    assert "not run: rayjobs/recipes/" in report.markdown and "<br>" not in report.markdown
     assert report.html.startswith("<!doctype html>") and 'class="missing"' in report.html
 
 
@@ -82,7 +82,7 @@ def test_ours_stand_beneath_theirs_with_difference_interval_and_gain(tmp_path: P
     mean, low, high = float(cell.split()[0]), *map(float, cell.split("[")[1].split("]")[0].split(","))
     assert low < mean < high and f"{mean - 84.85:+.2f} [{low - 84.85:+.2f}" in cell
     assert ours.split("|")[8].strip() == "–", "an average over fewer tasks is another number"
-    assert "↳ not run: rayjobs/recipes/papers/rcl_table1.yaml" in table
+    assert "not run: rayjobs/recipes/papers/rcl_table1.yaml" in table
 
 
 def test_link_prediction_stands_under_its_relations(tmp_path: Path, tiny_encoder_dir: Path) -> None:
@@ -92,7 +92,7 @@ def test_link_prediction_stands_under_its_relations(tmp_path: Path, tiny_encoder
     table = report_paper(context.store, "rse").markdown.split("## Table 7")[1].splitlines()
     under = [below for line, below in itertools.pairwise(table) if line.startswith("| All |")]
     assert len(under) == 1 and under[0].startswith("| ↳ rse (") and under[0].count("[") >= 4
-    assert any("↳ not run: rayjobs/recipes/rse_relations.yaml" in line for line in table), "relations that the tiny data lacks"
+    assert any("not run: rayjobs/recipes/rse_relations.yaml" in line for line in table), "relations that the tiny data lacks"
 
 
 def test_an_unknown_paper_and_a_report_of_nothing_are_refused(tmp_path: Path) -> None:
