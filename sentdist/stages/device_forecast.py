@@ -91,9 +91,9 @@ class DeviceForecast:
     def line(self) -> str:
         """For people, with what was assumed."""
         one = self.devices
-        shown = f"{self.gpu_hours:.1f}" if self.gpu_hours >= 0.1 else f"{self.gpu_hours:.3f}"
+        work = f"{self.gpu_hours:.1f} GPU hours" if self.gpu_hours >= 0.1 else f"{told_seconds(3600 * self.gpu_hours)} of one GPU"
         return (
-            f"On {one.count} {one.name}: about {shown} GPU hours, {told_seconds(self.seconds)} if all are at work, one training on one GPU. "
+            f"On {one.count} {one.name}: about {work}, {told_seconds(self.seconds)} if all are at work, one training on one GPU. "
             f"Assumed, not measured: {FORWARD + BACKWARD} FLOP a parameter and token, {one.speed / TERA:.0f} TFLOP/s a GPU ({UTILISATION:.0%} of "
             f"{one.peak:g}), {TOKENS} tokens a sentence ({FAQ_TOKENS} of FAQs); without starts, dev scores and downloads."
         )
