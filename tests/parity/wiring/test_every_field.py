@@ -5,10 +5,23 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tests.parity.wiring import test_recipe_to_rows, test_recipe_to_score, test_recipe_to_steps, test_recipe_to_task, training_cases
+from tests.parity.wiring import (
+    test_recipe_to_benchmarks,
+    test_recipe_to_rows,
+    test_recipe_to_score,
+    test_recipe_to_steps,
+    test_recipe_to_task,
+    training_cases,
+)
 from tests.parity.wiring.fields import COVERED, all_fields
 
-TESTS = (test_recipe_to_rows, test_recipe_to_score, test_recipe_to_steps, test_recipe_to_task)  # read here, so that their fields are known
+TESTS = (
+    test_recipe_to_benchmarks,
+    test_recipe_to_rows,
+    test_recipe_to_score,
+    test_recipe_to_steps,
+    test_recipe_to_task,
+)  # read here, so that their fields are known
 NAMES = "names and pins: they tell values apart and change keys, not results"
 SETTLED = "what the corpus has, written out; another value is refused (tests/unit/plan/test_regression.py)"
 PAPERWORK = "titles, and what a report shows"
