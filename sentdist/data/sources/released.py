@@ -126,7 +126,7 @@ def _scidocs(folder: Path) -> Iterator[Row]:
     papers without a title are left out (Cohan et al. 2020, as USEB has it)."""
     data = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     titles = {key: paper["title"] for key, paper in data["corpus"].items() if paper["title"]}
-    parts = [*data["test"].items(), *((f"{relation}-valid", queries) for relation, queries in data["valid"].items())]
+    parts = [*data["test"].items(), *((f"{relation}-valid", queries) for relation, queries in data.get("valid", {}).items())]
     for split, queries in parts:
         for query, judged in queries.items():
             for document, relevance in judged.items():
