@@ -136,7 +136,11 @@ def dev_parts(given: str) -> tuple[int, ...]:
 def check_dev_tasks(given: str) -> None:
     """Raise ValueError for names that choose no checkpoint: of another kind, on several scales, or twice."""
     own = tuple(kind.name for kind in TASK_KINDS.values() if kind.chooses and kind.is_own and kind.averages is None)  # pairs and retrieval
-    groups = tuple(name for name, tasks in TASK_GROUPS.items() if all(task.endswith("-dev") for task in tasks))  # others are test sets
+    groups = tuple(
+        name
+        for name, tasks in TASK_GROUPS.items()
+        if all(can_choose(TASKS[task]) and f"{task}-dev" not in TASKS for task in tasks)  # not a test set in place of its dev set
+    )
     known = (*(name for name, card in TASKS.items() if can_choose(card)), *groups, *(f"{kind}=SOURCE" for kind in own))
     for name in given.split("+"):
         if name != OWN and name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
