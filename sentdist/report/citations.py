@@ -84,7 +84,7 @@ CITATIONS: dict[str, Citation] = _works(
     Citation(key="useb", kind="inproceedings", authors=("Kexin Wang", "Nils Reimers", "Iryna Gurevych"), title="TSDAE: Using Transformer-based Sequential Denoising Auto-Encoder for Unsupervised Sentence Embedding Learning",
              where="Findings of EMNLP", year=2021, url="https://arxiv.org/abs/2104.06979", role="benchmark of four tasks"),
     Citation(key="faqir", kind="inproceedings", authors=("Mladen Karan", "Jan Šnajder"), title="FAQIR: A Frequently Asked Questions Retrieval Test Collection",
-             where="Text, Speech, and Dialogue", year=2016, url="http://takelab.fer.hr/data/faqir/", role="retrieval data"),
+             where="Text, Speech, and Dialogue", year=2016, url="https://takelab.fer.hr/data/faqir/", role="retrieval data"),
     Citation(key="cough", kind="misc", authors=("Xinliang Frederick Zhang", "Heming Sun", "Xiang Yue", "Emmett Jesrani", "Simon Lin", "Huan Sun"), title="COUGH: A Challenge Dataset and Models for COVID-19 FAQ Retrieval",
              where="arXiv 2010.12800", year=2020, url="https://arxiv.org/abs/2010.12800", role="retrieval data"),
     Citation(key="banking77", kind="inproceedings", authors=("Iñigo Casanueva", "Tadas Temčinas", "Daniela Gerz", "Matthew Henderson", "Ivan Vulić"), title="Efficient Intent Detection with Dual Sentence Encoders",

@@ -83,7 +83,7 @@ def without_tokenizer(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathF
         (("{encoder}", "{corpus}", "--out", "{out}"), "which 1 holds the sentences"),
         (("{encoder}", "-", "--out", "{corpus}"), "suffix '.csv'"),
         (("{encoder}", "-", "--out", "{out}", "--dtype", "int8"), "expected one of float32, float16"),
-        (("{encoder}", "-", "--out", "{out}", "--precision", "fp8"), "expected one of fp32, bf16"),
+        (("{encoder}", "-", "--out", "{out}", "--precision", "fp8"), "expected one of fp32, tf32, bf16"),
         (("{encoder}", "-", "--out", "{out}", "--id", "id"), "room for ids"),
         (("{encoder}", "-", "--out", "{out}", "--pooling", "cls_mlp"), "no weights of a dense layer"),
         (("{silent}", "-", "--out", "{out}"), "no tokenizer"),
