@@ -66,7 +66,7 @@ enter_venv() {
 # follow_pip PID LOG: waits for it with a line every ten seconds, and ends as it does.
 follow_pip() {
     local began="$SECONDS" told="$SECONDS" num_found doing
-    trap 'kill "$1" 2>/dev/null || true' INT TERM # or it would go on installing behind a script that is gone
+    trap 'kill "$1" 2>/dev/null || true; exit 130' INT TERM # or it would go on installing behind a script that is gone
     while kill -0 "$1" 2>/dev/null; do
         sleep 0.2
         [ "$((SECONDS - told))" -ge "${INSTALL_TOLD_EVERY_S:-10}" ] || continue

@@ -30,7 +30,7 @@ from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_search
 from sentdist.stages.rungs import Standing
-from sentdist.store.searches import SearchRecord, load_search
+from sentdist.store.searches import SearchRecord, find_search, load_search
 from sentdist.store.store import ArtifactStore
 from sentdist.table_text import markdown_table
 
@@ -72,17 +72,17 @@ def lattice(store: Path, data: Path | None, *, num_seeds: int) -> str:
     return "\n\n".join([halving_page(whole, halved), searchers_page(ways)])
 
 
-HALVING: Json = {"rungs": [0.2, 0.4, 1.0], "keep": 1 / 3}
+HALVING: Json = {"rungs": [0.1, 0.3, 1.0], "keep": 1 / 3}
 
 
 def lattice_values(name: str, **search: Json) -> dict[str, Json]:
-    """Eq. 1 from the lowest layer of MiniLM, on 96 triplets of NLI: 42 points of learning rate and temperature, five dev scores each."""
+    """Eq. 1 from the lowest layer of MiniLM, on 160 triplets of NLI: 42 points of learning rate and temperature, ten dev scores each."""
     return {
         "name": name,
         "encoder": {"checkpoint": "minilm-l6", "layers": 1},
-        "corpus": {"source": "nli/triplets", "split": "train", "limit": 96},
+        "corpus": {"source": "nli/triplets", "split": "train", "limit": 160},
         "training": {"batch_size": 8, "epochs": 1, "max_length": 32, "warmup_fraction": 0.0, "precision": "bf16"},
-        "selection": {"task": "sickr-dev", "every_fraction": 0.2},
+        "selection": {"task": "sickr-dev", "every_fraction": 0.1},
         "evaluation": {"tasks": ["stsb"]},
         "seeds": [0],
         "methods": {"eq1": {"objective": {"name": "info_nce", "temperature": 0.05}}},
@@ -241,6 +241,8 @@ def _pretended(store: Path, num_trials: int, suggest: str) -> float:
     started = time.process_time()
     values = tiny_values("machinery", {}, suggest=suggest, samples=num_trials)
     planned, context = planned_search(recipe_from_values(values, where="machinery"), store=str(store))
+    if find_search(context.store, "machinery") is not None:
+        raise SystemExit(f"{store}: holds a search already, which would only be replayed; name an empty folder")
     with patch.object(conductor, "standing", _standing), patch.object(in_process, "standing", _standing):
         record = search_in_process(planned, context, print_line=lambda line: None)
     assert len(record.trials) == num_trials

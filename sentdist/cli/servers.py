@@ -29,7 +29,7 @@ def up(
         int, typer.Option("--object-store-bytes", envvar="SENTDIST_OBJECT_STORE_BYTES", min=80_000_000, help="Memory for banks.")
     ] = 1_000_000_000,
     store: StoreRoot = None,
-    metrics: Annotated[bool, typer.Option("--metrics", envvar="METRICS", help="Open Ray's ports for Prometheus.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", envvar="SENTDIST_METRICS", help="Open Ray's ports for Prometheus.")] = False,
 ) -> None:
     """Start Ray and MLflow on this machine.
 

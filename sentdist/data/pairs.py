@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,17 @@ class Pairs:
     @property
     def num_pairs(self) -> int:
         return len(self.sentence1)
+
+    def only(self, rows: np.ndarray) -> Pairs:
+        """The pairs of these rows, in this order."""
+
+        def of(column: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(column[row] for row in rows)
+
+        return replace(
+            self, subset=of(self.subset), sentence1=of(self.sentence1), sentence2=of(self.sentence2), score=self.score[rows],
+            group=of(self.group) if self.group else (),
+        )  # fmt: skip
 
 
 def read_pairs(

@@ -15,6 +15,7 @@ from sentdist.errors import DataError
 from sentdist.evaluation.metrics import checked_embeddings, normalized, paired_cosines
 
 DIRECTIONS = ("one", "max_both")
+BY = "by."  # before a relation's name: the measure that is a task's main score by this relation alone
 
 
 def relation_weights(

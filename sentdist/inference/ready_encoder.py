@@ -47,18 +47,21 @@ class EncoderUse:
                 remedy="Use cls, which needs none.",
             )
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        apply_matmul_precision(place, self.precision)
-        return LoadedEncoder(use=self, folder=folder, encoder=encoder.to(place).eval(), digest=folder_digest(folder, "encoder"))
+        matmul = apply_matmul_precision(place, self.precision)
+        digest = folder_digest(folder, "encoder")
+        return LoadedEncoder(use=self, folder=folder, encoder=encoder.to(place).eval(), digest=digest, matmul=matmul)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedEncoder:
-    """An encoder in memory. folder: where it lies. digest: of its configuration and weights."""
+    """An encoder in memory. folder: where it lies. digest: of its configuration and weights. matmul: what torch calls its float32
+    products."""
 
     use: EncoderUse
     folder: Path
     encoder: SentenceEncoder
     digest: str
+    matmul: str
 
     @property
     def width(self) -> int:
@@ -81,6 +84,7 @@ class LoadedEncoder:
         Raises:
             EncoderError: embeddings that are not finite, or of length 0 where they shall be normalized.
         """
+        torch.set_float32_matmul_precision(self.matmul)  # of the process: another encoder may have been loaded since
         embeddings_SD = encode(self.encoder, sentences, max_length=self.use.max_length, precision=self.use.precision)
         lengths_S = np.linalg.norm(embeddings_SD, axis=1)
         if not np.isfinite(lengths_S).all() or (self.use.normalize and not lengths_S.all()):

@@ -102,6 +102,20 @@ def selectable_task(
     return Task.model_validate(task.model_dump() | {"document_field": field, "fold": fold, "fold_role": fold_role})
 
 
+def limited(task: DevTask, limit: int | None) -> DevTask:
+    """The task with so many of its pairs or queries; all for None. Raises RecipeError for a kind that is scored whole."""
+    if limit is None:
+        return task
+    if not isinstance(task, Task) or task.own is not None:
+        raise RecipeError(
+            where="selection.limit",
+            found=f"{limit} beside {task.name}",
+            expected="tasks of graded pairs or of retrieval",
+            remedy="Leave it out" + ("; corpus.held_out says how many rows dev gets." if isinstance(task, Task) else "."),
+        )
+    return task.model_copy(update={"limit": limit})
+
+
 def check_names(tasks: Sequence[ScoredTask], *, where: str) -> None:
     """Raise RecipeError for two tasks of one name: scores are kept by name."""
     for name, count in Counter(task.name for task in tasks).items():
@@ -141,7 +155,8 @@ def check_dev_tasks(given: str) -> None:
         for name, tasks in TASK_GROUPS.items()
         if all(can_choose(TASKS[task]) and f"{task}-dev" not in TASKS for task in tasks)  # not a test set in place of its dev set
     )
-    known = (*(name for name, card in TASKS.items() if can_choose(card)), *groups, *(f"{kind}=SOURCE" for kind in own))
+    singles = tuple(name for name, card in TASKS.items() if can_choose(card) and f"{name}-dev" not in TASKS)
+    known = (*singles, *groups, *(f"{kind}=SOURCE" for kind in own))
     for name in given.split("+"):
         if name != OWN and name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
             raise ValueError(f"selection.task: {not_one_of(name, known)}")

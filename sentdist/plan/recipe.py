@@ -59,6 +59,7 @@ class SelectionSection(Frozen):
 
     task: str
     every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    limit: Annotated[int, Field(ge=10)] | None = None  # of each task's pairs or queries, the same ones each time
     view: View = View()
 
     @property

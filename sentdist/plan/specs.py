@@ -119,7 +119,7 @@ class OwnRows(Frozen):
 class Task(Frozen):
     """A pinned evaluation set with its metric."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("own",)
+    later_fields: ClassVar[tuple[str, ...]] = ("own", "limit")
 
     name: str
     kind: Literal["sts", "retrieval"]
@@ -131,6 +131,7 @@ class Task(Frozen):
     fold: Fold | None = None
     fold_role: Literal["dev", "test"] | None = None
     own: OwnRows | None = None  # the source is a person's own file, `split` the side of its rows
+    limit: Annotated[int, Field(ge=10)] | None = None  # of its pairs or queries, drawn once for good; None: all
 
 
 class View(Frozen):

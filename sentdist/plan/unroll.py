@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sentdist.errors import RecipeError
-from sentdist.plan.chosen_tasks import check_lexical, check_names, dev_parts, named_task, pinned_task, selectable_task, task_names
+from sentdist.plan.chosen_tasks import check_lexical, check_names, dev_parts, limited, named_task, pinned_task, selectable_task, task_names
 from sentdist.plan.compatibility import (
     check_channels,
     check_encoder,
@@ -329,7 +329,7 @@ class Builder:
         is_own = section.view.relations is None and own.relations is not None
         view = View.model_validate(section.view.model_dump() | {"relations": _without_curve(own)}) if is_own else section.view
         view = settled_view(view, objective, width=width, where="selection.view")
-        task, *further = [self._dev_task(name, fold=fold) for name in section.names]
+        task, *further = [limited(self._dev_task(name, fold=fold), section.limit) for name in section.names]
         if len({TASK_KINDS[one.kind].scale for one in (task, *further)}) > 1:
             raise RecipeError(
                 where="selection.task", found=f"tasks of {task.kind} and of others", expected="tasks of one kind, whose scores have a mean", remedy="Name own alone."

@@ -117,17 +117,17 @@ def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
         yield "Second opinion: none, for no difference has a standard error."
         return
     yield f"Second opinion (Bayesian; equal means within {rope:g} points; of these very encoders, on other test items):"
-    told = [found.lines[-1]] if found.lines[-1].task == AVERAGE and _error(found.lines[-1]) > 0 else lines[-1:]
+    told = [found.lines[-1]] if found.lines[-1].task == AVERAGE and _error(found.lines[-1]) > 0 else lines
     for line in told:
         yield f"  {line.task}: {_practical(practical(line.difference.difference, _error(line), rope=rope))}"
     if len(lines) >= LEAST_TASKS:
         tasks = hierarchy([line.difference.difference for line in lines], [_error(line) for line in lines], rope=rope)
         yield f"  another task like these {len(lines)}: {_practical(tasks.next_task)}"
     wins = outperforming([line.ours for line in lines], [line.theirs for line in lines])
-    verdict = "above chance" if wins.low > 0.5 else "not told from chance"
+    verdict = "above chance" if wins.low > 0.5 else "below chance" if wins.high < 0.5 else "not told from chance"
     yield (
         f"  P(first scores higher) over {wins.pairs} task{'s' if wins.pairs > 1 else ''}: {wins.probability:.2f}, 95 % {wins.low:.2f} to {wins.high:.2f}, {verdict}"
-        f"{' and worth speaking of' if wins.is_meaningful and wins.pairs > 1 else ''}."
+        f"{' and worth speaking of' if wins.is_meaningful else ''}."
     )
 
 

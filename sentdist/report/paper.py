@@ -69,13 +69,14 @@ class PaperTables(Generic[Facts]):
 
 def fold_means(sweep: SweepRecord, records: Mapping[str, Record], columns: Mapping[str, str]) -> list[ResultRow]:
     """A row a cell and seed, from records alone. columns: title -> name of the result, of which a row has the mean over folds; cells
-    without them are left out."""
+    without them, or with a fold that is not there yet, are left out."""
     groups: dict[tuple[str, int | None], list[TrialRecord]] = {}
     for trial in sweep.trials:
-        if trial.key in records:
-            groups.setdefault((trial.cell, trial.seed), []).append(trial)
+        groups.setdefault((trial.cell, trial.seed), []).append(trial)
     found = []
     for (label, seed), trials in groups.items():
+        if any(trial.key not in records for trial in trials):  # a mean over some folds is not that of the printed row
+            continue
         values = {title: [records[trial.key].results.get(name) for trial in trials] for title, name in columns.items()}
         numbers = {title: [float(one) for one in given if isinstance(one, int | float)] for title, given in values.items()}
         if all(len(given) == len(trials) for given in numbers.values()):

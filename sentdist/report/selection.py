@@ -16,16 +16,13 @@ from sentdist.store.sweep import SweepRecord, TrialRecord
 
 SELECTION_TITLE = "Chosen on dev, scored on test"
 SELECTION_HEADER = ("system", "chosen on", "dev score of what was chosen", "test", "test score of it", "dev − test", "headline test score")
-SELECTION_NOTE = (
-    "Weights are chosen by the dev score, never by a test score; means over finished trials. Dev and test differ in difficulty: compare the "
-    "gap between rows, not with 0."
-)
+SELECTION_NOTE = "Means over finished trials. Dev and test differ in difficulty: compare the gap between rows, not with 0."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
     """A cell whose trainings kept their best weights by dev. dev: mean best dev score × 100; test: mean score of these weights on the test
-    part of the same data, headline: that of the table's last column; None where there is none."""
+    part of the same data, headline: that of the table's leading column; None where there is none."""
 
     label: str
     dev_task: str
@@ -33,6 +30,7 @@ class Chosen:
     test_task: str | None
     test: float | None
     headline: float | None
+    chose_and_scored: tuple[str, ...] = ()  # tasks that chose the weights and are among the test tasks
 
     @property
     def gap(self) -> float | None:
@@ -48,19 +46,28 @@ def chosen_cells(sweep: SweepRecord, records: Mapping[str, Record], table: Resul
         picked = [one for trial in trials for one in _picked(trial, records)]
         if not picked:
             continue
-        tests = [(task, score) for _, _, task, score in picked if task is not None and score is not None]
+        tests = [(one.test_task, one.test) for one in picked if one.test_task is not None and one.test is not None]
         summary = line.cells[table.lead].summary
         found.append(
             Chosen(
                 label=line.label,
-                dev_task=picked[0][0],
-                dev=statistics.mean(dev for _, dev, _, _ in picked),
+                dev_task=picked[0].dev_task,
+                dev=statistics.mean(one.dev for one in picked),
                 test_task=tests[0][0] if tests else None,
                 test=statistics.mean(score for _, score in tests) if len(tests) == len(picked) else None,
                 headline=None if summary is None else summary.mean,
+                chose_and_scored=picked[0].chose_and_scored,
             )
         )
     return found
+
+
+def selection_note(cells: list[Chosen]) -> str:
+    """What chose the weights, and whether it is scored as test, too."""
+    both = sorted({task for cell in cells for task in cell.chose_and_scored})
+    if both:
+        return f"{', '.join(both)} chose the weights and is scored as test, too: those scores flatter. {SELECTION_NOTE}"
+    return f"Weights are chosen by the dev score, never by a test score. {SELECTION_NOTE}"
 
 
 def selection_rows(cells: list[Chosen]) -> list[list[str]]:
@@ -110,8 +117,19 @@ def confirmation_sentence(sweep: SweepRecord, records: Mapping[str, Record], con
     return f"Confirmed or not, by {seeds} fresh seeds of what dev chose among {len(cells)} cells ({confirmed_name(sweep.name)}): {said}"
 
 
-def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[tuple[str, float, str | None, float | None]]:
-    """(dev tasks, dev score, test tasks of the same data, their mean score) of a trial whose training selected."""
+@dataclass(frozen=True, kw_only=True)
+class _Picked:
+    """What chose the weights of a trial. test_task, test: the test tasks of the same data, their mean score; None where there are none."""
+
+    dev_task: str
+    dev: float
+    test_task: str | None
+    test: float | None
+    chose_and_scored: tuple[str, ...]
+
+
+def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[_Picked]:
+    """Of a trial whose training selected."""
     train, scores = records[str(trial.train)], records[trial.key]
     selection = _dict(train.stage["fields"]).get("selection")
     dev = train.results.get("best_dev_score")
@@ -125,11 +143,12 @@ def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[tuple
     found = [score for task in same_source if isinstance(score := scores.results.get(task), int | float)]
     name = "+".join(str(task["name"]) for task in chosen_by)
     all_there = len(same_source) == len(chosen_by)
-    yield (
-        name,
-        float(dev),
-        "+".join(same_source) if all_there else None,
-        statistics.mean(map(float, found)) if all_there and len(found) == len(same_source) else None,
+    yield _Picked(
+        dev_task=name,
+        dev=float(dev),
+        test_task="+".join(same_source) if all_there else None,
+        test=statistics.mean(map(float, found)) if all_there and len(found) == len(same_source) else None,
+        chose_and_scored=tuple(str(task["name"]) for task in chosen_by if task in tasks),
     )
 
 

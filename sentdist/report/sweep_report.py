@@ -22,10 +22,10 @@ from sentdist.report.search.blocks import SearchPart, search_part, works_of_sear
 from sentdist.report.search.facts import SearchFacts, search_facts
 from sentdist.report.selection import (
     SELECTION_HEADER,
-    SELECTION_NOTE,
     SELECTION_TITLE,
     chosen_cells,
     confirmation_sentence,
+    selection_note,
     selection_rows,
     selection_sentence,
 )
@@ -275,7 +275,7 @@ def _markdown(
         said = selection_sentence(cells, column=tables[0].columns[-1])
         parts += [
             f"## {SELECTION_TITLE}",
-            SELECTION_NOTE,
+            selection_note(cells),
             _markdown_table(SELECTION_HEADER, selection_rows(cells)),
             markdown_text(said),
             markdown_text(chosen),
@@ -311,7 +311,7 @@ def _page(
     if printed:
         sections.append(Section(title="Beside the paper", body="".join(side_by_side_to_html(one) for one in printed)))
     if cells := chosen_cells(sweep, records, tables[0]):
-        said = paragraphs(*filter(None, (SELECTION_NOTE, selection_sentence(cells, column=tables[0].columns[-1]), chosen)))
+        said = paragraphs(*filter(None, (selection_note(cells), selection_sentence(cells, column=tables[0].columns[-1]), chosen)))
         sections.append(Section(title=SELECTION_TITLE, body=said + plain_table(SELECTION_HEADER, selection_rows(cells))))
     if any(trial.train for trial in sweep.trials):
         said = paragraphs(LEAKS_NOTE if leaks.is_known else NOT_CHECKED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from sentdist.evaluation.relational import BY
 from sentdist.plan.stage import Json
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.report.columns import AVERAGE
@@ -22,7 +23,6 @@ _PARTS: tuple[tuple[str | None, Mapping[str, str]], ...] = (
 COLUMNS = (*(column for mean, parts in _PARTS for column in (*parts, *([mean] if mean else []))), AVERAGE)
 TASK_OF_COLUMN = {column: task for _, parts in _PARTS for column, task in parts.items()}
 FOUR = tuple(mean or next(iter(parts)) for mean, parts in _PARTS)
-BY = "by."  # before a relation's name, the measure that is a task's score by this relation alone
 
 
 def has_useb(tasks: Sequence[str]) -> bool:

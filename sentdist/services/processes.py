@@ -24,7 +24,8 @@ class Running:
     """A server that `sentdist up` started, as it is noted in a file.
 
     began: seconds since 1970, by the system; with it a number that another process has by now is told apart. ports: by name.
-    folder: what goes with the server, or "". mark: see MARK.
+    folder: what goes with the server, or "". mark: see MARK. home, host: the folder and the machine that it was started for, store: the
+    store that it was told.
     """
 
     name: str
@@ -33,6 +34,9 @@ class Running:
     mark: str
     ports: Mapping[str, int] = field(default_factory=dict)
     folder: str = ""
+    home: str = ""
+    host: str = ""
+    store: str = ""
 
     @property
     def is_alive(self) -> bool:
@@ -41,8 +45,11 @@ class Running:
     def _process(self) -> psutil.Process | None:
         try:
             process = psutil.Process(self.pid)
-            ours = abs(process.create_time() - self.began) < CLOCK_S and process.status() != psutil.STATUS_ZOMBIE
-            return process if ours else None
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return None
+            # Where the system's clock was set meanwhile, the time is another one, and the mark tells.
+            is_ours = abs(process.create_time() - self.began) < CLOCK_S or process.environ().get(MARK) == self.mark
+            return process if is_ours else None
         except psutil.Error:
             return None
 
@@ -63,8 +70,22 @@ class Running:
                 continue
         return list(found.values())
 
+    def listens_at(self, port: int) -> bool:
+        """Whether one of its processes listens there: a secret is for no other."""
+        for one in self.processes():
+            try:
+                found = one.net_connections(kind="tcp")
+            except (psutil.Error, OSError):
+                continue
+            if any(at.status == psutil.CONN_LISTEN and at.laddr.port == port for at in found):
+                return True
+        return False
+
     def note(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)))
+        """Write it down, whole or not at all."""
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(asdict(self)))
+        os.replace(new, path)
 
 
 def noted(path: Path) -> Running | None:
@@ -76,7 +97,14 @@ def noted(path: Path) -> Running | None:
 
 
 def launch(
-    name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, *, ports: Mapping[str, int], folder: str = ""
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    *,
+    ports: Mapping[str, int],
+    folder: str = "",
+    cwd: Path | None = None,
 ) -> Running:
     """Start a server in a session of its own, so that Ctrl-C here does not reach it, and with files that only its owner reads."""
     mark = secrets.token_hex(8)
@@ -89,6 +117,7 @@ def launch(
             stderr=subprocess.STDOUT,
             start_new_session=True,
             umask=0o077,
+            cwd=cwd,
         )
     process.returncode = 0  # it goes on when this command ends, and nobody here waits for it
     try:
@@ -106,7 +135,10 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def end(servers: Iterable[Running]) -> None:
-    """Ask these servers to end, give them 5 s together, then end by force what is left of each; their folders go."""
+    """Ask these servers to end, give them 5 s together, then end by force what is left of each; their folders go.
+
+    A folder goes only from the private one of this user (`ray_folder`), whatever a note says.
+    """
     servers = list(servers)
     known = {one.name: one.processes() for one in servers}
     roots = [process for one in servers if (process := one._process()) is not None]
@@ -128,5 +160,5 @@ def end(servers: Iterable[Running]) -> None:
     while time.monotonic() < until and any(_lives(one) for one in left):
         time.sleep(0.05)
     for one in servers:
-        if one.folder:
+        if Path(one.folder).parent.name == f"sentdist-{os.getuid()}":
             shutil.rmtree(one.folder, ignore_errors=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, MutableMapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from sentdist.errors import ServerError, listed
 from sentdist.services.folders import ray_folder
@@ -60,6 +62,11 @@ def up(state: State, hardware: Hardware, say: Say) -> None:
     if os.name != "posix":
         raise ServerError(where="sentdist up", found=sys.platform, expected="Linux or macOS", remedy="On Windows use WSL 2.")
     state.prepare()
+    with _alone(state, say):
+        _up(state, hardware, say)
+
+
+def _up(state: State, hardware: Hardware, say: Say) -> None:
     to_start = [server for server in SERVERS if not _found_again(state, server, say)]
     if "ray" not in to_start and hardware != Hardware():
         say("Ray goes on with the hardware that it was started with: `sentdist down` first to change that.")
@@ -80,7 +87,12 @@ def up(state: State, hardware: Hardware, say: Say) -> None:
 
 
 def down(state: State, say: Say) -> None:
-    """End what `up` started in this folder, by its notes, and nothing else; within seconds."""
+    """End what `up` started in this folder, by its notes, and nothing else; within seconds.
+
+    Raises:
+        ServerError: the notes are another user's, or of another machine.
+    """
+    state.check_owner()
     noted = [one for server in SERVERS if (one := state.running(server)) is not None]
     alive = [one.name for one in noted if one.processes()]
     end(noted)
@@ -94,6 +106,7 @@ def examine(state: State, environment: MutableMapping[str, str]) -> Iterator[tup
 
     Where the shell names no servers, their addresses are put into `environment`, so that what looks at servers looks at these.
     """
+    state.check_owner()
     noted = [server for server in SERVERS if state.running(server) is not None]
     for server in noted:
         running = state.running(server)
@@ -107,6 +120,20 @@ def examine(state: State, environment: MutableMapping[str, str]) -> Iterator[tup
     elif noted and any(environment.get(name) != address for name, address in zip(NAMED_BY, (state.ray, state.mlflow), strict=True)):
         others = ", ".join(f"{name}={environment.get(name, '')}" for name in NAMED_BY)
         yield True, f"this shell uses other ones ({others}); `source .sentdist/env` changes to these."
+
+
+@contextmanager
+def _alone(state: State, say: Say) -> Iterator[None]:
+    """While no other `up` starts the servers of this folder; the system ends a wait for one that was killed."""
+    import fcntl  # of POSIX alone
+
+    with (state.folder / "up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("Another `sentdist up` starts the servers of this folder; waiting for it …")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _found_again(state: State, server: str, say: Say) -> bool:
@@ -202,6 +229,10 @@ def _ports(state: State, server: str) -> tuple[Port, ...]:
 
 
 def _answers(state: State, server: str) -> bool:
+    """Whether what was started here answers; whoever else listens there is asked nothing, and learns no token."""
+    running, port = state.running(server), state.ports.mlflow if server == "mlflow" else state.ports.dashboard
+    if running is None or not running.listens_at(port):
+        return False
     if server == "mlflow":
         return answers(f"{state.mlflow}/health")
     return answers(f"{state.dashboard}/api/version", token=state.token_file.read_text().strip())
@@ -220,14 +251,15 @@ def _log(state: State, server: str) -> str:
 
 def _start(state: State, server: str, hardware: Hardware) -> None:
     running = _start_ray(state, hardware) if server == "ray" else _start_mlflow(state)
-    running.note(state.note_file(server))
+    replace(running, home=str(state.home), host=socket.gethostname(), store=state.store).note(state.note_file(server))
 
 
 def _start_ray(state: State, hardware: Hardware) -> Running:
     folder = ray_folder(str(zlib.crc32(str(state.home).encode())))  # not in the folder one works in, whose path may be long
     shutil.rmtree(folder, ignore_errors=True)
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--node-ip-address", HOST]
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--head", "--block", "--node-ip-address", HOST]
     command += ["--port", str(state.ports.ray), "--dashboard-host", HOST, "--dashboard-port", str(state.ports.dashboard)]
+    command += ["--include-dashboard", "true"]  # and one that finds its port taken ends Ray at once
     command += ["--dashboard-agent-listen-port", "0", "--ray-client-server-port", str(free_port())]
     command += ["--min-worker-port", "20000", "--max-worker-port", "29999", "--temp-dir", str(folder), "--disable-usage-stats"]
     command += ["--object-store-memory", str(hardware.object_store_bytes)]
@@ -250,7 +282,19 @@ def _start_mlflow(state: State) -> Running:
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }
     (state.folder / "mlflow_auth.ini").write_text(AUTH.format(users=str(users).replace("%", "%%")))
-    command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", HOST, "--port", str(state.ports.mlflow)]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "mlflow",
+        "server",
+        "--app-name",
+        "basic-auth",
+        "--host",
+        HOST,
+        "--port",
+        str(state.ports.mlflow),
+    ]
     command += ["--backend-store-uri", f"sqlite:///{state.folder / 'mlflow.db'}", "--serve-artifacts", "--workers", "1"]
     command += ["--artifacts-destination", str(state.folder / "mlflow-artifacts")]
-    return launch("mlflow", command, environment, state.log("mlflow"), ports={"mlflow": state.ports.mlflow})
+    return launch("mlflow", command, environment, state.log("mlflow"), ports={"mlflow": state.ports.mlflow}, cwd=state.log("mlflow").parent)

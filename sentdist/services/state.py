@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
+import socket
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,8 +78,29 @@ class State:
         return self.folder / f"{server}.json"
 
     def running(self, server: str) -> Running | None:
-        """What `up` noted of it, whether it lives or not."""
-        return noted(self.note_file(server))
+        """What `up` noted of it for this folder, whether it lives or not.
+
+        Raises:
+            ServerError: it was started on another machine.
+        """
+        return _noted_here(self.home, server)
+
+    def check_owner(self) -> None:
+        """Hold what secrets and notes are read from against who works here.
+
+        Raises:
+            ServerError: a link, or another user's.
+        """
+        for path in (self.folder, self.token_file, self.password_file, *map(self.note_file, SERVERS)):
+            try:
+                found = os.lstat(path)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid():
+                raise ServerError(
+                    where=str(path), found="a link, or what belongs to another user", expected="yours",
+                    remedy="Look at who made it; remove it, or go to another folder.",
+                )  # fmt: skip
 
     def prepare(self) -> None:
         """Make the folder, for its owner alone, with Ray's token in it.
@@ -85,8 +108,10 @@ class State:
         Raises:
             ServerError: it cannot be written, or is somebody else's.
         """
+        self.check_owner()
         try:
-            (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self.folder / "logs").mkdir(exist_ok=True)
             self.folder.chmod(0o700)  # shared results: --store elsewhere
             (self.folder / ".gitignore").write_text("*\n")  # secrets and results go into no repository, and no job's package
             make_secret(self.token_file)
@@ -135,12 +160,30 @@ class State:
 
 
 def state_of(home: Path, *, asked: Mapping[str, int | None] | None = None, store: str | None = None) -> State:
-    """Ports: those that are asked for, else those of what runs, else the usual ones."""
-    known = {
-        name: port for server in SERVERS if (one := noted(home / FOLDER / f"{server}.json")) is not None for name, port in one.ports.items()
-    }
+    """Ports and store: those that are asked for, else those of what was started here, else the usual ones.
+
+    Raises:
+        ServerError: it was started on another machine.
+    """
+    running = [one for server in SERVERS if (one := _noted_here(home, server)) is not None]
+    known = {name: port for one in running for name, port in one.ports.items()}
     ports = Ports(**(known | {name: port for name, port in (asked or {}).items() if port is not None}))
-    return State(home=home, ports=ports, store=store or str(home / FOLDER / "store"))
+    kept = next((one.store for one in running if one.store), None)
+    return State(home=home, ports=ports, store=store or kept or str(home / FOLDER / "store"))
+
+
+def _noted_here(home: Path, server: str) -> Running | None:
+    one = noted(home / FOLDER / f"{server}.json")
+    if one is None or one.home != str(home):  # copied with the folder
+        return None
+    if one.host != socket.gethostname():
+        raise ServerError(
+            where=str(home / FOLDER / f"{server}.json"),
+            found=f"a server that was started on {one.host}",
+            expected="this machine",
+            remedy="`sentdist down` there; or, if that machine is gone, remove the file.",
+        )
+    return one
 
 
 def own_store(store: str | None, home: Path, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:

@@ -12,7 +12,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.plan.wording import near
-from sentdist.stages.worker_memory import encoder_size
+from sentdist.stages.worker_memory import encoder_size, sentences_at_a_time
 from sentdist.store.forecast import sentences_of
 from sentdist.store.record import Record
 
@@ -76,7 +76,6 @@ class DeviceForecast:
     devices: Devices
     operations: float
     longest: float
-    trainings: int
 
     @property
     def gpu_hours(self) -> float:
@@ -94,8 +93,8 @@ class DeviceForecast:
         work = f"{self.gpu_hours:.1f} GPU hours" if self.gpu_hours >= 0.1 else f"{told_seconds(3600 * self.gpu_hours)} of one GPU"
         return (
             f"On {one.count} {one.name}: about {work}, {told_seconds(self.seconds)} if all are at work, one training on one GPU. "
-            f"Assumed, not measured: {FORWARD + BACKWARD} FLOP a parameter and token, {one.speed / TERA:.0f} TFLOP/s a GPU ({UTILISATION:.0%} of "
-            f"{one.peak:g}), {TOKENS} tokens a sentence ({FAQ_TOKENS} of FAQs); without starts, dev scores and downloads."
+            f"Assumed, not measured: {FORWARD + BACKWARD} FLOP a parameter and token ({FORWARD + BACKWARD + FORWARD} in micro-batches), {one.speed / TERA:.0f} TFLOP/s a GPU ({UTILISATION:.0%} of "
+            f"{one.peak:g}), {TOKENS} tokens a sentence ({FAQ_TOKENS} of FAQs that are trained on); without starts, dev scores and downloads."
         )
 
 
@@ -110,7 +109,6 @@ def device_forecast(plan: Plan, devices: Devices, parameters: Parameters, *, mis
         devices=devices,
         operations=sum(operations.values()),
         longest=max(ends.values(), default=0.0),
-        trainings=sum(isinstance(stage, Train) and stage.key in left for stage in plan.stages),
     )
 
 
@@ -119,7 +117,9 @@ def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
     compute it again; forward alone in banks and scores."""
     match stage:
         case Train():
-            each = FORWARD + BACKWARD + (FORWARD if plan.recipe.runtime.micro_batch else 0)
+            runtime = plan.recipe.runtime
+            of_a_worker = -(-stage.training.batch_size * stage.corpus.num_columns // runtime.workers)
+            each = FORWARD + BACKWARD + (FORWARD if sentences_at_a_time(stage, runtime) < of_a_worker else 0)
             share = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
             longest, faq = stage.training.max_length, getattr(stage.corpus, "fold", None) is not None
             return each * share * parameters(stage.encoder) * sentences_of(stage, plan.rows) * _tokens(longest, faq)
@@ -129,7 +129,8 @@ def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
         case Scores() if isinstance(stage.encoder, Train | EncoderSpec):
             encoder = stage.encoder if isinstance(stage.encoder, EncoderSpec) else stage.encoder.encoder
             return FORWARD * parameters(encoder) * sentences_of(stage, plan.rows) * _tokens(stage.max_length, False)
-    return 0.0
+        case _:  # corpora, targets and floors of words: no encoder
+            return 0.0
 
 
 def parameters_by(configuration: Callable[[EncoderSpec], Mapping[str, object]]) -> Parameters:

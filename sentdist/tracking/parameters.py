@@ -102,6 +102,7 @@ def _train(key: str, stages: Stages) -> dict[str, Json]:
     if isinstance(selection, dict):
         found["selection.task"] = "+".join(str(task["name"]) for task in dev_tasks(selection))
         found["selection.every_fraction"] = selection["every_fraction"]
+        found["selection.limit"] = dev_tasks(selection)[0].get("limit")
     start = _input(fields.get("start"))
     found["start"] = _objective(start, stages).get("name") if start else None
     banks = fields.get("banks")

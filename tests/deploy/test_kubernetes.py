@@ -198,3 +198,10 @@ def test_a_head_that_may_not_ask_counts_what_is_there(
     pod = {"RAY_CLUSTER_NAME": "sentdist", "RAY_CLUSTER_NAMESPACE": "team", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert growth._kuberay_spec(pod) == {}
     assert ("SENTDIST_GROWS_TO" in capsys.readouterr().err) == is_told
+
+
+def test_every_port_that_a_command_forwards_is_one_of_the_heads() -> None:
+    """KubeRay gives the head's service the ports of its container, and its usual ones only where the container names none."""
+    head = _named("RayCluster", "sentdist")["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    forwarded = re.findall(r"port-forward svc/sentdist-head-svc (\d+):(\d+)", (FOLDER / "raycluster.yaml").read_text())
+    assert forwarded and {int(port) for _, port in forwarded} <= {one["containerPort"] for one in head["ports"]}

@@ -127,6 +127,8 @@ def _faqir(paths: tuple[Path, ...]) -> _Parts:
         for candidate in _all(listed, "ircandidate"):
             document = _text(candidate, "id")
             relevance = int(any(int(_text(one, "val")) == 1 for one in _all(candidate, "annotation")))
+            if relevance and document not in known:
+                raise ValueError(f"a relevant FAQ {document!r}, which the file does not hold")
             for key in groups.get(_text(listed, "grpid"), ()) if document in known else ():
                 judged[key, document] = max(relevance, judged.get((key, document), 0))
     return _Parts(documents=documents, queries=queries, judged=[(*pair, relevance) for pair, relevance in judged.items()])
@@ -144,7 +146,7 @@ def _text(element: ElementTree.Element, tag: str) -> str:
 
 def _cough(paths: tuple[Path, ...]) -> _Parts:
     """The bank for evaluation (index, question, answer, …), users' queries (index, query) and judged pairs (Query_index, FAQ_index, …,
-    a label "positive" or "negative"). Judgements of queries that the release's own list lacks are left out: all are negative."""
+    a label "positive" or "negative"). Negative judgements of queries that the release's own list lacks are left out."""
     bank, asked, judgements = (list(_rows(path)) for path in paths)
     documents = [(row["index"], _joined(row["question"]), _joined(row["answer"])) for row in bank]
     queries = [(row["index"], _joined(row["query"])) for row in asked]
@@ -157,6 +159,8 @@ def _cough(paths: tuple[Path, ...]) -> _Parts:
             raise ValueError(f"label {label!r}")
         if pair[0] in queries_known and pair[1] in documents_known:
             judged[pair] = max(int(label == "positive"), judged.get(pair, 0))
+        elif label == "positive":
+            raise ValueError(f"a positive judgement of query {pair[0]} and FAQ {pair[1]}, which are not both there")
     return _Parts(documents=documents, queries=queries, judged=[(*pair, relevance) for pair, relevance in judged.items()])
 
 

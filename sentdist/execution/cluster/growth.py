@@ -141,12 +141,12 @@ def _kuberay_spec(environment: Mapping[str, str]) -> Mapping[str, Any]:
     name, namespace = environment.get("RAY_CLUSTER_NAME"), environment.get("RAY_CLUSTER_NAMESPACE")  # KubeRay sets them in every pod
     if not name or not namespace or "KUBERNETES_SERVICE_HOST" not in environment:
         return {}
-    from ray.autoscaler._private.kuberay.node_provider import KubernetesHttpApiClient
-
     try:
+        from ray.autoscaler._private.kuberay.node_provider import KubernetesHttpApiClient
+
         found = KubernetesHttpApiClient(namespace=namespace).get(f"rayclusters/{name}")
         return dict(found["spec"])
-    except (OSError, ValueError, KeyError) as error:  # of requests, too
+    except (ImportError, OSError, ValueError, KeyError, TypeError) as error:  # of requests, too
         if getattr(getattr(error, "response", None), "status_code", None) not in (403, 404):
             said = f"Kubernetes does not say what this cluster may become ({first_line(error)}): nodes that are there count."
             print(f"{said} SENTDIST_GROWS_TO can say it instead.", file=sys.stderr)

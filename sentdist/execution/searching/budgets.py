@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -67,8 +67,8 @@ class Hours:
 
 @dataclass(frozen=True, kw_only=True)
 class FinalistsPrice:
-    """What is left to do when dev has chosen. trainings: beyond those of the search. seconds: with 1, 2, … of the recipe's seeds, one stage
-    after another; None while no speed is known."""
+    """What is left to do when dev has chosen. trainings: beyond those of the search. seconds: with 1, 2, … of the recipe's seeds;
+    None while no speed is known."""
 
     trainings: int
     sentences: int
@@ -98,12 +98,13 @@ class Finalists:
         if self._known is not None:
             return self._known
         seconds = [self._forecasts.whole_seconds(stages) for stages in self._stages]
+        longest = max((self._longest(stages) for stages in self._stages), default=0.0)
         last = [stage for stage in self._stages[-1] if stage.kind == "train"]
         times = self._planned.search.finalists
         price = FinalistsPrice(
             trainings=times * len(last),
             sentences=times * sum(self._forecasts.whole_sentences(stage) for stage in last),
-            seconds=None if None in seconds else tuple(times * one / self._at_once for one in seconds if one is not None),
+            seconds=None if None in seconds else tuple(max(times * one / self._at_once, longest) for one in seconds if one is not None),
         )
         self._known = None if price.seconds is None else price
         return price
@@ -124,6 +125,15 @@ class Finalists:
         fitting = seeds[: max(1, sum(one <= 3600 * hours_left for one in seconds))]
         earlier = {seed for finalist in (chosen.finalists if chosen else ()) for seed in finalist.cells}
         return tuple(seed for seed in seeds if seed in fitting or seed in earlier)
+
+    def _longest(self, stages: Sequence[Stage]) -> float:
+        """Seconds of the stages that must follow each other, however many run at once."""
+        ends: dict[str, float] = {}
+        for stage in stages:  # inputs before users
+            ends[stage.key] = (self._forecasts.whole_seconds([stage]) or 0.0) + max(
+                (ends.get(one.key, 0.0) for one in stage.inputs), default=0.0
+            )
+        return max(ends.values(), default=0.0)
 
     @cached_property
     def _stages(self) -> list[list[Stage]]:

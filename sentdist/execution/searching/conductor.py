@@ -373,7 +373,7 @@ class Conductor:
                 )  # fmt: skip
             case Rung() if event.number in self._trials:
                 trial = self._trials[event.number]
-                self._trials[event.number] = trial.model_copy(update={"rungs": (*trial.rungs, event)})
+                self._trials[event.number] = trial.model_copy(update={"rungs": (*trial.rungs, event), "state": "running", "error": None})
                 there = self._at_rung.setdefault((trial.method, event.share), [])
                 self._place_at_rung[event.number] = len(there)
                 there.append(event.dev)

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from sentdist.evaluation.relational import BY
 from sentdist.stages.scores.relational_scorer import RelationalScorer
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
-
-BY = "by."  # before a relation's name, the measure that is the main score by this relation alone
 
 
 def score_by(task: LoadedTask, embeddings_SD: np.ndarray, scorer: RelationalScorer | None) -> TaskScore:

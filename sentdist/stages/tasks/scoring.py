@@ -14,6 +14,7 @@ import pyarrow as pa
 from sentdist.data.folds import groups_of, queries_for
 from sentdist.data.pairs import Pairs
 from sentdist.data.retrieval import Retrieval, read_retrieval
+from sentdist.data.seeded_order import shuffled
 from sentdist.data.sources.mirror import data_folder
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import RecipeError
@@ -50,13 +51,18 @@ def load_task(task: ScoredTask, data_root: str | None, folders: Folders = ()) ->
 def load_pairs(task: Task, root: Path | None) -> StsTask:
     """Read the graded pairs of a task."""
     pairs = read_task_pairs(task, root)
+    if task.limit is not None:
+        pairs = pairs.only(_drawn(pairs.num_pairs, task))
     return StsTask(task=task, pairs=pairs, sentences=(*pairs.sentence1, *pairs.sentence2))
 
 
 def load_retrieval(task: Task, root: Path | None) -> RetrievalTask:
     """Read queries, documents and judgements of a task."""
     collection = read_retrieval(task.source, split=task.split, data_root=root, document_field=task.document_field)
-    return RetrievalTask(task=task, collection=collection, rows=_rows_of_fold(task, collection))
+    rows = _rows_of_fold(task, collection)
+    if task.limit is not None:
+        rows = tuple(rows[place] for place in _drawn(len(rows), task))
+    return RetrievalTask(task=task, collection=collection, rows=rows)
 
 
 def load_link_ranks(task: LinkTask, root: Path | None) -> RankedLinks:
@@ -213,6 +219,11 @@ def viewed(embeddings_SD: np.ndarray, view: View, *, where: str, objective: Obje
             )
         embeddings_SD = embeddings_SD[:, first:last]
     return postprocess(embeddings_SD, view.postprocess)
+
+
+def _drawn(num_items: int, task: Task) -> np.ndarray:
+    """The places of the items that a limit leaves, in order: the same ones for every training."""
+    return np.sort(shuffled(num_items, seed=0, stream=f"limit of {task.name}")[: task.limit])
 
 
 def _rows_of_fold(task: Task, collection: Retrieval) -> tuple[int, ...]:

@@ -67,6 +67,13 @@ def test_the_share_of_pairs_that_are_won() -> None:
     assert outperforming(np.arange(9) + 1.0, np.arange(9)).is_meaningful
 
 
+@pytest.mark.parametrize(("won", "pairs", "told"), [(1, 1, 0), (2, 2, 0), (5, 5, 0), (6, 6, 1), (6, 7, 0), (0, 5, 0), (0, 7, -1)])
+def test_a_few_wins_tell_what_the_sign_test_tells(won: int, pairs: int, told: int) -> None:
+    found = outperforming([1.0] * won + [0.0] * (pairs - won), [0.5] * pairs)
+    assert (found.low > 0.5) - (found.high < 0.5) == told
+    assert (stats.binomtest(won, pairs).pvalue < 0.05) == (told != 0)
+
+
 def test_what_says_nothing_is_refused() -> None:
     for differences, errors in (([1, 2], [1, 1]), ([1, 2, 3], [1, 0, 1])):
         with pytest.raises(DataError, match="tasks or more"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.report.selection import chosen_cells, selection_rows, selection_sentence
+from sentdist.report.selection import Chosen, chosen_cells, selection_note, selection_rows, selection_sentence
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
@@ -55,6 +56,13 @@ def test_dev_and_test_stand_apart(tmp_path: Path, tiny_encoder_dir: Path) -> Non
     assert tuned is not None and cells[0].dev == pytest.approx(83.1) and cells[0].test == pytest.approx(tuned.mean)
     assert cells[0].gap == pytest.approx(83.1 - tuned.mean)
     assert selection_rows(cells)[0][2] == "83.10"
+
+
+def test_a_test_set_that_chose_the_weights_is_named() -> None:
+    whole = Chosen(label="a", dev_task="askubuntu-dev+twitter-pit", dev=50.0, test_task=None, test=None, headline=None)
+    assert selection_note([whole]).startswith("Weights are chosen by the dev score, never by a test score.")
+    said = selection_note([whole, replace(whole, label="b", chose_and_scored=("twitter-pit",))])
+    assert said.startswith("twitter-pit chose the weights and is scored as test, too: those scores flatter.")
 
 
 def test_choosing_on_test_is_told_as_optimism(tmp_path: Path, tiny_encoder_dir: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -81,6 +82,11 @@ def _prepared(home: Path, *, store: str | None = None, **ports: int) -> State:
     return state
 
 
+def _noted(state: State, running: Running) -> None:
+    """As `up` notes what it has started."""
+    replace(running, home=str(state.home), host=socket.gethostname(), store=state.store).note(state.note_file(running.name))
+
+
 def _in_a_shell(state: State, words: str) -> list[str]:
     state.password_file.touch()
     done = ["bash", "-euc", f". {shlex.quote(str(state.folder / 'env'))}; printf '%s\\n' {words}"]
@@ -121,10 +127,11 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Mapping[st
     def _launch(name: str, command: list[str], environment: Mapping[str, str], log: Path, **facts: Any) -> Running:
         seen.append((command, environment))
         log.write_text("Ray runtime started.")
-        return Running(name=name, pid=os.getpid(), began=psutil.Process().create_time(), mark="none", **facts | {"folder": ""})
+        return Running(name=name, pid=os.getpid(), began=psutil.Process().create_time(), mark="none", ports=facts["ports"])
 
     monkeypatch.setattr(servers, "launch", _launch)
     monkeypatch.setattr(servers, "answers", lambda url, token=None: True)
+    monkeypatch.setattr(Running, "listens_at", lambda running, port: True)
     for name, value in {"RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_MODE": "disabled", "MLFLOW_TRACKING_PASSWORD": "of another"}.items():
         monkeypatch.setenv(name, value)
     return seen
@@ -208,10 +215,9 @@ def stubborn(tmp_path: Path) -> Iterator[Running]:
     """A server that does not end when it is asked to, with a child in a session of its own."""
     (tmp_path / "server.py").write_text(STUBBORN)
     log = tmp_path / "log"
-    running = launch(
-        "ray", [sys.executable, str(tmp_path / "server.py")], dict(os.environ), log, ports={"ray": 1}, folder=str(tmp_path / "ray-files")
-    )
-    (tmp_path / "ray-files").mkdir()
+    folder = tmp_path / f"sentdist-{os.getuid()}" / "ray-files"
+    folder.mkdir(parents=True)
+    running = launch("ray", [sys.executable, str(tmp_path / "server.py")], dict(os.environ), log, ports={"ray": 1}, folder=str(folder))
     while log.read_text().count("ready") < 2:
         assert running.is_alive, log.read_text()
     yield running
@@ -224,8 +230,8 @@ def test_down_ends_what_was_started_here_by_force_if_need_be_and_no_stranger(
 ) -> None:
     monkeypatch.setattr(processes, "END_S", 0.5)
     state = _prepared(tmp_path / "home")
-    stubborn.note(state.note_file("ray"))
-    replace(stubborn, name="mlflow", pid=os.getpid(), mark="another").note(state.note_file("mlflow"))  # its number is ours by now
+    _noted(state, stubborn)
+    _noted(state, replace(stubborn, name="mlflow", pid=os.getpid(), mark="another"))  # its number is ours by now
     members = stubborn.processes()
     assert len(members) == 2
     said: list[str] = []
@@ -251,8 +257,8 @@ def test_doctor_looks_at_the_servers_of_this_folder(tmp_path: Path) -> None:
     state = _prepared(tmp_path, **FREE)
     shell = {"PATH": "/bin"}
     assert list(servers.examine(state, shell)) == []
-    Running(name="ray", pid=os.getpid(), began=psutil.Process().create_time(), mark="x").note(state.note_file("ray"))
-    Running(name="mlflow", pid=os.getpid(), began=1.0, mark="x").note(state.note_file("mlflow"))
+    _noted(state, Running(name="ray", pid=os.getpid(), began=psutil.Process().create_time(), mark="x"))
+    _noted(state, Running(name="mlflow", pid=os.getpid(), began=1.0, mark="x"))
     found = list(servers.examine(state, shell))
     assert [is_sound for is_sound, _ in found] == [True, False, True]
     assert "has ended" in found[1][1] and "source .sentdist/env" in found[2][1]
@@ -260,3 +266,66 @@ def test_doctor_looks_at_the_servers_of_this_folder(tmp_path: Path) -> None:
     shell["RAY_ADDRESS"] = "10.0.0.1:6379"
     assert "this shell uses other ones (RAY_ADDRESS=10.0.0.1:6379" in list(servers.examine(state, shell))[2][1]
     assert shell["RAY_ADDRESS"] == "10.0.0.1:6379"
+
+
+def test_a_server_is_known_though_the_clock_was_set(stubborn: Running) -> None:
+    assert replace(stubborn, began=stubborn.began - 3600).is_alive
+    assert not replace(stubborn, began=stubborn.began - 3600, mark="another").is_alive
+
+
+def test_a_secret_goes_only_to_what_was_started_here(stubborn: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes the port of a dashboard that is gone must not learn the token."""
+    asked: list[str] = []
+
+    def answers(url: str, token: str | None = None) -> bool:
+        asked.append(url)
+        return True
+
+    monkeypatch.setattr(servers, "answers", answers)
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+        port = stranger.getsockname()[1]
+        state = _prepared(tmp_path, **FREE | {"dashboard": port})
+        _noted(state, stubborn)
+        assert not servers._answers(state, "ray") and not asked
+        ours = Running(name="ray", pid=os.getpid(), began=psutil.Process().create_time(), mark="none")
+        assert ours.listens_at(port) and not ours.listens_at(1)
+        _noted(state, ours)
+        assert servers._answers(state, "ray") and len(asked) == 1
+
+
+def test_a_copied_folder_ends_no_servers_and_removes_nothing(stubborn: Running, tmp_path: Path) -> None:
+    state = _prepared(tmp_path / "one")
+    _noted(state, stubborn)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    said: list[str] = []
+    down(state_of(tmp_path / "two"), said.append)
+    assert said == ["Ray is not running.", "MLflow is not running."] and stubborn.is_alive
+    known = noted(state.note_file("ray"))
+    assert known is not None
+    replace(known, host="elsewhere").note(state.note_file("ray"))
+    with pytest.raises(ServerError, match="a server that was started on elsewhere"):
+        state_of(tmp_path / "one")
+    (tmp_path / "precious").mkdir()
+    end([Running(name="ray", pid=1, began=0.0, mark="none", folder=str(tmp_path / "precious"))])
+    assert (tmp_path / "precious").is_dir()
+
+
+def test_the_store_of_what_runs_is_kept(tmp_path: Path) -> None:
+    _noted(_prepared(tmp_path, store="/shared/store"), Running(name="ray", pid=1, began=0.0, mark="none"))
+    assert state_of(tmp_path).store == "/shared/store"
+    assert state_of(tmp_path, store="/other").store == "/other"
+
+
+def test_what_another_user_has_put_there_is_refused(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    state = _prepared(tmp_path)
+    os.chown(state.token_file, NOBODY, NOBODY)
+    with pytest.raises(ServerError, match="belongs to another user"):
+        state.prepare()
+    state.token_file.unlink()
+    state.token_file.symlink_to("/etc/hostname")
+    with pytest.raises(ServerError, match="a link"):
+        down(state, lambda line: None)
