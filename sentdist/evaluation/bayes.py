@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta, norm, t
+from scipy.stats import beta, norm
 
 from sentdist.errors import DataError
 
@@ -33,20 +33,6 @@ class Practical:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hierarchy:
-    """Tasks drawn around a common mean. mean, spread: posterior means of that and of the tasks' standard deviation, in points.
-
-    tasks: of each task's true difference, drawn towards the others; mean_of_tasks: of the common mean; next_task: of another such task.
-    """
-
-    mean: float
-    spread: float
-    tasks: tuple[Practical, ...]
-    mean_of_tasks: Practical
-    next_task: Practical
-
-
-@dataclass(frozen=True, kw_only=True)
 class Outperforming:
     """P(A > B): the share of pairs of runs in which the first scores higher, ties half, with its 95 % interval over pairs."""
 
@@ -61,17 +47,16 @@ class Outperforming:
         return self.low > 0.5 and self.high > MEANINGFUL
 
 
-def practical(difference: float, error: float, *, rope: float, degrees: float = np.inf) -> Practical:
-    """Of one difference with its standard error, from a flat prior: Student's posterior, as the correlated t test has it (Corani & Benavoli
-    2015), where `error` has the correlation of runs in it already."""
+def practical(difference: float, error: float, *, rope: float) -> Practical:
+    """Of one difference with its standard error, from a flat prior: a normal posterior."""
     if error <= 0 or rope < 0:
         raise _unusable(f"a standard error of {error} and a rope of {rope}", "an error above 0 and a rope not below it")
-    at = t.cdf(np.array([-rope, rope]), degrees, difference, error) if np.isfinite(degrees) else norm.cdf([-rope, rope], difference, error)
-    return _split(at)
+    return _split(norm.cdf([-rope, rope], difference, error))
 
 
-def hierarchy(differences: ArrayLike, errors: ArrayLike, *, rope: float) -> Hierarchy:
-    """Of K tasks' differences in points with their standard errors; flat priors of the common mean and of the tasks' spread.
+def another_task(differences: ArrayLike, errors: ArrayLike, *, rope: float) -> Practical:
+    """Of the true difference on another task like these K, from their differences in points with standard errors; tasks are drawn around a
+    common mean, with flat priors of that and of the tasks' spread.
 
     Raises:
         DataError: fewer than three tasks, or an error that is not above 0.
@@ -80,23 +65,14 @@ def hierarchy(differences: ArrayLike, errors: ArrayLike, *, rope: float) -> Hier
     if d.ndim != 1 or d.shape != s.shape or len(d) < LEAST_TASKS or not (s > 0).all() or rope < 0:
         raise _unusable(f"{d.tolist()} with errors {s.tolist()}", f"{LEAST_TASKS} tasks or more, each with an error above 0")
     spreads = WIDEST * float(np.std(d) + s.max()) * (np.arange(GRID) + 0.5) ** 2 / GRID**2  # finer near 0
-    widths = np.gradient(spreads)
     variances = s**2 + spreads[:, None] ** 2  # (grid, K)
     of_mean = 1.0 / np.sum(1.0 / variances, axis=1)
     means = of_mean * np.sum(d / variances, axis=1)
-    logs = 0.5 * np.log(of_mean) - 0.5 * np.sum(np.log(variances) + (d - means[:, None]) ** 2 / variances, axis=1)
-    weights = np.exp(logs - logs.max()) * widths
+    logs = 0.5 * np.log(of_mean) - 0.5 * np.sum(np.log(variances) + (d - means[:, None]) ** 2 / variances, axis=1)  # BDA, Eq. 5.21
+    weights = np.exp(logs - logs.max()) * np.gradient(spreads)
     weights /= weights.sum()
-    drawn = spreads[:, None] ** 2 / variances  # share of a task's own difference that stays
-    centres = drawn * d + (1 - drawn) * means[:, None]
-    deviations = np.sqrt(drawn * s**2 + (1 - drawn) ** 2 * of_mean[:, None])
-    return Hierarchy(
-        mean=float(weights @ means),
-        spread=float(weights @ spreads),
-        tasks=tuple(_mixture(weights, centres[:, place], deviations[:, place], rope) for place in range(len(d))),
-        mean_of_tasks=_mixture(weights, means, np.sqrt(of_mean), rope),
-        next_task=_mixture(weights, means, np.sqrt(of_mean + spreads**2), rope),
-    )
+    deviations = np.sqrt(of_mean + spreads**2)
+    return _split(np.array([weights @ norm.cdf(edge, means, deviations) for edge in (-rope, rope)]))
 
 
 def outperforming(ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats) -> Outperforming:
@@ -114,10 +90,6 @@ def outperforming(ours: Sequence[float] | Floats, theirs: Sequence[float] | Floa
     low = float(beta.ppf(0.025, won, pairs - won + 1)) if won > 0 else 0.0
     high = float(beta.ppf(0.975, won + 1, pairs - won)) if won < pairs else 1.0
     return Outperforming(probability=won / pairs, low=low, high=high, pairs=pairs)
-
-
-def _mixture(weights: Floats, centres: Floats, deviations: Floats, rope: float) -> Practical:
-    return _split(np.array([weights @ norm.cdf(edge, centres, deviations) for edge in (-rope, rope)]))
 
 
 def _split(at: Floats) -> Practical:

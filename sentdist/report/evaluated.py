@@ -9,7 +9,7 @@ from pathlib import Path
 from scipy.stats import norm
 
 from sentdist.errors import DataError
-from sentdist.evaluation.bayes import LEAST_TASKS, Practical, hierarchy, outperforming, practical
+from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
 from sentdist.evaluation.decisive import ALPHA, Difference, Interval
 from sentdist.plan.chosen_tasks import named_task
 from sentdist.plan.stage import Json
@@ -121,8 +121,8 @@ def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
     for line in told:
         yield f"  {line.task}: {_practical(practical(line.difference.difference, _error(line), rope=rope))}"
     if len(lines) >= LEAST_TASKS:
-        tasks = hierarchy([line.difference.difference for line in lines], [_error(line) for line in lines], rope=rope)
-        yield f"  another task like these {len(lines)}: {_practical(tasks.next_task)}"
+        another = another_task([line.difference.difference for line in lines], [_error(line) for line in lines], rope=rope)
+        yield f"  another task like these {len(lines)}: {_practical(another)}"
     wins = outperforming([line.ours for line in lines], [line.theirs for line in lines])
     verdict = "above chance" if wins.low > 0.5 else "below chance" if wins.high < 0.5 else "not told from chance"
     yield (

@@ -53,15 +53,17 @@ class Running:
         except psutil.Error:
             return None
 
+    def _family(self) -> list[psutil.Process]:
+        """The server, if it lives, and its descendants; without a look at the environment of every process."""
+        root = self._process()
+        try:
+            return [] if root is None else [root, *root.children(recursive=True)]
+        except psutil.Error:
+            return [] if root is None else [root]
+
     def processes(self) -> list[psutil.Process]:
         """The server itself, if it lives, and all that it started and that still lives: its descendants, and what has its mark."""
-        root = self._process()
-        found = {}
-        if root is not None:
-            try:
-                found = {one.pid: one for one in (root, *root.children(recursive=True))}
-            except psutil.Error:
-                found = {root.pid: root}
+        found = {one.pid: one for one in self._family()}
         for one in psutil.process_iter():
             try:
                 if one.status() != psutil.STATUS_ZOMBIE and one.pid != os.getpid() and one.environ().get(MARK) == self.mark:
@@ -72,7 +74,7 @@ class Running:
 
     def listens_at(self, port: int) -> bool:
         """Whether one of its processes listens there: a secret is for no other."""
-        for one in self.processes():
+        for one in self._family():
             try:
                 found = one.net_connections(kind="tcp")
             except (psutil.Error, OSError):
