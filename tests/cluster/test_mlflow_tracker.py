@@ -6,6 +6,7 @@ import json
 import pickle
 import time
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
 import mlflow
@@ -245,7 +246,9 @@ def test_without_a_server_training_goes_on_and_a_rebuild_brings_all_in(server: M
     assert missed.parent.info.end_time >= missed.parent.info.start_time  # it began with its first stage, not now
     run = missed.trials["RCL · seed 0"]
     assert len(client.get_metric_history(run.info.run_id, "loss")) == NUM_POINTS
-    assert run.info.end_time - run.info.start_time == 12_500
+    scores, ended = next(trial.scores for trial in missed.plan.trials if trial.name == "RCL · seed 0"), missed.sweep.records(missed.store)
+    trained_ms, scored_ms = (datetime.fromisoformat(ended[stage.key].created_at).timestamp() * 1000 for stage in (scores.encoder, scores))
+    assert (run.info.start_time, run.info.end_time) == (trained_ms - 12_500, scored_ms)  # a record's time is in whole seconds
     before = missed.state()
     rebuild(missed.store, server.uri, "missed")
     assert missed.state() == before
