@@ -11,8 +11,6 @@ import socket
 import subprocess
 import sys
 import sysconfig
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from urllib.parse import urlsplit
 from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
 from sentdist.services import servers
+from sentdist.services.asking import Reply, get
 from sentdist.services.state import state_of
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.server import read_password
@@ -31,6 +30,7 @@ PACKAGES = ("torch", "ray", "deepspeed", "transformers", "sentence-transformers"
 TIMEOUT_S = 2.0
 DASHBOARD = "http://127.0.0.1:8265"
 TRACKING = "http://127.0.0.1:5001"
+REFUSED = (401, 403)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,8 @@ def examine(store: str, data: Path | None) -> Iterator[Finding]:
     for is_sound, text in servers.examine(state_of(Path.cwd()), os.environ):
         yield Finding(subject="servers", state="good" if is_sound else "bad", text=text)
     yield _cluster(os.environ.get("RAY_ADDRESS"))
-    yield _dashboard(os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD))
-    yield _mlflow(os.environ.get("MLFLOW_TRACKING_URI", TRACKING))
+    yield dashboard(os.environ.get("RAY_API_SERVER_ADDRESS"))
+    yield mlflow(os.environ.get("MLFLOW_TRACKING_URI"))
 
 
 def _python() -> Finding:
@@ -162,32 +162,46 @@ def _cluster(named: str | None) -> Finding:
     return Finding(subject="Ray", state="good", text=f"answers at {chosen.address}, {chosen.because}")
 
 
-def _dashboard(address: str) -> Finding:
-    said = token()
-    answer = _ask(f"{address.rstrip('/')}/api/version", authorization=f"Bearer {said}" if said else None)
-    if isinstance(answer, dict) and "ray_version" in answer:
-        return Finding(subject="Ray's dashboard", state="good", text=f"{answer['ray_version']} answers at {address}")
-    if answer in (401, 403):
+def dashboard(named: str | None) -> Finding:
+    """Of Ray's dashboard at an address, else at Ray's usual one, which somebody else's may have: it is not shown our token."""
+    address = named or DASHBOARD
+    said = token() if named else None
+    reply = get(f"{address.rstrip('/')}/api/version", authorization=f"Bearer {said}" if said else None, timeout_s=TIMEOUT_S)
+    if reply is not None and reply.status == 200 and (version := _ray_version(reply.text)):
+        return Finding(subject="Ray's dashboard", state="good", text=f"{version} answers at {address}")
+    if reply is not None and reply.status in REFUSED and named:
         text = f"{address} refuses the token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (`sentdist up` writes .sentdist/env)."
         return Finding(subject="Ray's dashboard", state="bad", text=text)
-    return _away("Ray's dashboard", address, answer, "`ray job submit` needs it. `sentdist up` starts one.")
+    return _away(
+        "Ray's dashboard", address, reply, "`ray job submit` needs it. `sentdist up` starts one.", variable="RAY_API_SERVER_ADDRESS"
+    )
 
 
-def _mlflow(uri: str) -> Finding:
+def mlflow(named: str | None) -> Finding:
+    """Of the MLflow server at an address, else at the usual one, which is not shown our password."""
     try:
         read_password()
     except SentdistError as error:
         return Finding(subject="MLflow", state="bad", text=str(error))
-    page = f"{uri.rstrip('/')}/version"
-    answer = _ask(page, authorization=_basic())
-    if answer is None and _is_open(urlsplit(uri).hostname or "", urlsplit(uri).port or 80):
-        answer = _ask(page, authorization=_basic(), timeout_s=5 * TIMEOUT_S)  # a server that has just started takes its time
-    if isinstance(answer, str) and answer[:1].isdigit():
-        return Finding(subject="MLflow", state="good", text=f"{answer} answers at {uri}")
-    if answer in (401, 403):
+    uri = named or TRACKING
+    page, authorization = f"{uri.rstrip('/')}/version", _basic() if named else None
+    reply = get(page, authorization=authorization, timeout_s=TIMEOUT_S)
+    if reply is None and _is_open(uri):
+        reply = get(page, authorization=authorization, timeout_s=5 * TIMEOUT_S)  # a server that has just started takes its time
+    if reply is not None and reply.status == 200 and reply.text[:1].isdigit():
+        return Finding(subject="MLflow", state="good", text=f"{reply.text.strip()} answers at {uri}")
+    if reply is not None and reply.status in REFUSED and named:
         text = f"{uri} refuses the password: `source .sentdist/env`, or set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
         return Finding(subject="MLflow", state="bad", text=text)
-    return _away("MLflow", uri, answer, "runs are kept in the store; `sentdist track --rebuild` brings them in later.")
+    consequence = "runs are kept in the store; `sentdist track --rebuild` brings them in later."
+    return _away("MLflow", uri, reply, consequence, variable="MLFLOW_TRACKING_URI")
+
+
+def _ray_version(text: str) -> str | None:
+    try:
+        return str(json.loads(text)["ray_version"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _basic() -> str | None:
@@ -195,33 +209,19 @@ def _basic() -> str | None:
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}" if user and password else None
 
 
-def _away(subject: str, address: str, answer: object, consequence: str) -> Finding:
-    host, port = urlsplit(address).hostname or "", urlsplit(address).port or 80
-    if answer is None and not _is_open(host, port):
+def _away(subject: str, address: str, reply: Reply | None, consequence: str, *, variable: str) -> Finding:
+    if reply is None and not _is_open(address):
         return Finding(subject=subject, state="note", text=f"nothing listens at {address}; {consequence}")
+    if reply is not None and reply.status in REFUSED:
+        text = f"a server at {address} asks for a secret, which it is not shown; if it is yours, name it: {variable}={address}"
+        return Finding(subject=subject, state="note", text=text)
     return Finding(subject=subject, state="bad", text=f"{address} is used by something that is not {subject}; choose another port.")
 
 
-def _is_open(host: str, port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.settimeout(TIMEOUT_S)
-        return probe.connect_ex((host, port)) == 0
-
-
-def _ask(url: str, *, authorization: str | None, timeout_s: float = TIMEOUT_S) -> object:
-    """The answer as JSON or text; the HTTP status of a refusal; None if nobody answers."""
-    if not url.startswith(("http://", "https://")):
-        return None
-    request = urllib.request.Request(url, headers={"Authorization": authorization} if authorization else {})
+def _is_open(address: str) -> bool:
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as response:
-            text = response.read(10_000).decode(errors="replace")
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
-    except (OSError, ValueError):
-        return None
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text.strip()
+        parts = urlsplit(address)
+        with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=TIMEOUT_S):
+            return True
+    except (OSError, ValueError):  # ValueError: no address at all
+        return False

@@ -1,4 +1,4 @@
-"""What `sentdist doctor` says of GPUs: what the driver sees, and whether the torch that is installed can use it."""
+"""What `sentdist doctor` says of GPUs (what the driver sees, and whether torch can use it) and of servers, and whom it shows secrets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.execution import health
+from tests.support.listening import listening
 
 TWO = "NVIDIA T1, 81559 MiB, 570.1\nNVIDIA T1, 81559 MiB, 570.1"
 
@@ -34,3 +35,33 @@ def test_gpus_are_told_with_driver_and_nccl(
     found = health.gpus()
     assert (found.subject, found.state) == ("GPUs", state)
     assert said in found.text, found.text
+
+
+def test_servers_that_nobody_named_are_shown_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At Ray's and MLflow's usual ports may be somebody else's."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "t" * 64)
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "p" * 16)
+    with listening(status=401) as theirs:
+        monkeypatch.setattr(health, "DASHBOARD", theirs.url)
+        monkeypatch.setattr(health, "TRACKING", theirs.url)
+        for found, variable in ((health.dashboard(None), "RAY_API_SERVER_ADDRESS"), (health.mlflow(None), "MLFLOW_TRACKING_URI")):
+            assert found.state == "note" and f"if it is yours, name it: {variable}={theirs.url}" in found.text
+        assert [shown for _, shown in theirs.shown] == [None, None]
+
+
+def test_servers_that_are_named_are_asked_with_their_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "t" * 64)
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "pass")
+    with listening(text='{"ray_version": "2.60.0"}') as ours:
+        assert health.dashboard(ours.url).text == f"2.60.0 answers at {ours.url}"
+        assert ours.shown == [("/api/version", f"Bearer {'t' * 64}")]
+    with listening(text="3.17.2\n") as ours:
+        assert health.mlflow(ours.url).text == f"3.17.2 answers at {ours.url}"
+        assert ours.shown == [("/version", "Basic bWU6cGFzcw==")]
+    for status, said in ((403, "refuses the"), (200, "is used by something that is not")):
+        with listening(status=status, text="[]") as other:
+            assert all(said in found.text and found.state == "bad" for found in (health.dashboard(other.url), health.mlflow(other.url)))
+    for nowhere in ("http://[", "http://127.0.0.1:port"):
+        assert f"nothing listens at {nowhere}" in health.mlflow(nowhere).text
