@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The checks of the project, as `.ci/run` calls them: format, lint, types, import rules and all tests that need no GPU.
-#   bash infra/test.sh                      everything, in .venv (SENTDIST_VENV names another)
+#   bash infra/test.sh                      everything, in .venv (SENTDIST_VENV names another); tests that take minutes each only while there is time
+#   bash infra/test.sh --all                everything, however long it takes
 #   bash infra/test.sh tests/unit -k plan   the same checks, with these arguments for pytest instead of all tests
 #   SENTDIST_DATA=DIR bash infra/test.sh    also the tests on the real data sets
 # Where Chromium and its driver are found (Debian: apt-get install --no-install-recommends chromium chromium-driver), the MLflow pages are opened too.
@@ -8,6 +9,14 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$root"
 . infra/venv.sh
+# Tests marked nightly take minutes each: they come last, and begin within so many minutes of now or are reported as skipped.
+nightly_within_min=10
+unset SENTDIST_NIGHTLY_UNTIL
+if [ "${1:-}" = --all ]; then
+    shift
+elif [ "$#" -eq 0 ]; then
+    export SENTDIST_NIGHTLY_UNTIL="$(($(date +%s) + nightly_within_min * 60))"
+fi
 unset PYTHONDONTWRITEBYTECODE # hundreds of processes would compile the same libraries
 
 enter_venv "[test]" "$root"
@@ -39,11 +48,11 @@ quick_tests() {
     say "mypy"
     nice -n 10 mypy || status=$?
     say "pytest of what needs one process"
-    OMP_NUM_THREADS=1 nice -n 10 python -m pytest "${quick[@]}" -m "not gpu" -n "$((processes > 8 ? 8 : processes))" --dist loadfile --durations=15 || status=$?
+    nice -n 10 python -m pytest "${quick[@]}" -m "not gpu" -n "$((processes > 8 ? 8 : processes))" --dist loadfile --durations=15 || status=$?
     return "$status"
 }
-# Ray gives its workers what everything else leaves (niceness 15); here they come first.
-export RAY_worker_niceness=0
+# Ray gives its workers what everything else leaves (niceness 15); here they come first. More threads than processors wait for one another.
+export RAY_worker_niceness=0 OMP_NUM_THREADS=1
 quick_tests >"$log" 2>&1 &
 background="$!"
 trap 'kill "$background" 2>/dev/null || true; rm -f "$log"' EXIT

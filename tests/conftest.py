@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-# The files that take minutes, longest first: where several processes share the tests, none of them is begun last.
-LONGEST = ("test_soak", "test_two_hosts", "test_trainer", "test_sweep", "test_at_once", "test_disk_trouble")
+# The files that take long, longest first: where several processes share the tests, none of them is begun last.
+# What is nightly comes after all.
+LONGEST = ("test_sweep", "test_two_hosts", "test_board", "test_trainer", "test_embedding_bank")
+LAST = len(LONGEST) + 1
+UNTIL = float(os.environ.get("SENTDIST_NIGHTLY_UNTIL", "inf"))  # seconds since 1970, set by infra/test.sh
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    def place(item: pytest.Item) -> int:
+        if item.get_closest_marker("nightly") is not None:
+            return LAST
+        return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("nightly") is not None and time.time() > UNTIL:
+        pytest.skip("no time was left for it: `infra/test.sh --all` runs it")
 
 
 def _made_once(tmp_path_factory: pytest.TempPathFactory, family: str) -> Path:

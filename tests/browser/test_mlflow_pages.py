@@ -26,6 +26,7 @@ from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = [
     pytest.mark.browser,
+    pytest.mark.nightly,
     pytest.mark.skipif(found() is None, reason=HOW_TO_GET_ONE),
     pytest.mark.filterwarnings(
         "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 
@@ -36,3 +37,11 @@ def commit_bank(store: ArtifactStore, stage: Bank, *, num_sentences: int, width:
         (folder / "bank.json").write_text(json.dumps(shape))
         store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
     return table
+
+
+def store_with_banks(folder: Path) -> ArtifactStore:
+    """A new store with the banks of stages 0 and 1, of three shards each."""
+    store = ArtifactStore(folder / "store")
+    for number in range(2):
+        commit_bank(store, bank_stage(number), num_sentences=1000, width=384, rows_per_shard=400, seed=number)
+    return store

@@ -131,6 +131,13 @@ class Hosts:
         ]
         return self._run(0, [*submit, "--", *command], timeout_s=timeout_s)
 
+    def play(self, scene: str, store: str, *, num_hosts: int) -> str:
+        """A job of host_scenes.py on host 0; what it printed."""
+        done = self.submit("python", "-m", "tests.cluster.host_scenes", scene, store, str(num_hosts))
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr + self.logs())
+        return done.stdout
+
     def logs(self) -> str:
         """The ends of the log files that say why something did not come up."""
         files = [path for name in ("raylet.err", "gcs_server.err", "dashboard.log", "job-driver*.log") for path in self.folder.rglob(name)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -17,11 +16,10 @@ from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from tests.cluster.pool_workers import Deadly, Squarer
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 WITHIN_S = 400.0  # a minute or two; what hangs hangs for ever
 
@@ -53,7 +51,6 @@ def _changed(stage: Stage, **fields: object) -> Stage:
     return type(stage).model_validate({name: getattr(stage, name) for name in type(stage).model_fields} | fields)
 
 
-@pytest.mark.timeout(600)
 def test_every_kind_of_stage_ends_beside_every_other(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     import ray
 
@@ -78,41 +75,3 @@ def test_every_kind_of_stage_ends_beside_every_other(cluster: Any, tiny_encoder_
     for future in done:
         future.result()
     wait_for(lambda: ray.available_resources().get("CPU") == 2, what="free CPUs")
-
-
-def test_a_pool_needs_only_one_worker_and_gives_a_lost_part_to_another(cluster: Any, tmp_path: Path) -> None:
-    """Two pools on two CPUs of which one is taken: neither can have all its workers."""
-    import ray
-
-    from sentdist.execution.parallel.pool import over_workers
-    from sentdist.execution.resources import Demand
-
-    demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
-    taken = ray.util.placement_group([{"CPU": 1}])
-    ray.get(taken.ready())
-    found: list[dict[int, int]] = [{}, {}]
-
-    def run(pool: int) -> None:
-        (tmp_path / str(pool)).mkdir()
-        found[pool].update(over_workers(Squarer, (tmp_path / str(pool),), range(8), demand=demand, where="squares"))
-
-    threads = [threading.Thread(target=run, args=(pool,), daemon=True) for pool in (0, 1)]
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=WITHIN_S)
-    finally:
-        ray.util.remove_placement_group(taken)
-    assert found == [{part: part * part for part in range(8)}] * 2
-    wait_for(lambda: ray.available_resources().get("CPU") == 2, what="free CPUs")
-
-
-def test_a_part_that_kills_its_workers_ends_the_pool(cluster: Any) -> None:
-    from sentdist.errors import ResourceError
-    from sentdist.execution.parallel.pool import over_workers
-    from sentdist.execution.resources import Demand
-
-    demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
-    with pytest.raises(ResourceError, match=r"bank x: found a part whose worker was lost 4 times .*what is finished is kept"):
-        list(over_workers(Deadly, (), [0, 1], demand=demand, where="bank x"))

@@ -17,7 +17,7 @@ from sentdist.plan.stage import Json
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 LIGHT: Json = {"engine": "torch", "bank_in_object_store": False, "max_failures": 0, "checkpoint_every_s": 0.01, "log_every": 1}
 

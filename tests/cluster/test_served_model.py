@@ -26,7 +26,7 @@ from tests.support.mlflow_fixtures import MlflowServer, make_up, small_sweep
 from tests.support.tiny_encoders import SENTENCES
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 START_S = 300.0  # a server of MLflow's imports torch and sentence-transformers, on a machine many times slower than usual

@@ -11,7 +11,7 @@ import pytest
 from sentdist.execution.cluster.address import local_nodes
 from tests.cluster.hosts import DASHBOARD_PORT, DISK, RAY_PORT, Hosts, hosts, why_not
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]  # 80 s on two cores that have other work, too
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(600)]  # 80 s on two cores that have other work, too
 
 ON_BOTH = """
 import numpy, ray

@@ -84,6 +84,7 @@ def growing() -> Iterator[GrowingCluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.nightly
 def test_a_sweep_asks_for_what_a_cluster_may_become(growing: GrowingCluster, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     data, recipe = write_data(tmp_path / "data"), tmp_path / "tiny.yaml"
     fine_tuned = {"fine_tuned": {"objective": {"name": "info_nce", "temperature": 0.05}}}

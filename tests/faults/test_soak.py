@@ -14,7 +14,7 @@ from tests.faults.rounds import look_later, play, undisturbed
 from tests.faults.selection import plan_round
 from tests.faults.world import World, world
 
-pytestmark = [pytest.mark.cluster, pytest.mark.soak, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.soak, pytest.mark.timeout(1200)]
 
 SEED, NUM_ROUNDS = 0, 10
 BUDGET_S = 240.0  # of the rounds together; what has not begun by then is skipped

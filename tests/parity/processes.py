@@ -16,8 +16,15 @@ import torch.multiprocessing
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")  # read when the server below imports deepspeed
 # A server that has imported these once forks a rank in milliseconds; started fresh, each rank would import them for seconds.
-PRELOADED = ["torch.distributed.tensor", "transformers.conversion_mapping", "transformers.models.bert.modeling_bert", "deepspeed"]
-multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
+PRELOADED = (
+    "torch.distributed.tensor",
+    "transformers.conversion_mapping",
+    "transformers.models.bert.modeling_bert",
+    "deepspeed",
+    "deepspeed.runtime.zero.muon.muon_optimizer",  # by a ZeRO engine when it is made, with torch.compile
+    "torch.profiler",  # by the first step of an optimizer
+)
+multiprocessing.get_context("forkserver").set_forkserver_preload(list(PRELOADED))
 
 
 def run_in_processes(

@@ -1,0 +1,28 @@
+"""Whether two trainings ended with the same weights."""
+
+from __future__ import annotations
+
+import torch
+from safetensors.torch import load_file
+
+from sentdist.plan.stages import Train
+from sentdist.stages.context import Context
+
+# fp32 sums in another order (two half batches and a gather instead of one batch), carried through AdamW,
+# whose first steps are all of size lr whatever the gradient: 1e-4 is a tenth of one step's size,
+# and 300 times what one step of rounding noise makes.
+CLOSE = {"rtol": 1e-3, "atol": 1e-4}
+
+
+def assert_same_parameters(stage: Train, one: Context, other: Context) -> None:
+    """The weights of a training in two stores are close."""
+    expected, found = _weights(stage, one), _weights(stage, other)
+    assert expected.keys() == found.keys()
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, **CLOSE, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
+    artifact = context.store.get(stage)
+    assert artifact is not None
+    return load_file(context.store.folder(artifact) / "model.safetensors")
