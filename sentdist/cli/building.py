@@ -185,11 +185,13 @@ def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path 
 
 def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
     plan, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
-    found = None
+    found, tracking = None, os.environ.get("MLFLOW_TRACKING_URI")
     if plan.recipe.search is not None:
         from sentdist.execution.searching.in_process import search_in_process
+        from sentdist.tracking.server import is_server
 
-        found = tuned(plan.recipe, store, data, search_in_process)
+        live = tracking if tracking and is_server(tracking) else None  # what is wrong with an address is told at the end
+        found = tuned(plan.recipe, store, data, search_in_process, tracking=live)
         plan, context = found.plan, found.context
 
     from sentdist.execution.local_progress import build_locally
@@ -203,7 +205,7 @@ def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data
         with told_live() as (print_line, show):
             build_locally(*fresh, print_line=print_line, show=show)
         _print_scores(fresh[0].recipe.name, context.store)
-    if tracking := os.environ.get("MLFLOW_TRACKING_URI"):
+    if tracking:
         _bring_to_mlflow([plan.recipe.name, *([fresh[0].recipe.name] if fresh else [])], context.store, tracking)
     _print_next(plan.recipe.name, context.store)
     if found is not None and not found.is_well:
@@ -237,7 +239,7 @@ def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | N
     if plan.recipe.search is not None:
         from sentdist.execution.searching.on_cluster import search_on_cluster
 
-        found = tuned(plan.recipe, store, data, search_on_cluster)
+        found = tuned(plan.recipe, store, data, search_on_cluster, tracking=tracking)
         plan, context = found.plan, found.context
     with told_live() as (print_line, show):
         summary = run_on_cluster(plan, context, tracking=tracking, print_line=print_line, show=show)

@@ -67,15 +67,23 @@ class Tuned:
         return all(trial.state != "failed" for trial in self.record.trials)
 
 
-def tuned(recipe: Recipe, store: str | None, data: Path | None, search: Callable[..., SearchRecord]) -> Tuned:
-    """Carry out a recipe's search. search: `search_in_process` or `search_on_cluster`."""
+def tuned(
+    recipe: Recipe, store: str | None, data: Path | None, search: Callable[..., SearchRecord], *, tracking: str | None = None
+) -> Tuned:
+    """Carry out a recipe's search. search: `search_in_process` or `search_on_cluster`. tracking: an MLflow server that shows it."""
     from sentdist.stages.planning.planned import planned_search
 
     planned, context = planned_search(recipe, store=store_root(store), data=data)
     for note in planned.notes:
         typer.echo(note)
     typer.echo(_finalists_line(planned, context))
-    record = search(planned, context, print_line=typer.echo)
+    if tracking is None:
+        record = search(planned, context, print_line=typer.echo)
+    else:
+        from sentdist.tracking.live_search import LiveSearch
+
+        with LiveSearch(tracking, context.store, name=recipe.name, identity=planned.identity, say=typer.echo) as live:
+            record = search(planned, context, print_line=typer.echo, watch=live.watch, tracker=live.tracker)
     cells = {seed for finalist in record.finalists for seed in finalist.cells}
     seeds = [seed for seed in recipe.seeds if seed in cells] or None
     plan = planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists], seeds=seeds)

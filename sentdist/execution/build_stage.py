@@ -64,7 +64,8 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
         case Train() | Rung():
             from sentdist.execution.training.rank import train_as_first
 
-            return train_as_first(stage, submission, sink, submission.tracker.begin(stage.key))
+            whole = stage.of if isinstance(stage, Rung) else stage
+            return train_as_first(stage, submission, sink, submission.tracker.begin(whole.key))
         case Bank() | Targets() if demand.way == "pool" and sink.order is not None:
             from sentdist.execution.training.member import shards_in_group
 

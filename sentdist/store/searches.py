@@ -51,7 +51,7 @@ class Suggested(_Value):
 class Rung(_Value):
     """A trial has come to a share of its training.
 
-    key: of the stage that holds it: an unfinished training, or at share 1 the training itself. step: optimizer steps until then.
+    key, place: of the stage that holds it: an unfinished training, or at share 1 the training itself. step: optimizer steps until then.
     dev: best dev score until then (× 100). last_dev: the one at its end. sentences: trained on in this training until then.
     seconds: that this training took until then. paid_s: that had to be spent because the store lacked it, with all that it needs (entropy
     encoders, banks) and no other trial had paid for; 0 for what was there. paid_sentences: likewise, trained on. paid_for: keys of those
@@ -62,6 +62,7 @@ class Rung(_Value):
     number: int
     share: float
     key: str
+    place: str | None = None  # None in records of older versions
     step: int
     dev: float
     last_dev: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,12 +11,22 @@ from sentdist.plan.stage import Json
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.store.record import Record
 
+HISTORY = "history.jsonl"  # beside a training's record: its curve
 CURVE = {"loss": "loss", "grad_norm": "grad_norm", "lr": "learning_rate", "sentences_per_s": "sentences_per_s", "dev_score": "dev_score"}
 
 
 def curve_metrics(point: Mapping[str, Json]) -> dict[str, float]:
     """Metrics of one line of a history; what is no finite number is left out."""
     return {shown: number for name, shown in CURVE.items() if (number := _number(point.get(name))) is not None}
+
+
+def curve_points(history: str) -> list[tuple[str, float, int, int]]:
+    """The metrics of all lines of a history: name, value, time in ms, step."""
+    return [
+        (name, value, int(float(line.get("at") or 0) * 1000), int(line["step"]))
+        for line in map(json.loads, history.splitlines())
+        for name, value in curve_metrics(line).items()
+    ]
 
 
 def final_metrics(record: Record) -> dict[str, float]:

@@ -80,7 +80,7 @@ class MlflowTracker:
             self._attempt("log the report", lambda client, runs: runs.log_report(client, folder))
 
     def log_search(self, search: SearchRecord) -> dict[str, str]:
-        runs = SearchRuns(search)
+        runs = SearchRuns(search, self._store)
         return self._pages(runs, self._server.attempt(f"bring the search {search.name} up to date", runs.publish))
 
     def search_pages(self, search: SearchRecord) -> dict[str, str]:
@@ -88,7 +88,9 @@ class MlflowTracker:
             found = client.get_experiment_by_name(search.name)
             return None if found is None else str(found.experiment_id)
 
-        return self._pages(SearchRuns(search), self._server.attempt(f"find the search {search.name}", experiment, wait_s=WAIT_S))
+        return self._pages(
+            SearchRuns(search, self._store), self._server.attempt(f"find the search {search.name}", experiment, wait_s=WAIT_S)
+        )
 
     def _pages(self, runs: SearchRuns, experiment: str | None) -> dict[str, str]:
         return {} if experiment is None else {name: f"{self._server.page}/{page}" for name, page in runs.pages(experiment).items()}

@@ -39,7 +39,7 @@ def rebuild(store: ArtifactStore, tracking_uri: str, name: str | None = None) ->
 def _rebuild(store: ArtifactStore, uri: str, name: str) -> Rebuilt:
     search = find_search(store, name)
     if search is not None:
-        _rebuild_search(search, uri)
+        _rebuild_search(search, store, uri)
         if name not in sweep_names(store):  # no finalist yet
             scored = sum(trial.dev is not None for trial in search.trials)
             return Rebuilt(name=name, num_runs=len(search.trials), num_trials=len(search.trials), num_scored=scored)
@@ -56,10 +56,10 @@ def _rebuild(store: ArtifactStore, uri: str, name: str) -> Rebuilt:
     return Rebuilt(name=name, num_runs=touched, num_trials=len(layout.trials), num_scored=num_scored)
 
 
-def _rebuild_search(search: SearchRecord, uri: str) -> None:
+def _rebuild_search(search: SearchRecord, store: ArtifactStore, uri: str) -> None:
     server = Server(uri)
     with patience():
-        if server.attempt(f"rebuild the search {search.name}", SearchRuns(search).publish) is None:
+        if server.attempt(f"rebuild the search {search.name}", SearchRuns(search, store).publish) is None:
             raise _away(search.name, server)
 
 

@@ -45,7 +45,7 @@ class MlflowRun:
         return _opened, (self._server.uri, self.experiment_id, self.run_id)
 
     @property
-    def url(self) -> str:
+    def url(self) -> str | None:
         return self._server.run_page(self.experiment_id, self.run_id)
 
     def metrics(self, values: Mapping[str, float], *, step: int) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from sentdist.errors import counted
+from sentdist.errors import SentdistError, counted
 from sentdist.palette import colors_of
 from sentdist.plan.dotted import short_names
 from sentdist.plan.search import Search
 from sentdist.plan.stage import Json
-from sentdist.store.searches import Ended, SearchRecord, SearchTrial, Suggested
+from sentdist.store.searches import Ended, Rung, SearchRecord, SearchTrial, Suggested
+from sentdist.store.store import ArtifactStore
 from sentdist.table_text import markdown_link, markdown_table, markdown_text
-from sentdist.tracking.figures import shown
-from sentdist.tracking.run_update import RunUpdate
+from sentdist.tracking.figures import HISTORY, curve_points, shown
+from sentdist.tracking.run_update import Point, RunUpdate
 from sentdist.tracking.server import (
     NOTE,
     PARENT,
@@ -36,18 +38,28 @@ if TYPE_CHECKING:
 
 SEARCH = "sentdist.search"  # on the run of the whole search; its trials have the next two
 OF, TRIAL = "sentdist.search_of", "sentdist.search_trial"
+TRAINING = "sentdist.search_training"  # by which a training finds the run of its trial
 METHOD, STATE, REASON, COLOR = "sentdist.search_method", "sentdist.state", "sentdist.reason", "mlflow.runColor"
 PUBLISHED = "sentdist.published"  # set last: how much of the trial stands on its run
 # Pruned is a way to end well: the scheduler did what it is for. The tag, a column of the views, says which runs it ended.
 STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
+LEFT = " left"  # ends the mark of a trial that nobody carries out
 MOST_LINES = 20
+
+# Who writes: the process that carries the search out, the same when it ends, or one that only reads the record.
+Driven = Literal["driven", "left", "seen"]
+Published = dict[int, tuple[str, str]]  # trial -> its run, and how much of the trial stands there
 
 
 @dataclass(frozen=True)
 class SearchRuns:
-    """What a record says of a search, brought to a server; doing it twice changes nothing. Methods may raise whatever the client raises."""
+    """What a record says of a search, brought to a server; doing it twice changes nothing. Methods may raise whatever the client raises.
+
+    store: has the curves of trainings that came to their end.
+    """
 
     record: SearchRecord
+    store: ArtifactStore
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -59,8 +71,45 @@ class SearchRuns:
         """Name of a view -> its page, relative to the server."""
         return {view.name: view_page(experiment, view.id, view.mode) for view in self.views}
 
-    def publish(self, client: MlflowClient) -> str:
-        """Write all trials; returns the id of the experiment."""
+    def publish(self, client: MlflowClient, driven: Driven = "seen", published: Published | None = None) -> str:
+        """Write all trials; returns the id of the experiment. published: what this process has written already, kept up to date."""
+        record = self.record
+        experiment = self._open(client)
+        parent = self._parent(client, experiment, driven)
+        published = {} if published is None else published
+        fresh = {} if published else self._runs(client, experiment)
+        published |= {number: (run.info.run_id, run.data.tags.get(PUBLISHED, "")) for number, run in fresh.items()}
+        missing = [trial for trial in record.trials if trial.number not in published]
+        made = at_once(lambda trial: self._make(client, experiment, parent, trial), missing)
+        if missing and driven == "seen":
+            fresh = self._runs(client, experiment)  # once more: who carries the search out may have made the same ones
+        else:
+            fresh |= {trial.number: run for trial, run in zip(missing, made, strict=True)}
+        published |= {number: (run.info.run_id, run.data.tags.get(PUBLISHED, "")) for number, run in fresh.items()}
+        is_new = {trial.number for trial in missing}
+
+        def write(trial: SearchTrial) -> None:
+            run_id, _ = published[trial.number]
+            is_left = driven == "left" or (driven == "seen" and trial.number in is_new)
+            run = fresh.get(trial.number) or client.get_run(run_id)
+            if trial.state == "running" and driven == "driven" and run.info.status != "RUNNING":
+                client.update_run(run_id, status="RUNNING")
+            self._update(run, trial, is_left=is_left).send(client)
+            published[trial.number] = run_id, self._stamp(trial, is_left=is_left)
+
+        at_once(write, [trial for trial in record.trials if not self._is_there(trial, published[trial.number][1], driven)])
+        update = RunUpdate(parent)
+        update.tags({NOTE: self._note(experiment)})
+        update.figures(self._bests, int(1000 * record.events[-1].at), step=len(record.trials))
+        if record.reason is not None:
+            update.end("FINISHED", int(1000 * record.events[-1].at))
+        elif driven == "left" or (driven == "seen" and NOTE not in parent.data.tags):
+            update.end("KILLED")
+        update.send(client)
+        return experiment
+
+    def _open(self, client: MlflowClient) -> str:
+        """The experiment, with its views."""
         record = self.record
         experiment = ensure_experiment(client, record.name, {"mlflow.experimentKind": "custom_model_development"})
         tags = dict(view.tag(place + 100) for place, view in enumerate(self.views))  # behind those of a sweep
@@ -70,24 +119,17 @@ class SearchRuns:
         for tag, value in tags.items():
             if there.get(tag) != value:
                 client.set_experiment_tag(experiment, tag, value)
+        return experiment
+
+    def _parent(self, client: MlflowClient, experiment: str, driven: Driven) -> Run:
+        record = self.record
         started_ms = int(1000 * record.events[0].at)
-        parent = ensure_run(
+        found = ensure_run(
             client, experiment, name=f"search {record.name}", identity=(SEARCH, record.identity), tags={}, started_ms=started_ms
         )
-        found = self._runs(client, experiment)
-        missing = [trial for trial in record.trials if trial.number not in found]
-        at_once(lambda trial: self._make(client, experiment, parent, trial), missing)
-        if missing:
-            found = self._runs(client, experiment)
-        left = [trial for trial in record.trials if found[trial.number].data.tags.get(PUBLISHED) != self._stamp(trial)]
-        at_once(lambda trial: self._update(found[trial.number], trial).send(client), left)
-        update = RunUpdate(parent)
-        update.tags({NOTE: self._note(experiment)})
-        update.figures(self._bests, int(1000 * record.events[-1].at), step=len(record.trials))
-        if record.reason is not None:
-            update.end("FINISHED", int(1000 * record.events[-1].at))
-        update.send(client)
-        return experiment
+        if driven == "driven" and record.reason is None and found.info.status != "RUNNING":
+            client.update_run(found.info.run_id, status="RUNNING")
+        return found
 
     def _runs(self, client: MlflowClient, experiment: str) -> dict[int, Run]:
         """By number of the trial; of two that were made at once the older one stays."""
@@ -103,36 +145,57 @@ class SearchRuns:
                 found[int(number)] = run
         return found
 
-    def _make(self, client: MlflowClient, experiment: str, parent: Run, trial: SearchTrial) -> None:
-        tags = {PARENT: parent.info.run_id, OF: self.record.identity, METHOD: trial.method, COLOR: self._colors[trial.method]}
+    def _make(self, client: MlflowClient, experiment: str, parent: Run, trial: SearchTrial) -> Run:
+        training, of_it = training_tag(self.record.identity, trial.train)
+        tags = {
+            PARENT: parent.info.run_id, OF: self.record.identity, METHOD: trial.method, COLOR: self._colors[trial.method], training: of_it,
+        }  # fmt: skip
         given: RunIdentity = {
             "name": f"{self._title(trial.method)} · trial {trial.number}",
             "identity": (TRIAL, str(trial.number)),
             "tags": tags,
         }
-        create_run(client, experiment, started_ms=int(1000 * self._began[trial.number]), **given)
+        return create_run(client, experiment, started_ms=int(1000 * self._began[trial.number]), **given)
 
-    def _update(self, run: Run, trial: SearchTrial) -> RunUpdate:
+    def _update(self, run: Run, trial: SearchTrial, *, is_left: bool) -> RunUpdate:
         update = RunUpdate(run)
         update.parameters({"method": trial.method, "trial": str(trial.number), **self._parameters(trial)})
         ended = self._ended.get(trial.number)
-        update.curve([("dev_score", shown(rung.dev), int(1000 * rung.at), rung.sentences) for rung in trial.rungs])
         if trial.rungs:
             last = trial.rungs[-1]
             numbers = {"best_dev_score": last.dev, "share_trained": last.share, "paid_s": trial.paid_s}
             counts = {"sentences": float(last.sentences), "paid_sentences": float(trial.paid_sentences)}
             update.figures({name: shown(value) for name, value in numbers.items()} | counts, int(1000 * last.at), step=len(trial.rungs))
-        update.tags({STATE: trial.state, NOTE: self._trial_note(trial), **({REASON: trial.error} if trial.error else {})})
+            curve = self._curve(last)
+            scored = {point[3] for point in curve if point[0] == "dev_score"}
+            rungs = [("dev_score", shown(one.last_dev), int(1000 * one.at), one.step) for one in trial.rungs if one.step not in scored]
+            update.curve([*curve, *rungs])
+        training, of_it = training_tag(self.record.identity, trial.train)
+        update.tags({STATE: trial.state, NOTE: self._trial_note(trial), training: of_it, **({REASON: trial.error} if trial.error else {})})
         if trial.state != "running":
             update.end(STATUS[trial.state], None if ended is None else int(1000 * ended))
-        elif self.record.reason is not None:  # the search ended without it
+        elif is_left or self.record.reason is not None:  # the search ended without it
             update.end("KILLED")
-        update.tags({PUBLISHED: self._stamp(trial)})
+        update.tags({PUBLISHED: self._stamp(trial, is_left=is_left)})
         return update
 
-    def _stamp(self, trial: SearchTrial) -> str:
+    def _curve(self, last: Rung) -> list[Point]:
+        """Of a training that came to its end; of one that was pruned, the server alone has what it was told meanwhile."""
+        text = None
+        with suppress(SentdistError):  # a store that cannot be read, or a damaged file: the figures stand in the record
+            text = None if last.place is None else self.store.read_text(f"{last.place}/{HISTORY}")
+        return curve_points(text or "")
+
+    def _stamp(self, trial: SearchTrial, *, is_left: bool) -> str:
         """What of a trial its run shows."""
-        return f"{trial.state} {len(trial.rungs)}{' of a search that is over' if trial.state == 'running' and self.record.reason else ''}"
+        is_left = trial.state == "running" and (is_left or self.record.reason is not None)
+        return f"{trial.state} {len(trial.rungs)}{LEFT if is_left else ''}"
+
+    def _is_there(self, trial: SearchTrial, stamp: str, driven: Driven) -> bool:
+        """Whether a run needs nothing more. Who only reads the record does not know whether a trial still runs, and leaves that."""
+        if driven == "seen" and self.record.reason is None:
+            return stamp.removesuffix(LEFT) == self._stamp(trial, is_left=False)
+        return stamp == self._stamp(trial, is_left=driven == "left")
 
     def _parameters(self, trial: SearchTrial) -> dict[str, str]:
         """By short names; of fields on a logarithmic scale also the logarithm, for MLflow's axes know no other scale."""
@@ -218,6 +281,11 @@ class SearchRuns:
     @cached_property
     def _ended(self) -> dict[int, float]:
         return {event.number: event.at for event in self.record.events if isinstance(event, Ended)}
+
+
+def training_tag(identity: str, train: str) -> tuple[str, str]:
+    """By which a trial's run is found; train: key of its whole training."""
+    return TRAINING, f"{identity}-{train}"
 
 
 def value_text(value: Json) -> str:

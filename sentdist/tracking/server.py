@@ -47,8 +47,7 @@ class Server:
     """
 
     def __init__(self, uri: str) -> None:
-        parts = urlsplit(uri)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not is_server(uri):
             raise RecipeError(
                 where="MLFLOW_TRACKING_URI",
                 found=f'"{uri}"',
@@ -128,6 +127,12 @@ class Server:
     def _warn(self, line: str) -> None:
         if line not in self.warnings:
             self.warnings.append(line)
+
+
+def is_server(uri: str) -> bool:
+    """Whether an address may be one of a server."""
+    parts = urlsplit(uri)
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def run_page(experiment_id: str, run_id: str) -> str:
@@ -290,13 +295,14 @@ def despite_collisions(action: Callable[[], Answer], *, table: str, at_most: int
     return action()
 
 
-def at_once(action: Callable[[Item], object], items: Sequence[Item]) -> None:
-    """Do something with every item over several connections; the first error ends it."""
+def at_once(action: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
+    """Do something with every item over several connections; what that gave, in order. The first error ends it."""
+    if not items:
+        return []
     with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="sentdist-mlflow") as pool:
         waiting = [pool.submit(action, item) for item in items]
         try:
-            for each in waiting:
-                each.result()
+            return [each.result() for each in waiting]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

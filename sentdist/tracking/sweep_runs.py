@@ -16,10 +16,10 @@ from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking import notes
-from sentdist.tracking.figures import curve_metrics, final_metrics, metric_name
+from sentdist.tracking.figures import HISTORY, curve_points, final_metrics, metric_name
 from sentdist.tracking.notes import Link
 from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import Point, RunUpdate, add_tags
+from sentdist.tracking.run_update import RunUpdate, add_tags
 from sentdist.tracking.server import (
     NOTE,
     PARENT,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-HISTORY = "history.jsonl"
 STATUS: dict[Outcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
 PUBLISHED = "sentdist.published"  # set last: a run that has the time of its record is complete
 REASON = "sentdist.reason"
@@ -266,7 +265,7 @@ class SweepRuns:
                 folder = "" if key == owner else "train/"
                 update.files({f"{folder}record.json": record.model_dump_json(indent=1)})
                 update.files({f"{folder}{HISTORY}": history} if history else {})
-                update.curve(_points(history))
+                update.curve(curve_points(history))
         update.tags({PARENT: self._parent_id, NOTE: self._note(owner, own, reason or run.data.tags.get(REASON))})
         if owner in self.layout.trials:
             update.tags({COLOR: self._colors[self.layout.trials[owner].cell]})
@@ -358,14 +357,6 @@ class SweepRuns:
 
     def _source_tags(self) -> dict[str, str]:
         return {"mlflow.source.name": f"recipe {self.sweep.name}", "mlflow.source.type": "JOB", "mlflow.user": _user()}
-
-
-def _points(history: str) -> list[Point]:
-    return [
-        (name, value, int(float(line.get("at") or 0) * 1000), int(line["step"]))
-        for line in map(json.loads, history.splitlines())
-        for name, value in curve_metrics(line).items()
-    ]
 
 
 def _stamp(own: Mapping[str, Record]) -> str:

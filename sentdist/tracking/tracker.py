@@ -102,6 +102,22 @@ class NullRun:
         return []
 
 
+class TrackedCurve:
+    """Gives a run the lines of a history that came since the last look. num_told: lines that others have told before."""
+
+    def __init__(self, run: RunHandle, history: Sequence[Mapping[str, Json]], *, num_told: int = 0) -> None:
+        self.run = run
+        self._history = history
+        self._num_told = num_told
+
+    def follow(self) -> None:
+        """Look for more; never waits."""
+        for point in self._history[self._num_told :]:
+            values = {name: float(value) for name, value in point.items() if name not in ("step", "at") and isinstance(value, int | float)}
+            self.run.metrics(values, step=int(str(point["step"])))
+        self._num_told = len(self._history)
+
+
 class NullTracker:
     """Keeps track of nothing: without a server, the records and histories in the store are the log."""
 

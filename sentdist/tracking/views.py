@@ -102,7 +102,7 @@ def _parallel(title: str, name: str, fields: Sequence[str], table: Mapping[str, 
     metrics: list[Json] = ["share_trained", "best_dev_score"]
     cards: list[Json] = [
         _card("PARALLEL", f"{title}: settings and dev score", selectedParams=list(fields), selectedMetrics=metrics, showAllRuns=True),
-        _card("LINE", "dev score by sentences", metricKey="dev_score", selectedMetricKeys=["dev_score"], **_LINE),
+        _card("LINE", "dev score by step", metricKey="dev_score", selectedMetricKeys=["dev_score"], **_LINE),
     ]
     state = {**table, "searchFilter": own} | _chart_state(cards, "best_dev_score")
     return View(id=f"sentdist-search-{name}", name=f"Search: {title}, parallel coordinates", mode="CHART", state=state)

@@ -224,7 +224,7 @@ def test_a_search_shows_how_each_trial_ended_and_its_parallel_coordinates(shown:
     assert {number: run.info.status for number, run in runs.items()} == {number: ended[state] for number, state in states.items()}
     longest = max(search.trials, key=lambda trial: len(trial.rungs))
     curve = client.get_metric_history(runs[str(longest.number)].info.run_id, "dev_score")
-    assert [point.step for point in curve] == [rung.sentences for rung in longest.rungs]
+    assert [point.step for point in curve] == [rung.step for rung in longest.rungs]
     browser.visit(pages["Search: trials, best on dev first"].removeprefix(f"{shown.uri}/"))
     browser.wait_for_text(f"{len(states)} matching runs", "sentdist.state", "pruned")
     browser.visit(pages["Search: RCL, parallel coordinates"].removeprefix(f"{shown.uri}/"))

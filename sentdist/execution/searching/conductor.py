@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
@@ -52,12 +52,13 @@ class Suggester(Protocol):
 
 
 MakeSuggester = Callable[[Mapping[str, Axis]], Suggester]
+Watch = Callable[[Sequence[Event]], None]
 
 
 class Conductor:
     """One search. What it decides follows from what it has noted: after a restart it notes and decides the same from there on.
 
-    context: whose `shares` are those of the search. say: takes a line for people. watch: takes the record whenever something is noted.
+    context: whose `shares` are those of the search. say: takes a line for people. watch: takes all that is noted, whenever there is more.
     at_once: stages that run at the same time.
     """
 
@@ -68,7 +69,7 @@ class Conductor:
         make: MakeSuggester,
         *,
         say: Callable[[str], None],
-        watch: Callable[[SearchRecord], None] | None = None,
+        watch: Watch | None = None,
         clock: Callable[[], float] = time.time,
         at_once: int = 1,
     ) -> None:
@@ -206,8 +207,8 @@ class Conductor:
         price = paid(stage, self.context.store, since=self._first, known=self._paid_for)
         self._note(
             Rung(
-                number=number, share=share, key=stage.key, step=found.step, dev=found.dev, last_dev=found.last, sentences=found.sentences,
-                seconds=found.seconds, paid_s=price.seconds, paid_sentences=price.sentences, paid_for=price.stages, at=self._clock(),
+                number=number, share=share, key=stage.key, place=stage.place, step=found.step, dev=found.dev, last_dev=found.last,
+                sentences=found.sentences, seconds=found.seconds, paid_s=price.seconds, paid_sentences=price.sentences, paid_for=price.stages, at=self._clock(),
             )
         )  # fmt: skip
         self._take(self._events[-1])
@@ -341,7 +342,7 @@ class Conductor:
         append_event(self.context.store, self.planned.recipe.name, event)
         self._events.append(event)
         if self._watch is not None:
-            self._watch(self.record)
+            self._watch(self._events)
 
     def _replay(self, event: Event) -> None:
         self._events.append(event)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from sentdist.execution.local_progress import told_event
-from sentdist.execution.searching.conductor import Conductor
+from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.execution.searching.trial import ToRun
 from sentdist.learning.checkpoint import DevScore
@@ -24,10 +24,9 @@ from sentdist.stages.rungs import standing
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
+from sentdist.tracking.tracker import NullRun, NullTracker, TrackedCurve, Tracker
 
 LINE_EVERY_S = 30.0  # between two lines of one training
-
-Watch = Callable[[SearchRecord], None]
 
 
 class _TimeIsUp(BaseException):  # no Exception: nothing on the way may take it for a failure of a trial
@@ -35,12 +34,17 @@ class _TimeIsUp(BaseException):  # no Exception: nothing on the way may take it 
 
 
 def search_in_process(
-    planned: Searched, context: Context, *, print_line: Callable[[str], None], watch: Watch | None = None
+    planned: Searched,
+    context: Context,
+    *,
+    print_line: Callable[[str], None],
+    watch: Watch | None = None,
+    tracker: Tracker | None = None,
 ) -> SearchRecord:
     """Carry out a search until its end; what it noted, with the finalists that dev chose. Whoever calls has them trained and scored.
 
-    context: with the `shares` of the search. watch: takes the record, each time that something was noted. A search that is interrupted
-    goes on when it is called again.
+    context: with the `shares` of the search. watch: see `Conductor`. tracker: takes the curves of the trainings. A search that is
+    interrupted goes on when it is called again.
 
     Raises:
         RecipeError: the budget is too small for one trial, by earlier speeds or, where none is known, by the first that is measured.
@@ -54,7 +58,7 @@ def search_in_process(
     conductor.begin()
     try:
         while (trial := conductor.next()) is not None:
-            run_trial(trial, conductor, print_line)
+            run_trial(trial, conductor, print_line, tracker or NullTracker())
     except _TimeIsUp:
         conductor.next()  # says that the hours are spent
     except BaseException:
@@ -64,17 +68,19 @@ def search_in_process(
     return conductor.record
 
 
-def run_trial(trial: ToRun, conductor: Conductor, print_line: Callable[[str], None]) -> None:
+def run_trial(trial: ToRun, conductor: Conductor, print_line: Callable[[str], None], tracker: Tracker) -> None:
     """Train one suggestion, rung by rung, until it is finished, pruned or fails."""
-    listen = _Listener(conductor, print_line)
+    listen = _Listener(conductor, print_line, tracker)
     for share in trial.shares:
         stage = to_share(trial.train, share)
         try:
             if standing(trial.train, share, conductor.context) is None:
                 build_all(topological((stage,)), conductor.context, listen=listen)
         except Exception as error:
+            listen.close()
             conductor.fail(trial.number, error)
         else:
+            listen.close()
             conductor.arrive(trial.number, share)
         print_line(conductor.line(trial.number))
         if conductor.trial(trial.number).state != "running":
@@ -82,9 +88,12 @@ def run_trial(trial: ToRun, conductor: Conductor, print_line: Callable[[str], No
 
 
 class _Listener:
-    """Says what a long training does, now and then; ends it when the budget's hours are over."""
+    """Says what a long training does, now and then; tells the tracker its curve; ends it when the budget's hours are over."""
 
-    def __init__(self, conductor: Conductor, print_line: Callable[[str], None]) -> None:
+    def __init__(self, conductor: Conductor, print_line: Callable[[str], None], tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._session: TrainSession | None = None
+        self._curve = TrackedCurve(NullRun(), [])
         self._conductor = conductor
         self._print_line = print_line
         self._last = time.monotonic()
@@ -92,7 +101,17 @@ class _Listener:
     def __call__(self, stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
         if self._conductor.hours_left == 0.0:
             raise _TimeIsUp
+        if session is not None:
+            if session is not self._session:
+                self.close()
+                self._session = session
+                self._curve = TrackedCurve(self._tracker.begin(session.stage.key), session.history)
+            self._curve.follow()
         told = told_event(stage, session, event)
         if told is not None and time.monotonic() - self._last > LINE_EVERY_S:
             self._last = time.monotonic()
             self._print_line(told.line)
+
+    def close(self) -> None:
+        """Send what is left of the curve."""
+        self._curve.run.close()

@@ -23,8 +23,7 @@ from sentdist.execution.board.stage_task import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.cluster.connection import connect, end_on_sigterm
-from sentdist.execution.searching.conductor import Conductor
-from sentdist.execution.searching.in_process import Watch
+from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
 from sentdist.execution.searching.trial import ToRun
 from sentdist.execution.sweep import offered_to
@@ -45,7 +44,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.rungs import standing
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.searches import SearchRecord
-from sentdist.tracking.tracker import NullTracker
+from sentdist.tracking.tracker import NullTracker, Tracker
 
 NUMBER = "trial"  # the field of a trial's config that names it here
 SHARE = "share"
@@ -55,7 +54,13 @@ log = logging.getLogger(__name__)
 
 
 def search_on_cluster(
-    planned: Searched, context: Context, *, print_line: Callable[[str], None], watch: Watch | None = None, at_once: int | None = None
+    planned: Searched,
+    context: Context,
+    *,
+    print_line: Callable[[str], None],
+    watch: Watch | None = None,
+    tracker: Tracker | None = None,
+    at_once: int | None = None,
 ) -> SearchRecord:
     """As `search_in_process`, on the cluster that RAY_ADDRESS names. at_once: trials at the same time; None: as many as there is room for.
 
@@ -67,11 +72,17 @@ def search_on_cluster(
     """
     connect()
     end_on_sigterm()
-    return run_search(planned, context, print_line=print_line, watch=watch, at_once=at_once)
+    return run_search(planned, context, print_line=print_line, watch=watch, tracker=tracker, at_once=at_once)
 
 
 def run_search(
-    planned: Searched, context: Context, *, print_line: Callable[[str], None], watch: Watch | None = None, at_once: int | None = None
+    planned: Searched,
+    context: Context,
+    *,
+    print_line: Callable[[str], None],
+    watch: Watch | None = None,
+    tracker: Tracker | None = None,
+    at_once: int | None = None,
 ) -> SearchRecord:
     """As `search_on_cluster`, on the cluster that this process is connected to."""
     one_of_each = planned.plan([(method, planned.first(method)) for method in planned.methods])
@@ -85,7 +96,7 @@ def run_search(
     for note in offer.notes:
         print_line(note)
     try:
-        _fit(conductor, offer.submission(planned.recipe.name, NullTracker()), at_once=width, print_line=print_line)
+        _fit(conductor, offer.submission(planned.recipe.name, tracker or NullTracker()), at_once=width, print_line=print_line)
     except BaseException:
         conductor.stop()
         raise

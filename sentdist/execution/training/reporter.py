@@ -10,7 +10,7 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stages import Rung, Train
 from sentdist.stages.train import TrainSession
-from sentdist.tracking.tracker import RunHandle
+from sentdist.tracking.tracker import RunHandle, TrackedCurve
 
 
 class ProgressReporter:
@@ -26,7 +26,7 @@ class ProgressReporter:
         self._run = run
         self._heartbeats = heartbeats
         self._num_steps = session.schedule.num_steps
-        self._num_tracked = len(session.history)
+        self._curve = TrackedCurve(run, session.history, num_told=len(session.history))
         self._next_posted = session.progress.step + self._post_every
         run.watch_system()
         heartbeats.report_step(session.progress.step, self._num_steps)
@@ -41,7 +41,7 @@ class ProgressReporter:
 
     def on_event(self, event: StepReport | DevScore) -> None:
         """Pass one event on; never raises and never waits for anybody."""
-        self._track()
+        self._curve.follow()
         self._heartbeats.report_step(self._session.progress.step, self._num_steps)
         if isinstance(event, DevScore):
             self._post_score(event)
@@ -50,12 +50,6 @@ class ProgressReporter:
         if event.step + 1 >= self._next_posted:
             self._next_posted = event.step + 1 + self._post_every
             self._post_step(event)
-
-    def _track(self) -> None:
-        for point in self._session.history[self._num_tracked :]:
-            values = {name: float(value) for name, value in point.items() if name not in ("step", "at") and isinstance(value, int | float)}
-            self._run.metrics(values, step=int(str(point["step"])))
-        self._num_tracked = len(self._session.history)
 
     def _post_step(self, report: StepReport) -> None:
         speed = report.num_sentences / report.seconds.total if report.seconds.total else None

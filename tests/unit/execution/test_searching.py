@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,9 +142,9 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-def killed_after(number: int) -> Callable[[SearchRecord], None]:
-    def watch(record: SearchRecord) -> None:
-        if len(record.events) == number:
+def killed_after(number: int) -> Callable[[Sequence[Event]], None]:
+    def watch(events: Sequence[Event]) -> None:
+        if len(events) == number:
             raise Killed
 
     return watch

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 from sentdist.plan.dotted import short_names
+from sentdist.store.store import ArtifactStore
 from sentdist.tracking.search_runs import SearchRuns
 from sentdist.tracking.views import TAG
 from tests.support.synthetic_searches import made_up_search
+
+STORE = ArtifactStore("/nowhere")
 
 
 def test_settings_have_short_names_that_tell_fields_of_one_method_apart() -> None:
@@ -18,7 +21,7 @@ def test_settings_have_short_names_that_tell_fields_of_one_method_apart() -> Non
 
 
 def test_each_method_has_parallel_coordinates_of_its_own_fields() -> None:
-    table, plain, rcl = SearchRuns(made_up_search(samples=2)).views
+    table, plain, rcl = SearchRuns(made_up_search(samples=2), STORE).views
     assert table.mode == "TABLE" and "tags.`sentdist.state`" in table.state["selectedColumns"]  # type: ignore[operator]
     for view, fields in ((plain, ["log10 learning_rate"]), (rcl, ["log10 learning_rate", "phis", "regulator_weight"])):
         (card, _) = view.state["compareRunCharts"]  # type: ignore[misc]
@@ -30,6 +33,6 @@ def test_each_method_has_parallel_coordinates_of_its_own_fields() -> None:
 
 
 def test_pages_are_links_within_the_server() -> None:
-    pages = SearchRuns(made_up_search(samples=2)).pages("7")
+    pages = SearchRuns(made_up_search(samples=2), STORE).pages("7")
     assert all(page.startswith("#/experiments/7/runs?") for page in pages.values())
     assert "Search: RCL, parallel coordinates" in pages

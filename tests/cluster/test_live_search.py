@@ -1,0 +1,167 @@
+"""A search on a real MLflow server: its trials are runs while it runs; what a restart, a rebuild and a dead server add to that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from sentdist.execution.searching.in_process import search_in_process
+from sentdist.plan.stage import Json
+from sentdist.plan.suggestions import Searched
+from sentdist.services.ports import free_port
+from sentdist.stages.context import Context
+from sentdist.store.searches import Event, Rung, SearchRecord
+from sentdist.store.store import ArtifactStore
+from sentdist.tracking.live_search import LiveSearch
+from sentdist.tracking.mlflow_tracker import MlflowTracker
+from sentdist.tracking.rebuild import rebuild
+from tests.support.mlflow_fixtures import MlflowServer
+from tests.support.tiny_data import write_data
+from tests.support.waiting import wait_for
+from tests.unit.execution.test_searching import Killed, killed_after, tiny_search
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
+
+STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
+
+
+class Shown:
+    """The runs of a search as the server shows them."""
+
+    def __init__(self, client: MlflowClient, name: str) -> None:
+        self.client, self.name = client, name
+
+    def runs(self, tag: str = "sentdist.search_trial") -> list[Run]:
+        experiment = self.client.get_experiment_by_name(self.name)
+        found = [] if experiment is None else self.client.search_runs([experiment.experiment_id])
+        return [run for run in found if tag in run.data.tags]
+
+    @property
+    def trials(self) -> dict[int, Run]:
+        found = {int(run.data.tags["sentdist.search_trial"]): run for run in self.runs()}
+        assert len(found) == len(self.runs()), "none is there twice"
+        return found
+
+    @property
+    def parent(self) -> Run:
+        (found,) = self.runs("sentdist.search")
+        return found
+
+    def steps(self, number: int, metric: str) -> list[int]:
+        return [point.step for point in self.client.get_metric_history(self.trials[number].info.run_id, metric)]
+
+    def state(self) -> dict[int, object]:
+        """All that a person sees of the trials, but the machine's own metrics and the moment of an end that nobody noted."""
+        return {
+            number: (
+                run.info.run_id, run.info.status, run.data.params, {name: value for name, value in run.data.tags.items()},
+                {name: value for name, value in run.data.metrics.items() if not name.startswith("system/")},
+                self.steps(number, "loss"), self.steps(number, "dev_score"),
+            )
+            for number, run in self.trials.items()
+        }  # fmt: skip
+
+
+def a_search(name: str, encoder: Path, folder: Path, **search: Json) -> tuple[Searched, Context]:
+    """Five trials of one method: the first goes on, the last diverges."""
+    changes: dict[str, Json] = {"name": name, "methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
+    space: Json = {"training.learning_rate": {"choice": [1e-3, 1e-4, 3e-4, 1e-2, 1e30]}}
+    given: dict[str, Any] = {"suggest": "grid", "samples": None, "space": space, **search}
+    return tiny_search(encoder, write_data(folder / "data"), folder / "store", changes=changes, **given)
+
+
+def live(server_uri: str, planned: Searched, context: Context, say: Callable[[str], None]) -> LiveSearch:
+    return LiveSearch(server_uri, context.store, name=planned.recipe.name, identity=planned.identity, say=say)
+
+
+def shows(shown: Shown, record: SearchRecord, *, all_curves: bool = True) -> None:
+    """Each trial has one run, which tells how it ended and its curve."""
+    trials, rates = shown.trials, "learning_rate"
+    assert {number: run.info.status for number, run in trials.items()} == {one.number: STATUS[one.state] for one in record.trials}
+    assert {number: run.data.tags["sentdist.state"] for number, run in trials.items()} == {one.number: one.state for one in record.trials}
+    for trial in record.trials:
+        run = trials[trial.number]
+        assert float(run.data.params[rates]) == trial.suggestion["training.learning_rate"]
+        assert run.data.tags["mlflow.parentRunId"] == shown.parent.info.run_id
+        if trial.state == "failed":
+            continue
+        assert run.data.metrics["best_dev_score"] == pytest.approx(trial.dev, abs=0.01)
+        last = trial.rungs[-1].step
+        loss, dev = shown.steps(trial.number, "loss"), shown.steps(trial.number, "dev_score")
+        assert loss == sorted(set(loss)) and all(step <= last for step in loss)
+        assert loss or (trial.state == "pruned" and not all_curves), "the curve of a pruned training is told while it runs, or never"
+        assert dev == sorted(set(dev)) and dev[-1] == last and {rung.step for rung in trial.rungs} <= set(dev)
+    assert shown.parent.info.status == "FINISHED"
+
+
+@pytest.mark.nightly
+def test_trials_are_runs_while_a_search_runs_on_a_cluster(
+    cluster: Any, server: MlflowServer, client: MlflowClient, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    from sentdist.execution.searching.on_cluster import run_search
+
+    planned, context = a_search("live-search", tiny_encoder_dir, tmp_path)
+    shown, meanwhile, lines = Shown(client, "live-search"), list[tuple[int, str, bool]](), list[str]()
+    with live(server.uri, planned, context, lines.append) as following:
+
+        def watch(events: Sequence[Event]) -> None:
+            following.watch(events)
+            if isinstance(last := events[-1], Rung):
+                wait_for(lambda: last.number in shown.trials, what="a run", seconds=60.0)
+                run = shown.trials[last.number]
+                meanwhile.append((last.number, run.info.status, "loss" in run.data.metrics))
+
+        record = run_search(planned, context, print_line=lines.append, watch=watch, tracker=following.tracker, at_once=1)
+    assert {one.state for one in record.trials} == {"finished", "pruned", "failed"}
+    assert {status for _, status, _ in meanwhile} == {"RUNNING"}
+    assert any(has_curve for _, _, has_curve in meanwhile), meanwhile
+    shows(shown, record)
+    assert not [line for line in lines if "tracking" in line]
+    before = shown.state()
+    rebuild(context.store, server.uri, "live-search")
+    assert MlflowTracker(server.uri, context.store).log_search(record)
+    assert shown.state() == before, "a rebuild adds nothing"
+
+
+def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
+    server: MlflowServer, client: MlflowClient, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    """In this process; its runs are killed meanwhile, and a rebuild leaves them so."""
+    planned, context = a_search("live-again", tiny_encoder_dir, tmp_path)
+    shown, lines = Shown(client, "live-again"), list[str]()
+    with pytest.raises(Killed), live(server.uri, planned, context, lines.append) as following:
+
+        def watch(events: Sequence[Event]) -> None:
+            following.watch(events)
+            killed_after(7)(events)
+
+        search_in_process(planned, context, print_line=lines.append, watch=watch, tracker=following.tracker)
+    assert shown.parent.info.status == "KILLED"
+    states = {number: (run.info.status, run.data.tags["sentdist.state"]) for number, run in shown.trials.items()}
+    assert sorted(states.values())[-1] == ("KILLED", "running") and ("FINISHED", "finished") in states.values()
+    before = shown.state()
+    rebuild(context.store, server.uri, "live-again")
+    assert shown.state() == before
+    with live(server.uri, planned, context, lines.append) as following:
+        record = search_in_process(planned, context, print_line=lines.append, watch=following.watch, tracker=following.tracker)
+    shows(shown, record)
+    assert {run.info.run_id for run in shown.runs()} >= {found[0] for found in before.values()}  # type: ignore[index]
+    elsewhere = ArtifactStore(context.store.root)
+    client.rename_experiment(client.get_experiment_by_name("live-again").experiment_id, "live-before")  # type: ignore[union-attr]
+    rebuild(elsewhere, server.uri, "live-again")  # as on a server that saw nothing of it
+    shows(shown, record, all_curves=False)
+
+
+def test_a_dead_server_costs_a_search_one_line(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    planned, context = a_search("live-nowhere", tiny_encoder_dir, tmp_path)
+    lines = list[str]()
+    with live(f"http://127.0.0.1:{free_port()}", planned, context, lines.append) as following:
+        record = search_in_process(planned, context, print_line=lines.append, watch=following.watch, tracker=following.tracker)
+    assert [one.state for one in record.trials].count("failed") == 1
+    (told,) = [line for line in lines if line.startswith("tracking: ")]
+    assert "is away" in told and "sentdist track --rebuild" in told
