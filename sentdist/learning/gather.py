@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from sentdist.errors import ResourceError
+from sentdist.errors import DataError, ResourceError
 
 BUCKET_BYTES = 64 * 1024 * 1024
 
@@ -50,34 +50,57 @@ def rank_and_world_size() -> tuple[int, int]:
 
 
 def local_rows(num_rows: int, *, rank: int, world_size: int) -> range:
-    """The rows of a global batch that belong to `rank`: equal shares, in rank order.
+    """The rows of a global batch that belong to `rank`, in rank order. Where the ranks do not divide the batch, the first have a row more.
 
-    ResourceError when the ranks do not divide the batch; unequal shares would change the loss and stop the gather.
+    ResourceError when there are more ranks than rows.
     """
-    if num_rows % world_size or num_rows < world_size:
-        smaller = max(num_rows // world_size, 1) * world_size
+    if num_rows < world_size:
         raise ResourceError(
             where="batch size",
             found=f"{num_rows} rows for {world_size} workers",
-            expected="a multiple of the number of workers",
-            remedy=f"Choose a batch of {smaller} or {smaller + world_size} rows, or a number of workers that divides {num_rows}.",
+            expected="at least a row for each",
+            remedy="Choose a larger batch or fewer workers.",
         )
-    share = num_rows // world_size
-    return range(rank * share, (rank + 1) * share)
+    share, num_larger = divmod(num_rows, world_size)
+    first = rank * share + min(rank, num_larger)
+    return range(first, first + share + (rank < num_larger))
 
 
-def gather_rows(local_BD: Tensor) -> Tensor:
+def by_share(mean: Tensor, num_rows: int, *, of: int) -> Tensor:
+    """The mean over this rank's rows as its part of the mean over all `of` rows, which is the mean of these parts over ranks."""
+    weight = num_rows * rank_and_world_size()[1] / of
+    return mean if weight == 1.0 else mean * weight
+
+
+def gather_rows(local_BD: Tensor, *, of: int | None = None) -> Tensor:
     """All ranks' rows (M, ...) in rank order, from (B, ...) rows on each rank; the same tensor where there is one rank.
 
+    of: M, where the shares are those of `local_rows`; None: all ranks bring the same shape.
     The gradient is exact: what every rank's loss says about a row comes back, summed, to the rank that owns the row.
-    So with a loss that is a mean over local anchors against all candidates,
+    So with a loss that is a mean over local anchors against all candidates, taken `by_share`,
     gradients averaged over ranks are those of one process that holds the whole batch;
-    a gather without gradient is wrong by 28 % (measured over two ranks in float64). All ranks must bring the same shape.
+    a gather without gradient is wrong by 28 % (measured over two ranks in float64).
+
+    Raises:
+        DataError: rows that are not this rank's share.
     """
-    if rank_and_world_size()[1] == 1:
+    rank, world_size = rank_and_world_size()
+    if world_size == 1:
         return local_BD
-    gathered: Tensor = _GatherRows.apply(local_BD)
-    return gathered
+    if of is None or of % world_size == 0:
+        gathered: Tensor = _GatherRows.apply(local_BD)
+        return gathered
+    shares = [len(local_rows(of, rank=other, world_size=world_size)) for other in range(world_size)]
+    if len(local_BD) != shares[rank]:
+        raise DataError(
+            where="batch",
+            found=f"{len(local_BD)} rows on rank {rank} of {world_size}",
+            expected=f"its {shares[rank]} of {of}",
+            remedy="Give every rank the rows that gather.local_rows names.",
+        )
+    filled = torch.cat([local_BD, local_BD.new_zeros((shares[0] - shares[rank], *local_BD.shape[1:]))])  # a collective wants equal shapes
+    parts = _GatherRows.apply(filled).split(shares[0])
+    return torch.cat([part[:share] for part, share in zip(parts, shares, strict=True)])
 
 
 class _GatherRows(torch.autograd.Function):

@@ -123,13 +123,13 @@ def anchors_and_candidates(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Te
     """
     columns_CBD = split_columns(embeddings, batch)
     anchors_BD, others_BCD = columns_CBD[0], columns_CBD[1:].transpose(0, 1)
-    candidates_MCD = gather_rows(others_BCD)
-    if candidates_MCD.shape[0] != batch.sentence_ids.shape[1]:
+    candidates_MCD = gather_rows(others_BCD, of=batch.num_rows_of_all)
+    if candidates_MCD.shape[0] != batch.num_rows_of_all:
         raise DataError(
             where="batch",
             found=f"{candidates_MCD.shape[0]} rows gathered from all ranks",
-            expected=f"the {batch.sentence_ids.shape[1]} rows of the global batch",
-            remedy="Give every rank an equal share of the batch (gather.local_rows).",
+            expected=f"the {batch.num_rows_of_all} rows of the global batch",
+            remedy="Give every rank the rows that gather.local_rows names.",
         )
     return anchors_BD, candidates_MCD.transpose(0, 1).flatten(0, 1)
 

@@ -57,8 +57,9 @@ class CoSENT(ObjectiveSpec):
                 expected="two columns and a label for every row",
                 remedy="CoSENT learns from a graded corpus (kind: graded).",
             )
-        cosines_M = gather_rows(torch.cosine_similarity(first_BD, second_BD))
-        return cosent(cosines_M, gather_rows(batch.labels.to(cosines_M.device)), temperature=self.temperature)
+        cosines_M = gather_rows(torch.cosine_similarity(first_BD, second_BD), of=batch.num_rows_of_all)
+        labels_M = gather_rows(batch.labels.to(cosines_M.device), of=batch.num_rows_of_all)
+        return cosent(cosines_M, labels_M, temperature=self.temperature)
 
 
 def cosent(cosines_M: Tensor, labels_M: Tensor, *, temperature: float) -> Tensor:

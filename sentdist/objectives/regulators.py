@@ -91,4 +91,5 @@ def augmented_by(bank: BankReader, batch: Batch, device: torch.device) -> tuple[
     own_NCBD = own_NCBD.to(device, non_blocking=True)
     if rank_and_world_size()[1] == 1:
         return own_NCBD.unbind(1)
-    return gather_rows(own_NCBD.permute(2, 1, 0, 3)).permute(2, 1, 0, 3).contiguous().unbind(1)
+    rows_MCND = gather_rows(own_NCBD.permute(2, 1, 0, 3), of=batch.num_rows_of_all)
+    return rows_MCND.permute(2, 1, 0, 3).contiguous().unbind(1)

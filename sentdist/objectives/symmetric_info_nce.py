@@ -79,7 +79,7 @@ class SymmetricInfoNCE(ObjectiveSpec):
         from sentdist.learning.objective import split_columns
 
         columns_CBD = split_columns(embeddings, batch)
-        columns_CMD = gather_rows(columns_CBD.transpose(0, 1)).transpose(0, 1)
+        columns_CMD = gather_rows(columns_CBD.transpose(0, 1), of=batch.num_rows_of_all).transpose(0, 1)
         temperature = self.temperature if log_temperature is None else log_temperature.exp().clamp(min=LOWEST)
 
         def of_block(first: int, last: int) -> Tensor:

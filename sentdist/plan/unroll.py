@@ -378,13 +378,6 @@ class Builder:
 
     def _check_batch(self, name: str, training: Training, corpus: AnyCorpus) -> None:
         workers = self.recipe.runtime.workers
-        if training.batch_size % workers:
-            raise RecipeError(
-                where=f"methods.{name}: training.batch_size",
-                found=f"{training.batch_size} rows for {workers} workers",
-                expected="a batch that the workers divide",
-                remedy=f"Use {training.batch_size // workers * workers or workers} or another number of workers.",
-            )
         if training.batch_size // workers < 2:
             raise RecipeError(
                 where=f"methods.{name}: training.batch_size", found=f"{training.batch_size // workers} row a worker",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.gather import average_gradients, local_rows
+from sentdist.learning.gather import average_gradients, by_share, local_rows
 from sentdist.learning.objective import Objective
 from sentdist.objectives.objective import Given, Labels, ObjectiveSpec
 from tests.parity.processes import run_in_processes
@@ -55,7 +55,7 @@ def loss_and_gradients(rank: int, world_size: int, values: ObjectiveSpec, num_co
     weight = nn.Parameter(torch.randn(D, D, dtype=torch.float64, generator=torch.Generator().manual_seed(9)))
     batch = toy_batch(num_columns, rank=rank, world_size=world_size)
     own = slice(batch.first_row, batch.first_row + batch.num_rows)
-    loss = objective((toy_embeddings(num_columns)[:, own] @ weight).flatten(0, 1), batch)
+    loss = by_share(objective((toy_embeddings(num_columns)[:, own] @ weight).flatten(0, 1), batch), batch.num_rows, of=M)
     loss.backward()
     parameters = [weight, *(objective.parameters() if isinstance(objective, nn.Module) else ())]
     average_gradients(parameters)

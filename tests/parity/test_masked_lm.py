@@ -14,9 +14,9 @@ from transformers import AutoModelForMaskedLM
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.gather import average_gradients, local_rows
+from sentdist.learning.gather import average_gradients, by_share, local_rows
 from sentdist.learning.grad_cache import micro_batches
-from sentdist.objectives.learned.mlm import MaskedLM, Vocabulary, masked, mean_of_all_ranks
+from sentdist.objectives.learned.mlm import MaskedLM, Vocabulary, masked, part_of_mean
 from tests.parity.processes import run_in_processes
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.tiny_encoders import SENTENCES
@@ -104,7 +104,7 @@ def test_recomputed_micro_batches_draw_the_same_masks(folder: Path) -> None:
         else:
             parts = [objective._sum_and_count(batch.tokens.take(rows)) for rows in micro_batches(batch.tokens.lengths, size=3)]
             sums = torch.stack(parts).sum(dim=0)
-            loss = mean_of_all_ranks(sums[0], sums[1])
+            loss = part_of_mean(sums[0], sums[1], shares=1.0)
         loss.backward()
         results.append((loss.detach(), words.grad.clone()))
     torch.testing.assert_close(*(loss for loss, _ in results), rtol=0, atol=0)
@@ -124,17 +124,19 @@ def share_of_rank(rank: int, world_size: int, folder: str) -> tuple[float, Tenso
     part = tokens.take(rows)
     mine = slice(before, before + part.num_tokens)
     seen = TokenBatch(token_ids=seen_T[mine], boundaries=part.boundaries, lengths=part.lengths)
-    loss = mean_of_all_ranks(objective.loss_of(seen, chosen_T[mine], part.token_ids), chosen_T[mine].sum())
+    own_sum = objective.loss_of(seen, chosen_T[mine], part.token_ids)
+    loss = by_share(part_of_mean(own_sum, chosen_T[mine].sum(), shares=len(SENTENCES) / len(rows)), len(rows), of=len(SENTENCES))
     loss.backward()
     average_gradients(encoder.parameters())
     return loss.item(), encoder.model.get_input_embeddings().weight.grad
 
 
-def test_mean_over_hidden_tokens_does_not_depend_on_the_number_of_ranks(folder: Path) -> None:
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_mean_over_hidden_tokens_does_not_depend_on_the_number_of_ranks(folder: Path, world_size: int) -> None:
     if folder.name.startswith("mpnet"):
         pytest.skip("the padded form differs in the encoder only")
     loss, gradient = share_of_rank(0, 1, str(folder))
-    ranks = run_in_processes(share_of_rank, 2, str(folder))
-    assert math.isclose(sum(rank[0] for rank in ranks) / 2, loss, rel_tol=1e-5)
+    ranks = run_in_processes(share_of_rank, world_size, str(folder))
+    assert math.isclose(sum(rank[0] for rank in ranks) / world_size, loss, rel_tol=1e-5)
     for _, found in ranks:
         torch.testing.assert_close(found, gradient, **FLOAT32)

@@ -15,6 +15,7 @@ from torch import Tensor
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
+from sentdist.learning.gather import average_gradients, by_share
 from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.learner import Learner
 from sentdist.learning.objective import Objective
@@ -55,7 +56,7 @@ def on(device: str) -> AbstractContextManager[torch.device]:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of two steps: the losses, the gradients of the first, and the weights after both; on the host."""
+    """Of two steps: the losses, the gradients of the first, averaged over ranks, and the weights after both; on the host."""
 
     losses: tuple[float, ...]
     gradients: dict[str, Tensor]
@@ -96,9 +97,10 @@ def two_steps(
             batch = _labelled(name, batch, device)
             read = batch.tokens if objective.reads_embeddings else batch.tokens.take([0])
             embeddings = encode_in_micro_batches(engine.encode, read, micro_batch=micro_batch)
-            loss = objective(embeddings, batch)
+            loss = by_share(objective(embeddings, batch), batch.num_rows, of=batch.num_rows_of_all)
             engine.backward(loss)
             losses.append(engine.global_mean(loss)[0])
+            average_gradients(engine.encoder.parameters())
             gradients = gradients or {
                 name: parameter.grad.detach().cpu().clone()
                 for name, parameter in engine.encoder.named_parameters()

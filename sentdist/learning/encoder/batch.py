@@ -111,6 +111,11 @@ class Batch:
         return self.tokens.num_sentences // self.num_columns
 
     @property
+    def num_rows_of_all(self) -> int:
+        """M, the anchors of all ranks."""
+        return int(self.sentence_ids.shape[1])
+
+    @property
     def num_negatives(self) -> int:
         """Q, the hard negatives of a row."""
         return self.num_columns - 1 - self.num_positives

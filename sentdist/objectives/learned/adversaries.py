@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.gather import average_gradients
+from sentdist.learning.gather import average_gradients, by_share
 from sentdist.learning.targets import TargetReader, as_tensors
 from sentdist.objectives.auxiliary import cross_entropy_of_tags, cross_entropy_of_words
 from sentdist.objectives.learned.channels import Channels, local_ids
@@ -75,12 +75,12 @@ class Adversaries:
         return _frozen(self.of_tags, bow_SD), _frozen(self.of_words, pos_SD)
 
     def step(self, embeddings: Tensor, batch: Batch) -> None:
-        """One step of Adam on L_adv, mean over this rank's (C·B, D) embeddings, gradients averaged over ranks; collective."""
+        """One step of Adam on L_adv, mean over the embeddings of all ranks, from the (C·B, D) of this one; collective."""
         pos_SD, bow_SD = self.channels.split(embeddings.detach())
         tags_SV, words = as_tensors(self._targets.rows(local_ids(batch)), like=embeddings)
         self._train(True)
         loss = cross_entropy_of_tags(self.of_tags(bow_SD), tags_SV) + cross_entropy_of_words(self.of_words(pos_SD), words)
-        loss.backward()
+        by_share(loss, batch.num_rows, of=batch.num_rows_of_all).backward()
         average_gradients(self.parameters())
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)

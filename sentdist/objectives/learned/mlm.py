@@ -13,7 +13,7 @@ from transformers.activations import ACT2FN
 from sentdist.errors import EncoderError, RecipeError
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.gather import gather_rows, rank_and_world_size
+from sentdist.learning.gather import gather_rows
 from sentdist.learning.grad_cache import sum_over_micro_batches
 from sentdist.learning.objective import Objective
 from sentdist.learning.precision import autocast
@@ -108,8 +108,8 @@ class MaskedLM(nn.Module, Objective):
     and it masks both views anew.
     fraction: how many tokens are chosen, in (0, 1). micro_batch: sentences whose activations are held at a time; None: all
         (see grad_cache.py). precision: of the second pass. hide: who chooses the tokens, by the contract of `masked`.
-    The value returned is this rank's sum over hidden tokens, times the number of ranks, over the number of hidden tokens on all ranks:
-    averaged over ranks it is the mean, however many tokens each rank happened to hide. 0 where none is hidden anywhere.
+    The value returned is this rank's sum over hidden tokens, times the number of such shares in the batch, over the number of hidden tokens
+    on all ranks: averaged over anchors it is the mean, however many tokens each rank happened to hide. 0 where none is hidden anywhere.
     The encoder is read, not owned: its parameters stay with whoever trains it. EncoderError where it cannot be masked for.
     """
 
@@ -137,7 +137,7 @@ class MaskedLM(nn.Module, Objective):
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar; the embeddings are not read, the sentences of `batch.tokens` are."""
         loss, count = sum_over_micro_batches(self._sum_and_count, batch.tokens, micro_batch=self.micro_batch)
-        return mean_of_all_ranks(loss, count)
+        return part_of_mean(loss, count, shares=batch.num_rows_of_all / batch.num_rows)
 
     def loss_of(self, tokens: TokenBatch, chosen_T: Tensor, token_ids_T: Tensor) -> Tensor:
         """Summed loss of guessing `token_ids_T` where `chosen_T`, from the tokens as the encoder sees them."""
@@ -154,8 +154,8 @@ class MaskedLM(nn.Module, Objective):
         return torch.stack([loss, chosen_T.sum().to(loss)])
 
 
-def mean_of_all_ranks(local_sum: Tensor, local_count: Tensor) -> Tensor:
-    """This rank's part of Σ sums / Σ counts over all ranks, such that the mean over ranks of the parts is the whole;
-    0 for no counts at all."""
+def part_of_mean(local_sum: Tensor, local_count: Tensor, *, shares: float) -> Tensor:
+    """This rank's part of Σ sums / Σ counts over all ranks, such that the mean of the parts over anchors is the whole; 0 for no counts.
+    shares: how many shares of the size of this rank's make up the batch."""
     counts_W = gather_rows(local_count.detach()[None])
-    return local_sum * (rank_and_world_size()[1] / counts_W.sum().clamp(min=1))
+    return local_sum * (shares / counts_W.sum().clamp(min=1))
