@@ -26,6 +26,7 @@ GPU_GIB = {
 
 # What fits was checked before anything started; a group that must wait for another training's workers waits as long as that takes.
 WORKER_GROUP_START_S = 7 * 24 * 3600
+SIZED_AGAIN_S = 60  # a group whose size may change, and that does not get the workers it was to have, looks again how many there are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,23 +56,34 @@ Way = Literal["task", "group", "pool"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Change:
+    """How a group follows what the cluster has: down to `fewest` workers; every so many seconds it looks whether there is room for more,
+    and if so goes on with them from its last checkpoint."""
+
+    fewest: int
+    every_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Demand:
     """How a stage is built, and what that reserves: `workers` times so many CPUs and GPUs.
 
     task: in the process that builds it, which is one worker. group: by a worker group of Ray Train, which takes all its workers at once or
     none. pool: by workers that are taken one by one, see `over_workers`. Whoever drives a group or a pool waits for its workers, so it
     reserves nothing itself. What `stays` builds one stage after another, see `WorkerGroups`.
+    change: of a group whose number of workers follows what the cluster has.
     """
 
     way: Way
     workers: int
     num_cpus: float
     num_gpus: float
+    change: Change | None = None
 
     @property
     def enough(self) -> int:
         """Workers with which it comes to its end; more only make it quicker."""
-        return 1 if self.way == "pool" else self.workers
+        return 1 if self.way == "pool" else self.change.fewest if self.change else self.workers
 
     @property
     def stays(self) -> bool:
@@ -117,7 +129,7 @@ def with_devices(runtime: Runtime, nodes: tuple[Node, ...]) -> Runtime:
     num_gpus, asked = sum(node.gpus for node in nodes), runtime.gpus_asked
     if asked is None:
         fitting = sum(workers_on(node, num_cpus=runtime.cpus_per_worker, num_gpus=1.0) for node in nodes)
-        return runtime.with_gpus(1.0 if fitting >= runtime.workers else 0.0)
+        return runtime.with_gpus(1.0 if fitting >= runtime.fewest_workers else 0.0)
     if runtime.device == "cuda" and not num_gpus:
         raise ResourceError(
             where="runtime.device=cuda",
@@ -135,7 +147,7 @@ def gpus_line(asked: Runtime, runtime: Runtime, nodes: tuple[Node, ...], *, work
         return "on CPUs"
     if not runtime.gpus_per_worker:
         by_hand = "runtime.device=cpu" if asked.device == "cpu" else "runtime.gpus_per_worker=0"
-        wants = f"{asked.workers} workers with a GPU and {asked.cpus_per_worker:g} CPU(s) each do not fit"
+        wants = f"{asked.fewest_workers} workers with a GPU and {asked.cpus_per_worker:g} CPU(s) each do not fit"
         return f"on CPUs; idle: {num_gpus} GPU(s) ({wants if asked.gpus_asked is None else by_hand})"
     used = min(num_gpus, math.ceil(workers_at_once * runtime.gpus_per_worker - 1e-9))
     idle = f"; idle: {num_gpus - used} (bound by {limited_by})" if used < num_gpus else ""
@@ -173,7 +185,7 @@ def uses_worker_group(runtime: Runtime) -> bool:
 
     The torch engine on one worker needs no process group, so it runs in a plain Ray task: no 6–25 s of start-up, same parameters.
     """
-    return runtime.engine == "deepspeed" or runtime.workers > 1
+    return runtime.engine == "deepspeed" or runtime.most_workers > 1
 
 
 def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
@@ -185,10 +197,12 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     on_gpu = runtime.gpus_per_worker
     match stage:
         case Train() | Rung() if uses_worker_group(runtime):
-            return Demand(way="group", workers=runtime.workers, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
-        case Bank() if runtime.workers > 1:
+            is_fixed = runtime.fewest_workers == runtime.most_workers
+            change = None if is_fixed else Change(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s)
+            return Demand(way="group", workers=runtime.most_workers, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu, change=change)
+        case Bank() if runtime.most_workers > 1:
             return pool_demand(runtime, gpus=on_gpu)
-        case Targets() if runtime.workers > 1:
+        case Targets() if runtime.most_workers > 1:
             return pool_demand(runtime, gpus=0.0)
         case CorpusStage() if not stage.is_generated:
             return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=0.0)
@@ -200,8 +214,8 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
 
 
 def pool_demand(runtime: Runtime, *, gpus: float) -> Demand:
-    """Up to `runtime.workers` workers that are taken one by one; gpus: of each."""
-    return Demand(way="pool", workers=runtime.workers, num_cpus=runtime.cpus_per_worker, num_gpus=gpus)
+    """Up to `runtime.workers` workers, the most of them, that are taken one by one; gpus: of each."""
+    return Demand(way="pool", workers=runtime.most_workers, num_cpus=runtime.cpus_per_worker, num_gpus=gpus)
 
 
 def pools_at_once(*, trainings_at_once: int, workers: int) -> int:
@@ -233,13 +247,14 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
         "GPUs": sum(_times(node.gpus, runtime.gpus_per_worker) for node in nodes) if runtime.gpus_per_worker else math.inf,
     }
     fitting = sum(workers_on(node, num_cpus=runtime.cpus_per_worker, num_gpus=runtime.gpus_per_worker) for node in nodes)
-    if fitting < runtime.workers:
+    if fitting < runtime.fewest_workers:
         raise _too_much(runtime, nodes, fitting)
     in_memory = sum(_times(node.memory_bytes, worker_bytes) for node in nodes) if worker_bytes else math.inf
     limited_by = min(by_resource, key=lambda name: by_resource[name])
-    at_once = fitting // runtime.workers
-    if in_memory // runtime.workers < at_once:
-        at_once, limited_by = max(1, int(in_memory // runtime.workers)), f"memory: {worker_bytes / 2**30:.1f} GiB a worker"
+    width = min(runtime.most_workers, fitting)
+    at_once = fitting // width
+    if in_memory // width < at_once:
+        at_once, limited_by = max(1, int(in_memory // width)), f"memory: {worker_bytes / 2**30:.1f} GiB a worker"
     return Capacity(
         trainings_at_once=at_once,
         limited_by=limited_by,
@@ -253,11 +268,12 @@ def workers_on(node: Node, *, num_cpus: float, num_gpus: float) -> int:
     return int(min(by_cpus, _times(node.gpus, num_gpus)) if num_gpus else by_cpus)
 
 
-def controller_environment(num_nodes: int) -> dict[str, str]:
+def controller_environment(num_nodes: int, *, change: Change | None = None) -> dict[str, str]:
     """What Ray Train reads from environment variables only, and passes on to its controller."""
+    starts_within_s = SIZED_AGAIN_S if change else WORKER_GROUP_START_S
     return {
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": str(HEALTH_CHECK_S if num_nodes < LARGE_CLUSTER_NODES else HEALTH_CHECK_LARGE_S),
-        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(WORKER_GROUP_START_S),
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(starts_within_s),
         # On one node nobody is left to be warned of its going; the watcher would be one more process for each training.
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "1" if num_nodes > 1 else "0",
     }
@@ -270,9 +286,10 @@ def _times(offered: float, wanted: float) -> float:
 
 def _too_much(runtime: Runtime, nodes: tuple[Node, ...], fitting: int) -> ResourceError:
     cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
-    wanted = [f"{runtime.workers} × {runtime.cpus_per_worker:g} CPUs = {runtime.workers * runtime.cpus_per_worker:g} CPUs"]
+    workers = runtime.fewest_workers
+    wanted = [f"{workers} × {runtime.cpus_per_worker:g} CPUs = {workers * runtime.cpus_per_worker:g} CPUs"]
     if runtime.gpus_per_worker:
-        wanted.append(f"{runtime.workers} × {runtime.gpus_per_worker:g} GPUs = {runtime.workers * runtime.gpus_per_worker:g} GPUs")
+        wanted.append(f"{workers} × {runtime.gpus_per_worker:g} GPUs = {workers * runtime.gpus_per_worker:g} GPUs")
     return ResourceError(
         where="runtime",
         found=f"a training of {' and '.join(wanted)}, on {len(nodes)} node(s) with {cpus:g} CPUs and {gpus:g} GPUs in all",
@@ -286,6 +303,6 @@ def _remedy(runtime: Runtime, cpus: float, gpus: float, fitting: int) -> str:
         return "Set runtime.gpus_per_worker=0, or start the cluster with GPUs."
     if fitting:
         return f"Set runtime.workers={fitting}, or add nodes."
-    if runtime.cpus_per_worker > 1 and cpus >= runtime.workers:
+    if runtime.cpus_per_worker > 1 and cpus >= runtime.fewest_workers:
         return "Set runtime.cpus_per_worker=1, or add nodes."
     return "Ask for fewer workers or less for each, or add nodes."

@@ -164,7 +164,7 @@ def offered_to(plan: Plan, context: Context, to_build: Set[str]) -> Offer:
     context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
     check_precisions((stage for stage in plan.stages if stage.key in to_build), context.runtime)
     offered = capacity(context.runtime, nodes, worker_bytes=on_host)
-    at_once = offered.trainings_at_once * context.runtime.workers
+    at_once = offered.trainings_at_once * context.runtime.most_workers
     devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)
     notes = tuple(one for one in (note, growth.line) if one)
     return Offer(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
@@ -231,7 +231,9 @@ def _largest_worker(plan: Plan, context: Context, to_build: Set[str]) -> tuple[f
 
 def _opening(plan: Plan, missing: list[Trial], offer: Offer) -> str:
     runtime, offered = plan.recipe.runtime, offer.capacity
-    width = counted(runtime.workers, "worker")
+    width = counted(runtime.most_workers, "worker")
+    if runtime.fewest_workers < runtime.most_workers:
+        width = f"{runtime.fewest_workers} to {width}"
     limit = f"{counted(offered.trainings_at_once, 'training')} at once (bound by {offered.limited_by})"
     to_run = f"{len(missing)} of {counted(len(plan.trials), 'trial')} to run"
     return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {offer.devices}; store {offer.context.store.shown}"

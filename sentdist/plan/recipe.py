@@ -185,8 +185,8 @@ class Recipe(Frozen):
 
 
 def _check_gpus(runtime: Runtime) -> None:
-    if runtime.workers > 1 and runtime.gpus_per_worker % 1:
-        asked = f"found {runtime.gpus_per_worker:g} with {runtime.workers} workers a training"
+    if runtime.most_workers > 1 and runtime.gpus_per_worker % 1:
+        asked = f"found {runtime.gpus_per_worker:g} with {runtime.most_workers} workers a training"
         raise ValueError(
             f"runtime.gpus_per_worker: {asked}; expected a whole number: NCCL lets no two workers of a training share a GPU. "
             "Set it to 1, or runtime.workers=1"

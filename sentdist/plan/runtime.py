@@ -8,12 +8,14 @@ from pydantic import Field, model_validator
 
 from sentdist.frozen import Frozen
 
+Count = Annotated[int, Field(ge=1)]
+
 
 class Runtime(Frozen):
     """Workers, resources, precision of nothing: the promise that results do not depend on these is kept by the parity tests."""
 
     engine: Literal["deepspeed", "torch"] = "deepspeed"
-    workers: Annotated[int, Field(ge=1)] = 1
+    workers: Count | tuple[Count, Count] = 1  # of a training; [fewest, most]: as many as the cluster has, whatever joins or leaves
     cpus_per_worker: Annotated[float, Field(gt=0)] = 1.0
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU for each worker where there are enough, unless gpus_per_worker says
     gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
@@ -29,15 +31,40 @@ class Runtime(Frozen):
     bank_in_object_store: bool = True  # under Ray: share banks through the object store instead of memory-mapped files
 
     @property
+    def fewest_workers(self) -> int:
+        """Workers with which a training begins or goes on; their shares of a batch are the largest."""
+        return self.workers if isinstance(self.workers, int) else self.workers[0]
+
+    @property
+    def most_workers(self) -> int:
+        """Workers that a training takes where there is room for them."""
+        return self.workers if isinstance(self.workers, int) else self.workers[1]
+
+    @property
     def gpus_asked(self) -> float | None:
         """GPUs for each worker; None: as many as there are, up to one."""
         if self.device == "cpu" or "gpus_per_worker" in self.model_fields_set:
             return self.gpus_per_worker
         return None if self.device == "auto" else 1.0
 
+    def with_workers(self, workers: int) -> Self:
+        """The same with the number of workers as it was."""
+        return self.model_copy(update={"workers": workers})
+
     def with_gpus(self, gpus_per_worker: float) -> Self:
         """The same with the device decided."""
         return self.model_copy(update={"gpus_per_worker": gpus_per_worker})
+
+    @model_validator(mode="after")
+    def _workers_may_change(self) -> Self:
+        if self.fewest_workers > self.most_workers:
+            raise ValueError(f"workers: found {list(self.workers)}; expected [fewest, most]")  # type: ignore[arg-type]
+        if self.fewest_workers < self.most_workers and self.zero_stage:
+            raise ValueError(
+                f"workers: found {list(self.workers)} with zero_stage {self.zero_stage}; expected zero_stage 0, for what ZeRO 1 to 3 share out "  # type: ignore[arg-type]
+                "is of one number of workers. Set runtime.zero_stage=0, or one number"
+            )
+        return self
 
     @model_validator(mode="after")
     def _device_and_gpus_agree(self) -> Self:

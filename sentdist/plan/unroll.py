@@ -377,7 +377,7 @@ class Builder:
         return Fold(number=number, num_folds=self.recipe.folds.num, seed=self.recipe.folds.seed, by=self.recipe.folds.by)
 
     def _check_batch(self, name: str, training: Training, corpus: AnyCorpus) -> None:
-        workers = self.recipe.runtime.workers
+        workers = self.recipe.runtime.most_workers
         if training.batch_size // workers < 2:
             raise RecipeError(
                 where=f"methods.{name}: training.batch_size", found=f"{training.batch_size // workers} row a worker",

@@ -118,7 +118,7 @@ def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
     match stage:
         case Train():
             runtime = plan.recipe.runtime
-            of_a_worker = -(-stage.training.batch_size * stage.corpus.num_columns // runtime.workers)
+            of_a_worker = -(-stage.training.batch_size * stage.corpus.num_columns // runtime.fewest_workers)
             each = FORWARD + BACKWARD + (FORWARD if sentences_at_a_time(stage, runtime) < of_a_worker else 0)
             share = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
             longest, faq = stage.training.max_length, getattr(stage.corpus, "fold", None) is not None

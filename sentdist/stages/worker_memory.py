@@ -61,7 +61,7 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
 
 def sentences_at_a_time(stage: Train, runtime: Runtime) -> int:
     """Sentences whose activations a worker holds at a time."""
-    of_a_worker = -(-stage.training.batch_size * stage.corpus.num_columns // runtime.workers)
+    of_a_worker = -(-stage.training.batch_size * stage.corpus.num_columns // runtime.fewest_workers)
     return min(of_a_worker, runtime.micro_batch or of_a_worker)
 
 
@@ -70,7 +70,7 @@ def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     held = PROCESS_BYTES + _state_bytes(stage, size)
     if runtime.gpus_per_worker:
         return held
-    sentences = stage.training.batch_size * stage.corpus.num_columns / runtime.workers
+    sentences = stage.training.batch_size * stage.corpus.num_columns / runtime.fewest_workers
     heap = MICRO_BATCH_HEAP if runtime.micro_batch is not None and runtime.micro_batch < sentences else 1.0
     return held + HEAP_BYTES + heap * min(sentences, runtime.micro_batch or sentences) * _sentence_bytes(stage, size, runtime)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import ray
@@ -12,15 +13,22 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sentdist.execution.banks.owner import bank_owner, list_banks
 from sentdist.execution.banks.reader import open_bank, order_of
+from sentdist.execution.board.events import StageEvent
 from sentdist.execution.cluster.connection import connect
 from sentdist.learning.bank import FileBank
 from sentdist.plan.stage import Json
+from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
 from tests.support.waiting import wait_for
 
 IDS = np.arange(0, 900, 7)
+# Weights that hardly move: then the loss of a step tells the batch that it was computed from, and nothing else.
+CHANGING: tuple[dict[str, Json], dict[str, Json]] = (
+    {"epochs": 1000, "learning_rate": 1e-9},
+    {"workers": [1, 2], "checkpoint_every_s": 3, "max_failures": 1},
+)
 
 
 @ray.remote(num_cpus=1)
@@ -51,22 +59,39 @@ def begins_a_bank(root: str) -> None:
 
 def loses_a_host(root: str) -> None:
     """A training with a worker on each host, until it goes on from a checkpoint; writes down every line that people would read."""
-    from sentdist.execution.board.client import BoardClient
-    from sentdist.execution.board.submission import Submission
-    from sentdist.execution.build_stage import build_stage
+    plan, context = planned(root, {"epochs": 200}, {"workers": 2, "checkpoint_every_s": 3600, "max_failures": 1})
+    _follow(plan, context, is_over=lambda event: event.what == "resumed")
+
+
+def changes_hosts(root: str) -> None:
+    """A training with as many workers as there are hosts, to its end; writes down every line that people would read."""
+    plan, context = planned(root, *CHANGING)
+    _follow(plan, context, is_over=lambda event: False)
+
+
+def planned(root: str, training: dict[str, Json], runtime: dict[str, Json]) -> tuple[Plan, Context]:
+    """One long training of the encoder and the data that lie beside the store."""
     from tests.support.tiny_data import tiny_plan, tiny_values
 
     place = Path(root).parent
     objective: Json = {"name": "info_nce", "temperature": 0.05}
-    long: Json = {"objective": objective, "select": False, "training": {"epochs": 200}}
+    undropped: Json = {"attention_dropout": 0.0, "hidden_dropout": 0.0}  # what is dropped depends on the number of workers
+    long: Json = {"objective": objective, "regularizers": undropped, "select": False, "training": cast(Json, training)}
     values = tiny_values(place / "encoder", methods={"long": long}, baseline=None)
-    values["runtime"] = {"engine": "torch", "workers": 2, "checkpoint_every_s": 3600, "max_failures": 1}
-    plan, context = tiny_plan(values, data=place / "data", store=root)
+    values["runtime"] = {"engine": "torch"} | runtime
+    return tiny_plan(values, data=place / "data", store=root)
+
+
+def _follow(plan: Plan, context: Context, *, is_over: Callable[[StageEvent], bool]) -> None:
+    from sentdist.execution.board.client import BoardClient
+    from sentdist.execution.board.submission import Submission
+    from sentdist.execution.build_stage import build_stage
+
     board = BoardClient(Submission(context=context, sweep="long"), build_stage, silence_s=6.0)
-    with (place / "lines").open("w") as lines:
+    with (Path(context.store.root).parent / "lines").open("w") as lines:
         for event in board.follow(plan.trials[0].scores.encoder):
             print(event.line, file=lines, flush=True)
-            if event.what == "resumed":
+            if is_over(event):
                 break
     board.leave()
 
@@ -83,4 +108,6 @@ if __name__ == "__main__":
     scene, store_root, num_hosts = sys.argv[1:]
     connect()
     wait_for(lambda: len(_living()) == int(num_hosts), what=f"{num_hosts} living nodes", seconds=120)  # one that is cut off: about 15 s
-    {"look-up": looks_up_on_every_host, "begin": begins_a_bank, "lose-a-host": loses_a_host}[scene](store_root)
+    {"look-up": looks_up_on_every_host, "begin": begins_a_bank, "lose-a-host": loses_a_host, "change-hosts": changes_hosts}[scene](
+        store_root
+    )

@@ -28,6 +28,7 @@ RUNTIMES = [
     Runtime(engine="torch", workers=2),
     Runtime(workers=2, zero_stage=2),
     Runtime(workers=3, gpus_per_worker=1),
+    Runtime(engine="torch", workers=(1, 3)),
     Runtime(engine="torch", workers=1, gpus_per_worker=0.5),
 ]
 
@@ -58,7 +59,7 @@ def test_whoever_waits_for_workers_reserves_nothing(runtime: Runtime, stages: di
             assert (demand.workers, demand.builder_cpus, demand.builder_gpus) == (1, demand.num_cpus, demand.num_gpus), kind
         else:
             assert (demand.builder_cpus, demand.builder_gpus) == (0, 0), kind
-            assert demand.stays or pools_at_once(trainings_at_once=1, workers=runtime.workers) >= 1, f"no room is made for {kind}"
+            assert demand.stays or pools_at_once(trainings_at_once=1, workers=runtime.most_workers) >= 1, f"no room is made for {kind}"
         assert 1 <= demand.enough <= demand.workers
 
 
@@ -87,15 +88,18 @@ class Job:
     """A stage on its way, in units of one worker's reservation. holds: what it has. begun: its own process runs."""
 
     demand: Demand
-    at_a_time: int  # workers that it takes in one step
+    wanted: int  # workers that it takes in all
+    at_a_time: int  # of them in one step
     builder: int  # what its own process holds while it waits for workers
     holds: int = 0
     begun: bool = False
     over: bool = False
 
     @staticmethod
-    def of(demand: Demand) -> Job:
-        return Job(demand, at_a_time=demand.workers if demand.way == "group" else 1, builder=int(demand.builder_cpus > 0))
+    def of(demand: Demand, units: int) -> Job:
+        """On a cluster of so many units, which is what a group that changes goes by."""
+        wanted = min(demand.workers, units) if demand.change else demand.workers
+        return Job(demand, wanted=wanted, at_a_time=wanted if demand.way == "group" else 1, builder=int(demand.builder_cpus > 0))
 
     def steps(self, free: int) -> Iterator[Job]:
         """What may become of it next while so many units are free."""
@@ -105,7 +109,7 @@ class Job:
             if self.builder <= free:
                 yield replace(self, begun=True, holds=self.builder)
             return
-        if self.holds < self.demand.workers and self.at_a_time <= free:
+        if self.holds < self.wanted and self.at_a_time <= free:
             yield replace(self, holds=self.holds + self.at_a_time)
         if self.holds >= self.demand.enough:
             yield replace(self, over=True, holds=0)
@@ -132,15 +136,15 @@ def test_any_three_stages_at_once_end_on_the_smallest_cluster_that_carries_one(r
     demands |= {replace(demand, num_gpus=0.0) for demand in demands}
     smallest = max(demand.enough for demand in demands)
     for some in combinations_with_replacement(sorted(demands, key=str), 3):
-        found = stuck(tuple(Job.of(demand) for demand in some), smallest)
+        found = stuck(tuple(Job.of(demand, smallest) for demand in some), smallest)
         assert found is None, found
 
 
 def test_the_search_finds_what_used_to_hang() -> None:
     pool = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
-    assert stuck((Job.of(pool), Job.of(pool)), 1) is None
+    assert stuck((Job.of(pool, 1), Job.of(pool, 1)), 1) is None
     # Ray Data: workers that wait for a task which reads their input and wants a CPU too, so that no one worker is enough
     reads = replace(pool, way="group")
-    assert stuck((replace(Job.of(reads), at_a_time=1), replace(Job.of(reads), at_a_time=1)), 2) is not None
+    assert stuck((replace(Job.of(reads, 2), at_a_time=1), replace(Job.of(reads, 2), at_a_time=1)), 2) is not None
     # a driver that reserves a unit itself while it waits
-    assert stuck((replace(Job.of(pool), builder=1, demand=reads), replace(Job.of(pool), builder=1, demand=reads)), 2) is not None
+    assert stuck((replace(Job.of(pool, 2), builder=1, demand=reads), replace(Job.of(pool, 2), builder=1, demand=reads)), 2) is not None

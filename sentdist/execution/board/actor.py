@@ -259,7 +259,7 @@ class BoardActor:
         if demand.way != "pool":
             return nullcontext()
         if self._pools is None:
-            workers = submission.context.runtime.workers
+            workers = submission.context.runtime.most_workers
             self._pools = asyncio.Semaphore(pools_at_once(trainings_at_once=submission.trainings_at_once, workers=workers))
         return self._pools
 

@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sentdist.errors import counted
+
 What = Literal["started", "resumed", "checkpoint", "notice", "retry", "step", "dev", "finished", "lost", "failed"]
 
 PRINT_EVERY = 0.1  # of a training: the fraction of steps between two lines
@@ -21,6 +23,7 @@ class StageEvent:
     what: What
     step: int | None = None
     num_steps: int | None = None
+    num_workers: int | None = None  # where it may change
     loss: float | None = None  # nats, mean over the global batch
     sentences_per_s: float | None = None
     task: str | None = None
@@ -43,7 +46,8 @@ class StageEvent:
             case "started":
                 return "started" if self.message is None else f"started: {self.message}"
             case "resumed":
-                return f"goes on from step {self.step} of {self.num_steps}" if self.message is None else str(self.message)
+                width = "" if self.num_workers is None else f" with {counted(self.num_workers, 'worker')}"
+                return f"goes on from step {self.step} of {self.num_steps}{width}" if self.message is None else str(self.message)
             case "checkpoint":
                 return f"{done}: {self.message}"
             case "notice" | "retry":

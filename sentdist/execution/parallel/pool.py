@@ -37,7 +37,7 @@ class PoolWorker(Protocol[PartIn, AnswerOut]):
 
 def rows_per_part(num_rows: int, runtime: Runtime) -> int:
     """Rows of a part: few enough that all workers have several, at most those of a shard."""
-    wanted = -(-num_rows // (runtime.workers * PARTS_PER_WORKER))
+    wanted = -(-num_rows // (runtime.most_workers * PARTS_PER_WORKER))
     return min(runtime.rows_per_shard, max(wanted, MIN_ROWS_PER_PART))
 
 

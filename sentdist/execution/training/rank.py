@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
                 if clock.is_due(event, told=session.told):
                     save_checkpoint(session, running, stage, told)
                     clock.restart()
+        context = replace(context, runtime=context.runtime.with_workers(ranks.world_size))  # for the record
         with context.store.staged() if ranks.is_first else _scratch() as folder:
             if isinstance(stage, Rung):
                 save_on_ranks(session, folder, is_first=ranks.is_first, agree=ranks.exchange)

@@ -65,7 +65,10 @@ def tell_resumed(stage: Train | Rung, session: TrainSession, sink: EventSink, me
 
 
 def _event(stage: Train | Rung, session: TrainSession, *, what: str, message: str | None = None) -> StageEvent:
+    runtime = session.context.runtime
+    may_change = what == "resumed" and runtime.fewest_workers < runtime.most_workers
     return StageEvent(
         key=stage.key, kind=stage.kind, label=stage.label, what=what, message=message,  # type: ignore[arg-type]
         step=session.progress.step, num_steps=session.schedule.num_steps,
+        num_workers=session.engine.world_size if may_change else None,
     )  # fmt: skip

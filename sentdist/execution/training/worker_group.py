@@ -27,7 +27,8 @@ from sentdist.execution.resources import Demand, controller_environment, nodes_o
 from sentdist.store.scratch import scratch_folder
 
 GPU_BACKEND = "cpu:gloo,cuda:nccl"  # NCCL alone serves no tensor on the host, and what ranks say to one another lies there
-CONTROLLER_FAILURES = 3  # Ray's own default is no limit: a group that cannot start would be tried for ever
+# Ray's own default is no limit: a group that cannot start would be tried for ever. One whose size may change is to be tried again.
+CONTROLLER_FAILURES = 3
 
 
 def run_worker_group(member: GroupMember) -> None:
@@ -41,17 +42,16 @@ def run_worker_group(member: GroupMember) -> None:
         TrainingFailedError: Ray Train itself could not start or hold the group.
     """
     demand = member.demand
-    os.environ.update(controller_environment(len(nodes_of(ray.nodes()))))
-    resources = {"CPU": demand.num_cpus} | ({"GPU": demand.num_gpus} if demand.num_gpus else {})
+    os.environ.update(controller_environment(len(nodes_of(ray.nodes())), change=demand.change))
     with scratch_folder(Path(tempfile.gettempdir()), "train") as scratch:
         trainer = TorchTrainer(
             partial(_work, member),
-            scaling_config=ScalingConfig(num_workers=demand.workers, use_gpu=demand.num_gpus > 0, resources_per_worker=resources),
+            scaling_config=_scaling(demand),
             torch_config=TorchConfig(backend=GPU_BACKEND if demand.num_gpus else "gloo"),
             run_config=RunConfig(
                 name=member.name,
                 storage_path=str(scratch),
-                failure_config=FailureConfig(max_failures=0, controller_failure_limit=CONTROLLER_FAILURES),
+                failure_config=FailureConfig(max_failures=0, controller_failure_limit=-1 if demand.change else CONTROLLER_FAILURES),
                 worker_runtime_env={"env_vars": _worker_environment(demand)},
                 logging_config=LoggingConfig(log_level="ERROR"),
             ),
@@ -61,6 +61,18 @@ def run_worker_group(member: GroupMember) -> None:
                 trainer.fit()
             except WorkerGroupError as error:
                 raise GroupLostError(_worker_error(error)) from error
+
+
+def _scaling(demand: Demand) -> ScalingConfig:
+    resources = {"CPU": demand.num_cpus} | ({"GPU": demand.num_gpus} if demand.num_gpus else {})
+    if demand.change is None:
+        return ScalingConfig(num_workers=demand.workers, use_gpu=demand.num_gpus > 0, resources_per_worker=resources)
+    return ScalingConfig(
+        num_workers=(demand.change.fewest, demand.workers),
+        use_gpu=demand.num_gpus > 0,
+        resources_per_worker=resources,
+        elastic_resize_monitor_interval_s=demand.change.every_s,
+    )
 
 
 def _work(member: GroupMember) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from sentdist.errors import ResourceError
 from sentdist.execution.resources import (
+    Change,
     Node,
     capacity,
     controller_environment,
@@ -21,7 +22,7 @@ from sentdist.execution.resources import (
 )
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Corpus
+from sentdist.plan.stages import Corpus, Train
 
 GIB = 2.0**30
 
@@ -100,7 +101,7 @@ def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_told(
     assert runtime.gpus_per_worker == gpus_per_worker
     assert with_devices(runtime, there) == runtime, "what is decided stays"
     offered = capacity(runtime, there)
-    at_once = offered.trainings_at_once * runtime.workers
+    at_once = offered.trainings_at_once * runtime.most_workers
     assert gpus_line(before, runtime, there, workers_at_once=at_once, limited_by=offered.limited_by) == line
 
 
@@ -110,6 +111,34 @@ def test_gpus_that_are_insisted_on_must_be_there() -> None:
     for runs in ({"device": "cpu", "gpus_per_worker": 1}, {"device": "cuda", "gpus_per_worker": 0}):
         with pytest.raises(ValueError, match="leave one of them out"):
             Runtime.model_validate(runs)
+
+
+@pytest.mark.parametrize(("cpus", "at_once"), [([1], 1), ([2, 1], 1), ([4], 1), ([4, 5], 2)])
+def test_a_training_whose_workers_may_change_runs_with_the_fewest(cpus: list[float], at_once: int) -> None:
+    runtime = Runtime(engine="torch", workers=(1, 4))
+    assert capacity(runtime, tuple(Node(cpus=number) for number in cpus)).trainings_at_once == at_once
+    with pytest.raises(ResourceError, match=r"a training of 1 × 1 CPUs = 1 CPUs, on 0 node\(s\)"):
+        capacity(runtime, ())
+
+
+def test_what_changes_its_workers_waits_for_the_fewest() -> None:
+    demand = stage_demand(Train.model_construct(), Runtime(engine="torch", workers=(2, 4), checkpoint_every_s=30))
+    assert (demand.way, demand.workers, demand.enough, demand.change) == ("group", 4, 2, Change(fewest=2, every_s=30))
+    assert stage_demand(Train.model_construct(), Runtime(engine="torch", workers=(2, 2))).change is None
+
+
+@pytest.mark.parametrize(
+    ("runtime", "message"),
+    [
+        ({"workers": [4, 2]}, r"workers: found \[4, 2\]; expected \[fewest, most\]"),
+        ({"workers": [1, 2], "zero_stage": 2}, r"workers: found \[1, 2\] with zero_stage 2; expected zero_stage 0"),
+        ({"workers": [0, 2]}, "greater than or equal to 1"),
+        ({"workers": [1, 2, 3]}, "at most 2 items"),
+    ],
+)
+def test_workers_that_cannot_change_are_refused(runtime: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Runtime.model_validate(runtime)
 
 
 def test_the_wanted_number_of_trials_is_taken() -> None:
