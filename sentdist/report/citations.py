@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 
 from sentdist.citation import Citation
@@ -157,21 +156,6 @@ def cite(used: Iterable[str]) -> list[Citation]:
     return [citation for key, citation in CITATIONS.items() if key in wanted]
 
 
-def to_markdown(citations: Sequence[Citation]) -> str:
-    """A numbered list."""
-    return "".join(f"{number}. {citation.plain()} — {citation.role}.\n" for number, citation in enumerate(citations, start=1))
-
-
 def to_bibtex(citations: Sequence[Citation]) -> str:
     """A `.bib` file."""
     return "\n\n".join(citation.bibtex() for citation in citations) + "\n"
-
-
-def to_html(citations: Sequence[Citation]) -> str:
-    """A numbered list with links, and the BibTeX folded away beneath it."""
-    items = []
-    for citation in citations:
-        said = html.escape(citation.plain().removesuffix(citation.url).strip())
-        items.append(f'<li id="cite-{citation.key}"><a href="{html.escape(citation.url)}">{said}</a> — {html.escape(citation.role)}.</li>')
-    bibtex = html.escape(to_bibtex(citations))
-    return f'<ol class="citations">{"".join(items)}</ol><details><summary>BibTeX</summary><pre><code>{bibtex}</code></pre></details>'

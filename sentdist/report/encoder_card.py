@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from sentdist.citation import Citation
 from sentdist.errors import StoreError
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import CORPORA, Overlap
 from sentdist.report import citations
 from sentdist.report.columns import table_columns
-from sentdist.report.leaks import LEAKS_HEADER, leak_rows
+from sentdist.report.leaks import leak_rows
 from sentdist.report.rows import ResultRow, group_rows
+from sentdist.report.templating import render
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
-from sentdist.table_text import markdown_table, markdown_text
 
 CORPUS_KINDS = tuple(corpus.kind for corpus in CORPORA)
 HIDDEN = ("columns", "limit_seed", "near", "sides", "kind", "name", "own")  # of a corpus: what no reader asks for
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardPage:
+    """What the template of a card shows. name: OWNER/NAME. metadata: the hub's own part at the head, whose JSON values are YAML.
+    corpora: rows of a table each. leaks: under LEAKS_HEADER."""
+
+    name: str
+    title: str
+    metadata: Mapping[str, Json]
+    checkpoint: str
+    revision: str
+    objective: str
+    scores: Sequence[tuple[str, ...]]
+    corpora: Sequence[Sequence[tuple[str, str]]]
+    leaks: Sequence[tuple[str, ...]]
+    settings: Sequence[tuple[str, str]]
+    licence: str | None
+    citations: Sequence[Citation]
 
 
 def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence: str | None, language: str = "en") -> str:
@@ -40,33 +60,28 @@ def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence:
     upstream = _upstream(store, record)
     corpora = [one.record for one in store.artifacts() if one.record.kind in CORPUS_KINDS and one.key in upstream]
     works = [work for term in _terms(objective) for work in _works_of(term)] + ["sbert", "sentdist"]
-    text = [
-        f"# {name.partition('/')[2]}",
-        f"A sentence encoder: {encoder['checkpoint']} (revision {encoder['revision']}), trained with {' + '.join(_terms(objective))}. "
-        "Sentences with like meanings have embeddings with a high cosine.",
-        "```python\nfrom sentence_transformers import SentenceTransformer\n\n"
-        f'embeddings = SentenceTransformer("{name}").encode(["A dog runs.", "A puppy is running."])\n```',
-        "## Scores",
-        _score_table(scores),
-        "## Data",
-        *(_data_table(corpus) for corpus in corpora),
-        _leak_table(store, corpora),
-        "## Settings",
-        markdown_table(
-            ("setting", "value"), [(markdown_text(one), markdown_text(value)) for one, value in _settings(fields, record)], num_left=2
-        ),
-        "## Licence",
-        f"{licence}, as far as its makers can grant it; the base model and the data have licences of their own."
-        if licence
-        else "None is stated. The base model and the data have licences of their own.",
-        "## Citation",
-        citations.to_markdown(citations.cite(set(works) & citations.CITATIONS.keys())),
-    ]
-    return _metadata(encoder, scores, name=name, licence=licence, language=language) + "\n\n".join(part for part in text if part) + "\n"
+    page = CardPage(
+        name=name,
+        title=name.partition("/")[2],
+        metadata=_metadata(encoder, scores, name=name, licence=licence, language=language),
+        checkpoint=str(encoder["checkpoint"]),
+        revision=str(encoder["revision"]),
+        objective=" + ".join(_terms(objective)),
+        scores=[
+            (task, measure, f"{score:.2f}", interval or "–", f"{size:,}" if size else "–")
+            for task, measure, score, interval, size in scores
+        ],
+        corpora=[_data_rows(corpus) for corpus in corpora],
+        leaks=_leak_rows(store, corpora),
+        settings=_settings(fields, record),
+        licence=licence,
+        citations=citations.cite(set(works) & citations.CITATIONS.keys()),
+    )
+    return render("encoder_card.md.jinja", page=page)
 
 
-def _metadata(encoder: dict[str, Json], scores: Sequence[_Score], *, name: str, licence: str | None, language: str) -> str:
-    """The hub's own part at the head, as JSON values, which are YAML."""
+def _metadata(encoder: dict[str, Json], scores: Sequence[_Score], *, name: str, licence: str | None, language: str) -> dict[str, Json]:
+    """The hub's own part at the head."""
     metadata: dict[str, Json] = {
         "language": language,
         "library_name": "sentence-transformers",
@@ -91,7 +106,7 @@ def _metadata(encoder: dict[str, Json], scores: Sequence[_Score], *, name: str, 
                 ],
             }
         ]
-    return "---\n" + "".join(f"{key}: {json.dumps(value)}\n" for key, value in metadata.items()) + "---\n\n"
+    return metadata
 
 
 _Score = tuple[str, str, float, str, int]  # task, measure, × 100, interval in words, items
@@ -125,41 +140,24 @@ def _row(scores: Mapping[str, float], items: Mapping[str, Path]) -> ResultRow:
     return ResultRow(method="it", label="it", params={}, seed=0, scores=dict(scores), items=dict(items), is_fixed=True)
 
 
-def _score_table(scores: Sequence[_Score]) -> str:
-    if not scores:
-        return "Not scored on any test set yet."
-    rows = [
-        (markdown_text(task), measure, f"{score:.2f}", interval or "–", f"{size:,}" if size else "–")
-        for task, measure, score, interval, size in scores
-    ]
-    return markdown_table(("task", "measure", "× 100", "95 % on other items", "items"), rows, num_left=2)
-
-
-def _data_table(corpus: Record) -> str:
+def _data_rows(corpus: Record) -> list[tuple[str, str]]:
     counts = {name: value for name, value in corpus.results.items() if name in ("num_rows", "num_sentences", "num_dropped_duplicates")}
-    rows = [
-        ("table", markdown_text(corpus.label)),
-        *((markdown_text(name), markdown_text(str(value))) for name, value in _plain(corpus.stage["fields"])),
-    ]
-    rows += [
+    told = [
         (name.removeprefix("num_").replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
         for name, value in counts.items()
     ]
-    return markdown_table(("training data", ""), rows, num_left=2)
+    return [("table", corpus.label), *_plain(corpus.stage["fields"]), *told]
 
 
-def _leak_table(store: ArtifactStore, corpora: Sequence[Record]) -> str:
+def _leak_rows(store: ArtifactStore, corpora: Sequence[Record]) -> list[tuple[str, ...]]:
+    """Under LEAKS_HEADER; none where nobody looked."""
     keys = {corpus.key for corpus in corpora}
     found = [
         one.record
         for one in store.artifacts(Overlap.kind)
         if keys & set(one.record.inputs) and one.record.stage["revision"] == Overlap.revision
     ]
-    rows = list(dict.fromkeys(row for record in found for row in leak_rows(record)))
-    if not rows:
-        return "Whether test items stand in the training data was not looked for."
-    table = markdown_table(LEAKS_HEADER, [tuple(markdown_text(cell) for cell in row) for row in rows], num_left=2)
-    return f"Test items that stand in the training data, as written, folded, nearly, or in part:\n\n{table}"
+    return list(dict.fromkeys(row for record in found for row in leak_rows(record)))
 
 
 def _plain(fields: Json) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,18 +9,17 @@ from typing import Any
 from sentdist.errors import DataError, counted
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.wording import near
+from sentdist.report.cell_text import leaked_text
 from sentdist.report.columns import AVERAGE
-from sentdist.report.html import Section, page, paragraphs
 from sentdist.report.leaks import sweep_leaks
 from sentdist.report.paper import PaperTables, tables_of
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
-from sentdist.report.render import leaked_text
 from sentdist.report.sweep_report import Report, result_tables
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import Cell, Line, ResultTable
+from sentdist.report.templating import render
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
-from sentdist.table_text import markdown_table, markdown_text
 
 NOTE = (
     "Under a printed row stands what the store has of it: mean, 95 % interval, and the difference from the printed number with its interval, "
@@ -39,6 +37,51 @@ class OurRow:
     base: Line | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShownRow:
+    """A row of a paper's table on the page. kind: paper or ours. cells: what stands in each; of ours the score, its distance from the
+    printed one, and leaks."""
+
+    kind: str
+    label: str
+    cells: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownTable:
+    """A printed table with ours under each row. not_run: recipe -> rows that the store has nothing of."""
+
+    printed: PaperTable
+    rows: tuple[ShownRow, ...]
+    not_run: Mapping[str, Sequence[str]]
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        return ("", *self.printed.columns, "gain")
+
+    @property
+    def text_rows(self) -> list[tuple[str, ...]]:
+        """For a format whose cells have one line."""
+        return [(row.label, *("; ".join(cell) for cell in row.cells)) for row in self.rows]
+
+    @property
+    def told(self) -> str:
+        """How many rows were not run."""
+        return f"{counted(sum(map(len, self.not_run.values())), 'row')} not run here, with the recipes that run them"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperPage:
+    """What the templates of a paper show."""
+
+    title: str
+    lead: str
+    note: str
+    facts: Mapping[str, str]
+    tables: tuple[ShownTable, ...]
+    about: str = ""
+
+
 def report_paper(store: ArtifactStore, name: str) -> Report:
     """The tables of a paper, ours under theirs; what was not run stands below, folded, with its recipe.
 
@@ -51,21 +94,16 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
         raise DataError(where="paper", found=repr(name), expected=f"one of {', '.join(PAPERS)}", remedy=remedy)
     printed = tables_of(name)
     ours = _our_rows(store, name, printed)
-    sections, markdown = [], [f"# {printed.title}", NOTE]
-    for number, table in printed.tables.items():
-        rows, not_run = list(_rows(table, ours.get(number, {}))), _not_run(table, ours.get(number, {}))
-        header = ["", *table.columns, "gain"]
-        markdown += [
-            f"## Table {table.number}: {table.caption}",
-            _markdown(header, rows),
-            *_folded(not_run),
-            *(f"<sub>{markdown_text(note)}</sub>" for note in table.notes),
-        ]
-        sections.append(Section(title=f"Table {table.number}", body=_figure(table, header, rows, not_run)))
     num_ours = sum(len(found) for by_row in ours.values() for found in by_row.values())
-    lead = f"{num_ours} rows of ours under {sum(len(table.rows) for table in printed.tables.values())} printed ones. {NOTE}"
-    text = page(title=printed.title, lead=lead, sections=sections, facts={"store": store.shown})
-    return Report(name=f"paper-{name}", markdown="\n\n".join(markdown) + "\n", html=text, files={})
+    num_printed = sum(len(table.rows) for table in printed.tables.values())
+    page = PaperPage(
+        title=printed.title,
+        lead=f"{num_ours} rows of ours under {num_printed} printed ones. {NOTE}",
+        note=NOTE,
+        facts={"store": store.shown},
+        tables=tuple(_shown(table, ours.get(number, {})) for number, table in printed.tables.items()),
+    )
+    return Report(name=f"paper-{name}", markdown=render("paper.md.jinja", page=page), html=render("paper.html.jinja", page=page), files={})
 
 
 def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> dict[str, dict[str, list[OurRow]]]:
@@ -105,20 +143,16 @@ def _shared(table: ResultTable, printed: PaperTable) -> list[str]:
     return [column for column in printed.columns if column in columns and (column != AVERAGE or tasks <= set(table.columns))]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shown:
-    """A row of a rendered table. kind: paper or ours."""
-
-    kind: str
-    label: str
-    cells: tuple[str, ...]
+def _shown(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> ShownTable:
+    return ShownTable(printed=table, rows=tuple(_rows(table, ours)), not_run=_not_run(table, ours))
 
 
-def _rows(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> Iterator[_Shown]:
+def _rows(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> Iterator[ShownRow]:
     base = None if table.base is None else table.row(table.base)
     for row in table.rows:
         gain = "" if base is None or row is base else f"{row.scores[-1] - base.scores[-1]:+.2f}"
-        yield _Shown(kind="paper", label=row.label, cells=(*(_printed(row, table, place) for place in range(len(table.columns))), gain))
+        scores = (_printed(row, table, place) for place in range(len(table.columns)))
+        yield ShownRow(kind="paper", label=row.label, cells=(*((score,) for score in scores), (gain,)))
         for own in ours.get(row.label, ()):
             yield _our_row(table, row, own)
 
@@ -139,57 +173,23 @@ def _printed(row: PaperRow, table: PaperTable, place: int) -> str:
     return f"{text} (misprinted {row.printed[column]:.2f})" if column in row.printed else text
 
 
-def _our_row(table: PaperTable, row: PaperRow, own: OurRow) -> _Shown:
+def _our_row(table: PaperTable, row: PaperRow, own: OurRow) -> ShownRow:
     seeds = "fixed" if own.line.is_fixed else f"{own.line.num_seeds} seed{'' if own.line.num_seeds == 1 else 's'}"
     doubt = ", exploratory" if own.line.exploratory else ""
     cells = tuple(_our_cell(own.line.cells.get(column), score) for column, score in zip(table.columns, row.scores, strict=True))
     last = table.columns[-1]
     mine, theirs = (None if line is None or last not in line.cells else line.cells[last].summary for line in (own.line, own.base))
     gain = "" if mine is None or theirs is None else f"{mine.mean - theirs.mean:+.2f}"
-    return _Shown(kind="ours", label=f"↳ {own.line.label} ({own.sweep}, {seeds}{doubt})", cells=(*cells, gain))
+    return ShownRow(kind="ours", label=f"↳ {own.line.label} ({own.sweep}, {seeds}{doubt})", cells=(*cells, (gain,)))
 
 
-def _our_cell(cell: Cell | None, printed: float) -> str:
-    """Mean, interval, difference and its interval; how much of the test leaked."""
+def _our_cell(cell: Cell | None, printed: float) -> tuple[str, ...]:
+    """Mean with its interval, difference with its interval; how much of the test leaked."""
     if cell is None or cell.summary is None:
-        return "–"
+        return ("–",)
     mean, interval = cell.summary.mean, cell.interval
-    text = f"{mean:.2f}"
+    score, difference = f"{mean:.2f}", f"{mean - printed:+.2f}"
     if interval is not None:
-        text += f" [{interval.low:.2f}, {interval.high:.2f}]"
-    text += f"; {mean - printed:+.2f}"
-    if interval is not None:
-        text += f" [{interval.low - printed:+.2f}, {interval.high - printed:+.2f}]"
-    return f"{text}; {leaked_text(cell)}" if cell.leaked else text
-
-
-def _markdown(header: Sequence[str], rows: Sequence[_Shown]) -> str:
-    return markdown_table(list(map(markdown_text, header)), [list(map(markdown_text, (row.label, *row.cells))) for row in rows])
-
-
-def _folded(not_run: Mapping[str, Sequence[str]]) -> list[str]:
-    """A block of Markdown that GitHub folds; nothing where all rows were run."""
-    if not not_run:
-        return []
-    lines = "\n".join(f"- not run: {markdown_text(recipe)} ({markdown_text(', '.join(labels))})" for recipe, labels in not_run.items())
-    return [f"<details><summary>{_told(not_run)}</summary>\n\n{lines}\n\n</details>"]
-
-
-def _told(not_run: Mapping[str, Sequence[str]]) -> str:
-    return f"{counted(sum(map(len, not_run.values())), 'row')} not run here, with the recipes that run them"
-
-
-def _figure(table: PaperTable, header: Sequence[str], rows: Sequence[_Shown], not_run: Mapping[str, Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
-    body = "".join(
-        f'<tr class="{row.kind}"><th scope="row">{html.escape(row.label)}</th>'
-        + "".join(f"<td>{html.escape(cell).replace('; ', '<br>').replace(' [', '<br>[')}</td>" for cell in row.cells)
-        + "</tr>"
-        for row in rows
-    )
-    items = "".join(f"<li>{html.escape(recipe)}: {html.escape(', '.join(labels))}</li>" for recipe, labels in not_run.items())
-    folded = f'<details class="missing"><summary>{_told(not_run)}</summary><ul>{items}</ul></details>' if not_run else ""
-    return (
-        f'<figure class="results printed"><figcaption>{html.escape(table.caption)}</figcaption><div class="scroll"><table><thead><tr>{head}</tr>'
-        f"</thead><tbody>{body}</tbody></table></div></figure>{folded}" + paragraphs(*table.notes)
-    )
+        score += f" [{interval.low:.2f}, {interval.high:.2f}]"
+        difference += f" [{interval.low - printed:+.2f}, {interval.high - printed:+.2f}]"
+    return (score, difference, leaked_text(cell)) if cell.leaked else (score, difference)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from sentdist.errors import DataError
 from sentdist.report.printed import PaperTable
 from sentdist.report.tables import ResultTable
-from sentdist.table_text import markdown_table, markdown_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +22,11 @@ class SideBySideRow:
     our_gain: tuple[float | None, ...]
     paper_gain: tuple[float | None, ...]
     what: str = ""  # encoder, batch and seeds of ours, which are not the paper's
+
+    @property
+    def whose(self) -> str:
+        """What our line of the two is."""
+        return f"ours: {self.what}" if self.what else "ours"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,43 +78,6 @@ def side_by_side(
     return SideBySide(paper=paper, columns=tuple(names[column] for column in shared), rows=tuple(rows), note=note)
 
 
-def side_by_side_to_markdown(found: SideBySide) -> str:
-    """Two lines a system: ours, then the paper's."""
-    rows = []
-    for row in found.rows:
-        rows.append((markdown_text(row.label), markdown_text(_ours(row)), *_cells(row.ours, row.our_gain)))
-        rows.append((markdown_text(row.paper_label), "paper", *_cells(row.paper, row.paper_gain)))
-    title = f"### Beside the paper's Table {found.paper.number}: {markdown_text(found.paper.caption)}"
-    notes = " ".join(map(markdown_text, (found.note, *found.paper.notes)))
-    table = markdown_table(("", "", *map(markdown_text, found.columns)), rows, num_left=2)
-    return "\n".join([title, "", table, "", f"<sub>{notes}</sub>", ""])
-
-
-def side_by_side_to_html(found: SideBySide) -> str:
-    """The same as a `<figure>`."""
-    head = "".join(f'<th scope="col">{html.escape(column)}</th>' for column in found.columns)
-    body = []
-    for row in found.rows:
-        for kind, label, scores, gains in (
-            ("ours", row.label, row.ours, row.our_gain),
-            ("paper", row.paper_label, row.paper, row.paper_gain),
-        ):
-            cells = "".join(f"<td>{_html_cell(score, gain)}</td>" for score, gain in zip(scores, gains, strict=True))
-            body.append(
-                f'<tr class="{kind}"><th scope="row">{html.escape(label)}</th><td class="who">{html.escape(_ours(row) if kind == "ours" else kind)}</td>{cells}</tr>'
-            )
-    notes = html.escape(" ".join((found.note, *found.paper.notes)))
-    title = html.escape(f"Beside the paper's Table {found.paper.number}: {found.paper.caption}")
-    return (
-        f'<figure class="results beside"><figcaption>{title}</figcaption><div class="scroll"><table><thead><tr><th></th><th></th>{head}</tr>'
-        f'</thead><tbody>{"".join(body)}</tbody></table></div><p class="notes">{notes}</p></figure>'
-    )
-
-
-def _ours(row: SideBySideRow) -> str:
-    return f"ours: {row.what}" if row.what else "ours"
-
-
 def _means(table: ResultTable, label: str, columns: Sequence[str]) -> list[float | None]:
     line = next((line for line in table.lines if line.label == label), None)
     if line is None:
@@ -129,17 +95,3 @@ def _gains(scores: Sequence[float | None], base: Sequence[float | None]) -> tupl
     return tuple(
         None if score is None or other is None else score - other for score, other in itertools.zip_longest(scores, base, fillvalue=None)
     )
-
-
-def _cells(scores: Sequence[float | None], gains: Sequence[float | None]) -> list[str]:
-    return [
-        "–" if score is None else f"{score:.2f}" + ("" if gain is None else f" ({gain:+.2f})")
-        for score, gain in zip(scores, gains, strict=True)
-    ]
-
-
-def _html_cell(score: float | None, gain: float | None) -> str:
-    if score is None:
-        return "–"
-    tone = "" if gain is None else "worse" if gain < -0.005 else "better" if gain > 0.005 else ""
-    return f'<span class="mean">{score:.2f}</span>' + ("" if gain is None else f'<span class="gain {tone}">{gain:+.2f}</span>')

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentdist.citation import Citation
 from sentdist.errors import StoreError
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.report import citations, useb
+from sentdist.report.block import Block
 from sentdist.report.head import finding, page_facts
-from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
 from sentdist.report.paper import tables_of
 from sentdist.report.relations import LINK_HEADER, link_table
-from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow
 from sentdist.report.search.blocks import SearchPart, search_part, works_of_search
 from sentdist.report.search.facts import SearchFacts, search_facts
@@ -29,19 +29,40 @@ from sentdist.report.selection import (
     selection_rows,
     selection_sentence,
 )
-from sentdist.report.side_by_side import SideBySide, side_by_side_to_html, side_by_side_to_markdown
+from sentdist.report.side_by_side import SideBySide
 from sentdist.report.style import Drawing
 from sentdist.report.sweep_drawings import dev_unit, sweep_drawings
 from sentdist.report.sweep_rows import KIND_TABLES, RETRIEVAL_TITLES, TASK_TITLES, SweepRows, shared_trainings, sweep_rows
+from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, SharedStages, build_table
+from sentdist.report.templating import render
 from sentdist.store.confirmation import confirmed_name
 from sentdist.store.record import Record
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
-from sentdist.table_text import markdown_link, markdown_table, markdown_text
 
 STS_TITLE = "Semantic textual similarity"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPage:
+    """What the templates of a sweep or search show. lead: the finding; about: the question. first, rest: before and after the tables;
+    details: below tables and figures. unfinished: names of trials."""
+
+    title: str
+    lead: str
+    about: str = ""
+    facts: Mapping[str, str]
+    first: tuple[Block, ...] = ()
+    tables: tuple[ResultTable, ...] = ()
+    rest: tuple[Block, ...] = ()
+    drawings: tuple[Drawing, ...] = ()
+    printed: tuple[SideBySide, ...] = ()
+    details: tuple[Block, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    recipe: str
+    citations: tuple[Citation, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,36 +114,44 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep)) if part is None else ""
     drawings = list(sweep_drawings(sweep, store, records, found=found, tables=tables))
     used = citations.cite([*_used(found, sweep), *(works_of_search(facts) if facts is not None else ())])
-    return Report(
-        name=name,
-        markdown=_markdown(sweep, found, tables, printed, drawings, used, records, leaks, chosen, part),
-        html=_page(sweep, found, tables, printed, drawings, used, records, leaks, chosen, part),
-        files={**_files(tables, drawings, used), **(part.files if part else {})},
+    head = page_facts(sweep, records, found.facts.values())
+    page = SweepPage(
+        title=sweep.name,
+        lead=_lead(sweep, tables, records, part),
+        about=sweep.about,
+        facts=head if part is None else {**part.facts, **head, **part.facts},
+        first=() if part is None else part.first,
+        tables=tuple(tables),
+        rest=() if part is None else part.rest,
+        drawings=tuple(drawings),
+        printed=tuple(printed),
+        details=tuple(_details(sweep, records, tables[0], leaks, chosen)),
+        unfinished=tuple(trial.name for trial in found.unfinished),
+        recipe=recipe_text(sweep.recipe),
+        citations=tuple(used),
     )
+    return _report(page, {**_files(tables, drawings, used), **(part.files if part else {})})
 
 
 def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
     """The report of a search of which no finalist is scored yet."""
     record = facts.record
     part = search_part(facts, None, dev_unit=dev_unit(record.recipe), links=links)
-    blocks = [*part.first, *part.rest]
     used = citations.cite(works_of_search(facts))
-    markdown = [
-        f"# {record.name}",
-        markdown_text(part.lead),
-        *(block.markdown for block in blocks),
-        "## Citations",
-        citations.to_markdown(used),
-    ]
-    sections = [block.section for block in blocks]
-    sections.append(Section(title="Recipe", body=code_block(recipe_text(record.recipe), summary="The recipe, with its defaults left out")))
-    sections.append(Section(title="Citations", body=citations.to_html(used)))
-    return Report(
-        name=record.name,
-        markdown="\n\n".join(markdown) + "\n",
-        html=page(title=record.name, lead=part.lead, sections=sections, facts=part.facts),
-        files={**part.files, "citations.bib": citations.to_bibtex(used)},
+    page = SweepPage(
+        title=record.name,
+        lead=part.lead,
+        facts=part.facts,
+        first=part.first,
+        rest=part.rest,
+        recipe=recipe_text(record.recipe),
+        citations=tuple(used),
     )
+    return _report(page, {**part.files, "citations.bib": citations.to_bibtex(used)})
+
+
+def _report(page: SweepPage, files: dict[str, str | bytes]) -> Report:
+    return Report(name=page.title, markdown=render("sweep.md.jinja", page=page), html=render("sweep.html.jinja", page=page), files=files)
 
 
 def result_tables(
@@ -206,7 +235,7 @@ def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:
     return sorted(used & citations.CITATIONS.keys())
 
 
-def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[citations.Citation]) -> dict[str, str | bytes]:
+def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[Citation]) -> dict[str, str | bytes]:
     files: dict[str, str | bytes] = {"citations.bib": citations.to_bibtex(used)}
     for number, table in enumerate(tables, start=1):
         files |= {f"table{number}.csv": to_csv(table), f"table{number}-comparisons.csv": comparisons_to_csv(table)}
@@ -260,76 +289,18 @@ def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[
 GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "effective rank"]
 
 
-def _markdown(
-    sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], printed: list[SideBySide], drawings: list[Drawing],
-    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks, chosen: str, part: SearchPart | None,
-) -> str:  # fmt: skip
-    opening = dict.fromkeys((_lead(sweep, tables, records, part), sweep.about))
-    parts = [f"# {sweep.name}", *map(markdown_text, opening)]
-    parts += [block.markdown for block in part.first] if part else []
-    parts += [to_markdown(table) for table in tables]
-    parts += [block.markdown for block in part.rest] if part else []
-    parts += [side_by_side_to_markdown(one) for one in printed]
-    parts += [f"!{markdown_link(drawing.caption, f'{drawing.name}.svg')}\n\n{markdown_text(drawing.caption)}" for drawing in drawings]
-    if cells := chosen_cells(sweep, records, tables[0]):
-        said = selection_sentence(cells, column=tables[0].columns[-1])
-        parts += [
-            f"## {SELECTION_TITLE}",
-            selection_note(cells),
-            _markdown_table(SELECTION_HEADER, selection_rows(cells)),
-            markdown_text(said),
-            markdown_text(chosen),
-        ]
+def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable, leaks: SweepLeaks, chosen: str) -> Iterator[Block]:
+    """What stands below tables and figures."""
+    if cells := chosen_cells(sweep, records, table):
+        said = filter(None, (selection_note(cells), selection_sentence(cells, column=table.columns[-1]), chosen))
+        yield Block(title=SELECTION_TITLE, said=tuple(said), header=SELECTION_HEADER, rows=selection_rows(cells))
     if any(trial.train for trial in sweep.trials):
-        parts += [f"## {LEAKS_TITLE}", LEAKS_NOTE if leaks.is_known else NOT_CHECKED]
-        parts += [_markdown_table(LEAKS_HEADER, leaks.rows)] if leaks.rows else []
+        yield Block(title=LEAKS_TITLE, said=(LEAKS_NOTE if leaks.is_known else NOT_CHECKED,), header=LEAKS_HEADER, rows=leaks.rows)
     if geometry := _geometry_rows(sweep, records):
-        parts += ["## Geometry", _markdown_table(GEOMETRY_HEADER, geometry)]
+        yield Block(title="Geometry", header=GEOMETRY_HEADER, rows=geometry)
     if links := link_table(sweep, records):
-        parts += ["## Link prediction", LINK_NOTE, _markdown_table(LINK_HEADER, links)]
-    parts += ["## Stages", _markdown_table(STAGE_HEADER, _stage_rows(sweep, records))]
-    if found.unfinished:
-        parts += ["## Not finished", "\n".join(f"- {markdown_text(trial.name)}" for trial in found.unfinished)]
-    parts += ["## Citations", citations.to_markdown(used)]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain texts."""
-    return markdown_table(list(map(markdown_text, header)), [list(map(markdown_text, row)) for row in rows])
-
-
-def _page(
-    sweep: SweepRecord, found: SweepRows, tables: list[ResultTable], printed: list[SideBySide], drawings: list[Drawing],
-    used: list[citations.Citation], records: dict[str, Record], leaks: SweepLeaks, chosen: str, part: SearchPart | None,
-) -> str:  # fmt: skip
-    sections = [block.section for block in part.first] if part else []
-    sections += [Section(title=table.title, body=to_html(table)) for table in tables]
-    sections += [block.section for block in part.rest] if part else []
-    if drawings:
-        sections.append(Section(title="Figures", body="".join(drawing_to_html(drawing) for drawing in drawings)))
-    if printed:
-        sections.append(Section(title="Beside the paper", body="".join(side_by_side_to_html(one) for one in printed)))
-    if cells := chosen_cells(sweep, records, tables[0]):
-        said = paragraphs(*filter(None, (selection_note(cells), selection_sentence(cells, column=tables[0].columns[-1]), chosen)))
-        sections.append(Section(title=SELECTION_TITLE, body=said + plain_table(SELECTION_HEADER, selection_rows(cells))))
-    if any(trial.train for trial in sweep.trials):
-        said = paragraphs(LEAKS_NOTE if leaks.is_known else NOT_CHECKED)
-        sections.append(Section(title=LEAKS_TITLE, body=said + (plain_table(LEAKS_HEADER, leaks.rows) if leaks.rows else "")))
-    if geometry := _geometry_rows(sweep, records):
-        sections.append(Section(title="Geometry", body=plain_table(GEOMETRY_HEADER, geometry)))
-    if links := link_table(sweep, records):
-        sections.append(Section(title="Link prediction", body=paragraphs(LINK_NOTE) + plain_table(LINK_HEADER, links)))
-    sections.append(Section(title="Stages", body=plain_table(STAGE_HEADER, _stage_rows(sweep, records))))
-    if found.unfinished:
-        sections.append(Section(title="Not finished", body=paragraphs(*(trial.name for trial in found.unfinished))))
-    sections.append(Section(title="Recipe", body=code_block(recipe_text(sweep.recipe), summary="The recipe, with its defaults left out")))
-    sections.append(Section(title="Citations", body=citations.to_html(used)))
-    head = page_facts(sweep, records, found.facts.values())
-    return page(
-        title=sweep.name, lead=_lead(sweep, tables, records, part), about=sweep.about, sections=sections,
-        facts=head if part is None else {**part.facts, **head, **part.facts},
-    )  # fmt: skip
+        yield Block(title="Link prediction", said=(LINK_NOTE,), header=LINK_HEADER, rows=links)
+    yield Block(title="Stages", header=STAGE_HEADER, rows=_stage_rows(sweep, records))
 
 
 __all__ = ["RETRIEVAL_TITLES", "Report", "report_sweep"]

@@ -73,7 +73,7 @@ def test_no_secret_of_a_checkout_gets_into_an_image(path: Path, tmp_path: Path) 
     needed = (
         ("infra/constraints.txt", "infra/mlflow/basic_auth.ini")
         if own.exists()
-        else ("pyproject.toml", "infra/constraints.txt", "sentdist/cli/__init__.py")
+        else ("pyproject.toml", "infra/constraints.txt", "sentdist/cli/__init__.py", "sentdist/report/templates/page.html.jinja")
     )
     for name in (*LEFT_OUT, *needed):
         file = tmp_path / name
@@ -82,6 +82,15 @@ def test_no_secret_of_a_checkout_gets_into_an_image(path: Path, tmp_path: Path) 
     sent = exclude_paths(str(tmp_path), [line for line in patterns if line and not line.startswith("#")])
     assert not sent & set(LEFT_OUT)
     assert set(needed) <= sent
+
+
+def test_every_file_of_a_package_gets_into_a_wheel() -> None:
+    given = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    for package, patterns in given.items():
+        packed = {path for pattern in patterns for path in (ROOT / package).glob(pattern)}
+        others = {path for path in (ROOT / package).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc", ".md", ".json")}
+        assert others and others <= packed, sorted(others - packed)[:3]
+        assert all(list((ROOT / package).glob(pattern)) for pattern in patterns), "a pattern that fits nothing"
 
 
 def test_the_nodes_image_has_no_tests_and_one_version() -> None:

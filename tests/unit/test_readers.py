@@ -43,7 +43,6 @@ ALLOWED = {
     "plan/schema.py:keep_schema_of": "a recipe that was loaded a moment ago; the schema is compared as bytes",
     "plan/stage.py:in_words_of_today": "what it has just written",
     "plan/strict_yaml.py:parsed_yaml": "has a guard of its own; given a text",
-    "report/html.py:page": "a file of this package",
     "stages/banks.py:finish": "what this process has just written",
     "stages/planning/resolve.py:_check_length": "called under reading",
     "stages/commit.py:_processor": "/proc/cpuinfo",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import counted
+from sentdist.report.block import Block
 from sentdist.report.head import column_words, distance, surely
-from sentdist.report.html import Section, drawing_to_html, paragraphs, plain_table
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
 from sentdist.report.search.facts import ScoredFinalist, Searched, SearchFacts, exact, sentences
 from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances
@@ -16,42 +15,12 @@ from sentdist.report.search.parallel import parallel_drawing
 from sentdist.report.style import Drawing, Looks, looks_of
 from sentdist.report.tables import ResultTable
 from sentdist.store.searches import SearchTrial
-from sentdist.table_text import csv_text, markdown_link, markdown_table, markdown_text
+from sentdist.table_text import csv_text
 
 WORKS = ("best_of", "best_of_unbiased", "selection_bias", "ped_anova", "fanova", "optuna", "ray", "tune")
 MOST_FAILED = 20
 CHOSEN_HEADER = ("method", "what dev chose", "dev in the search", "dev, fresh seeds", "optimism of the choice", "test")
 SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "sentences", "work", "best dev")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """A titled part of the page: sentences, a table, figures, links; in this order."""
-
-    title: str
-    said: Sequence[str] = ()
-    header: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    drawings: Sequence[Drawing] = ()
-    links: Mapping[str, str] | None = None
-
-    @property
-    def section(self) -> Section:
-        """As HTML."""
-        linked = " · ".join(f'<a href="{html.escape(url)}">{html.escape(name)}</a>' for name, url in (self.links or {}).items())
-        body = paragraphs(*self.said) + (f"<p>In MLflow: {linked}</p>" if linked else "")
-        body += plain_table(self.header, self.rows) if self.rows else ""
-        return Section(title=self.title, body=body + "".join(drawing_to_html(drawing) for drawing in self.drawings))
-
-    @property
-    def markdown(self) -> str:
-        parts = [f"## {markdown_text(self.title)}", *map(markdown_text, self.said)]
-        if self.links:
-            parts.append("In MLflow: " + " · ".join(markdown_link(name, url) for name, url in self.links.items()))
-        if self.rows:
-            parts.append(markdown_table(list(map(markdown_text, self.header)), [list(map(markdown_text, row)) for row in self.rows]))
-        parts += [f"!{markdown_link(one.caption, f'{one.name}.svg')}\n\n{markdown_text(one.caption)}" for one in self.drawings]
-        return "\n\n".join(parts)
 
 
 @dataclass(frozen=True, kw_only=True)

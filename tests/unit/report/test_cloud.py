@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sentdist.errors import DataError
 from sentdist.report.cloud import Sample, cloud_drawings, embedding_map, principal_plane, singular_spectra
-from sentdist.report.html import drawing_to_html
+from sentdist.report.inline_svg import inline_svg
 from sentdist.stages.scores.cloud import SAMPLED_PAIRS, sampled_pairs
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from tests.support.tasks_data import evaluated
@@ -43,7 +43,7 @@ def test_scores_keep_a_spectrum_and_a_sample_that_a_report_draws(tiny_encoder_di
     values = [float(row["relative value"]) for row in csv.DictReader(io.StringIO(spectra.table))]
     assert len(values) == 32 and values[0] == 1.0 and values == sorted(values, reverse=True)
     assert "sentences of stsb" in cloud.caption
-    assert "in the" in drawing_to_html(cloud) and "in the" not in cloud.table  # sentences stand on the page, not in the files
+    assert "in the" in inline_svg(cloud) and "in the" not in cloud.table  # sentences stand on the page, not in the files
     old = artifact.record.model_copy(update={"files": {}})
     assert not list(cloud_drawings(sweep, context.store, {key: old}, systems=["base"]))
 
@@ -56,7 +56,7 @@ def test_a_rotation_of_the_embeddings_leaves_the_map_alone(samples: dict[str, Sa
 
 def test_a_page_says_the_sentence_of_every_point_and_stays_well_formed(samples: dict[str, Sample]) -> None:
     drawing = embedding_map(samples, task="t")
-    page = drawing_to_html(drawing)
+    page = inline_svg(drawing)
     assert page.count("<title>") == 80
     assert "<title>sentence &lt;39&gt; &amp; more (news)</title>" in page
     ElementTree.fromstring(page)

@@ -9,20 +9,24 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
 from matplotlib import rcParams
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
 from sentdist.evaluation.decisive import NOTHING_VARIES, Difference
 from sentdist.report import citations
+from sentdist.report.block import Block
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot
-from sentdist.report.html import Section, code_block, drawing_to_html, page, paragraphs, plain_table
 from sentdist.report.papers.rcl import PAPER_REGULATORS, PAPER_TABLES
 from sentdist.report.rows import ResultRow
-from sentdist.report.side_by_side import side_by_side, side_by_side_to_html, side_by_side_to_markdown
+from sentdist.report.side_by_side import side_by_side
 from sentdist.report.style import Drawing, looks_of
+from sentdist.report.sweep_report import SweepPage
 from sentdist.report.tables import ResultTable, build_table
+from sentdist.report.templating import render
+from tests.support.pages import html_part, markdown_part
 
 
 def _curves() -> list[LearningCurve]:
@@ -124,9 +128,9 @@ def test_beside_the_paper_compares_gains(table: ResultTable) -> None:
     assert found.columns == ("STS12", "SICK-R")
     assert found.rows[1].our_gain == pytest.approx((1.5, -1.0)) and found.rows[1].paper_gain == pytest.approx((1.69, 1.29))
     assert found.rows[0].our_gain == (None, None)
-    text = side_by_side_to_markdown(found)
+    text = markdown_part("beside", found)
     assert "| ours | ours | 71.50 (+1.50) | 59.00 (-1.00) |" in text and "| RCL | paper | 76.15 (+1.69) | 79.14 (+1.29) |" in text
-    assert '<span class="gain worse">-1.00</span>' in side_by_side_to_html(found)
+    assert '<span class="gain worse">-1.00</span>' in html_part("beside", found)
 
 
 def test_beside_the_paper_names_what_it_lacks(table: ResultTable) -> None:
@@ -146,25 +150,43 @@ def test_citations_are_complete_and_refuse_unknown_keys() -> None:
         assert citation.url.startswith("https://") and 1940 < citation.year < 2030 and citation.authors and citation.role
         assert re.fullmatch(r"[a-z0-9_]+", citation.key)
     assert [one.key for one in citations.cite(["max_t", "rcl", "max_t"])] == ["rcl", "max_t"]
-    assert citations.to_markdown(citations.cite(["rcl"])).startswith("1. Mingxi Tan, Alexis Rolland and Andong Tian (2022).")
+    assert markdown_part("citation_list", citations.cite(["rcl"])).startswith("1. Mingxi Tan, Alexis Rolland and Andong Tian (2022).")
     with pytest.raises(DataError, match="typo"):
         citations.cite(["typo"])
 
 
+def _page(**given: object) -> SweepPage:
+    return SweepPage(**{"title": "A & B", "lead": "Lead.", "facts": {}, "recipe": "", "citations": (), **given})  # type: ignore[arg-type]
+
+
 def test_page_is_self_contained(drawings: list[Drawing]) -> None:
-    body = (
-        "".join(map(drawing_to_html, drawings))
-        + paragraphs("a < b")
-        + code_block("run <x>", summary="Command")
-        + plain_table(["a"], [["1"]])
-    )
-    text = page(title="A & B", lead="Lead.", facts={"Seeds": "3"}, sections=[Section(title="Scores, all", body=body)])
+    scores = Block(title="Scores, all", said=["a < b"], header=["a"], rows=[["1 & 2"]], drawings=drawings)
+    text = render("sweep.html.jinja", page=_page(facts={"Seeds": "3"}, first=(scores,), recipe="name: <x>\n\nseeds: [0]"))
     assert '<a href="#scores-all">' in text and '<section id="scores-all">' in text and "A &amp; B" in text and "a &lt; b" in text
+    assert "<code>name: &lt;x&gt;\n\nseeds: [0]</code>" in text and "1 &amp; 2" in text
     assert not re.search(r"<script|<link|<img|@import|src=", text)
     identifiers = re.findall(r'\bid="([^"]+)"', text)
     assert len(identifiers) == len(set(identifiers))
     for reference in re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text):
         assert reference in identifiers
+
+
+def test_a_page_links_its_sections_in_their_order() -> None:
+    text = render("sweep.html.jinja", page=_page(first=(Block(title="First"),), details=(Block(title="Later on"),)))
+    assert re.findall(r'<a href="#([^"]+)">', text) == ["first", "later-on", "recipe", "citations"]
+    assert re.findall(r'<section id="([^"]+)">', text) == ["first", "later-on", "recipe", "citations"]
+
+
+def test_commands_in_sentences_are_code_and_nothing_else_is() -> None:
+    block = Block(title="t", said=["Type `sentdist leaks RECIPE` now, not `<b>` or `a|b` or a lone ` and *stars*."])
+    html, markdown = html_part("block", block), markdown_part("block", block)
+    assert "Type <code>sentdist leaks RECIPE</code> now, not `&lt;b&gt;` or `a|b` or a lone ` and *stars*." in html
+    assert "Type `sentdist leaks RECIPE` now, not \\`&lt;b&gt;\\` or \\`a\\|b\\` or a lone \\` and \\*stars\\*." in markdown
+
+
+def test_a_template_that_names_what_is_not_there_is_refused() -> None:
+    with pytest.raises(UndefinedError, match="page"):
+        render("sweep.html.jinja")
 
 
 def test_a_system_looks_alike_in_all_figures_of_a_report() -> None:

@@ -17,9 +17,10 @@ from scipy.stats import ttest_rel
 from sentdist.errors import DataError
 from sentdist.evaluation.sts import score_similarities
 from sentdist.report.columns import lead_column
-from sentdist.report.render import comparisons_to_csv, to_csv, to_html, to_markdown
 from sentdist.report.rows import ResultRow, Scalar, read_items
+from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import Leaked, ResultTable, SharedStages, build_table
+from tests.support.pages import html_part, markdown_part
 
 TASKS = ("STS12", "STS13", "STS-B")
 
@@ -74,7 +75,7 @@ def _luck(label: str, gain: float, seeds: int = 5) -> list[ResultRow]:
 
 
 def test_marks_point_up_and_down() -> None:
-    lines = to_markdown(_table([*_luck("eq1", 0), *_luck("rcl", 2), *_luck("low", -2), *_luck("same", 0)])).splitlines()
+    lines = markdown_part("result_table", _table([*_luck("eq1", 0), *_luck("rcl", 2), *_luck("low", -2), *_luck("same", 0)])).splitlines()
     cells = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")}
     assert cells["rcl"].count("↑") == cells["low"].count("↓") == 4
     assert not any(sign in cells["same"] + cells["eq1"] for sign in "↑↓*†▲▼△▽⟨")
@@ -89,7 +90,7 @@ def test_best_and_tied() -> None:
 
 def test_one_seed_without_items_gets_no_mark_and_says_so(rows: list[ResultRow]) -> None:
     single = [row for row in rows if row.seed == 0]
-    text = to_markdown(_table(single))
+    text = markdown_part("result_table", _table(single))
     assert "One seed: what other seeds would give is not known" in text
     assert "±" not in "".join(line for line in text.splitlines() if line.startswith("| "))
     assert not any(sign in line for line in text.splitlines() if line.startswith("| rcl") for sign in "↑↓")
@@ -121,7 +122,7 @@ def test_one_seed_with_items_is_tested_over_items(tmp_path: Path) -> None:
     found = table.line("rcl").cells["STS12"].against_baseline
     assert found is not None and found.about == "items" and found.is_told
     assert found.low is not None and found.high is not None and 0 < found.low < found.difference < found.high
-    text = to_markdown(table)
+    text = markdown_part("result_table", table)
     assert "other seeds were not tried" in text and "for these very encoders" in text
     assert table.line("twin").cells["Avg"].standing in ("tied", "best")
 
@@ -162,9 +163,15 @@ def test_items_that_belong_together_count_as_one(tmp_path: Path) -> None:
 
 def test_what_training_saw_stands_in_the_cell(rows: list[ResultRow]) -> None:
     table = _table(rows, leaked={("rcl", "STS12"): Leaked(num_leaked=999, num_items=3108)})
-    cells = {line.split("|")[1].strip(): line.split("|")[3] for line in to_markdown(table).splitlines() if line.startswith("| ")}
+    cells = {
+        line.split("|")[1].strip(): line.split("|")[3]
+        for line in markdown_part("result_table", table).splitlines()
+        if line.startswith("| ")
+    }
     assert cells["rcl"].rstrip().endswith("**leaked 999 of 3,108**") and "leaked" not in cells["eq1"]
-    assert '<span class="leaked">leaked 999 of 3,108</span>' in to_html(table) and any(note.startswith("Leaked:") for note in table.notes)
+    assert '<span class="leaked">leaked 999 of 3,108</span>' in html_part("result_table", table) and any(
+        note.startswith("Leaked:") for note in table.notes
+    )
 
 
 def test_retrieval_items_and_folds(tmp_path: Path) -> None:
@@ -182,12 +189,12 @@ def test_retrieval_items_and_folds(tmp_path: Path) -> None:
 
 def test_a_missing_score_is_a_dash_and_leaves_the_average(rows: list[ResultRow]) -> None:
     table = _table([*rows, _row("late", 0, (71.0, None, 75.0)), _row("late", 1, (72.0, 82.0, 76.0))])
-    line = next(line for line in to_markdown(table).splitlines() if line.startswith("| late")).split("|")
+    line = next(line for line in markdown_part("result_table", table).splitlines() if line.startswith("| late")).split("|")
     assert line[4].strip().startswith("**82.00** (n=1)") and "late" in table.notes[-1]
     average = table.line("late").cells["Avg"].summary
     assert average is not None and average.num_seeds == 1
     nothing = _table([*rows, _row("none", 0, (71.0, None, 75.0))])
-    assert nothing.line("none").cells["Avg"].summary is None and "| not defined |" in to_markdown(nothing)
+    assert nothing.line("none").cells["Avg"].summary is None and "| not defined |" in markdown_part("result_table", nothing)
 
 
 class _Balanced(HTMLParser):
@@ -204,7 +211,7 @@ class _Balanced(HTMLParser):
 
 def test_html_is_balanced_escaped_and_says_the_same(rows: list[ResultRow]) -> None:
     rows[0] = _row("<b>base & co</b>", 0, (70.0, 80.0, 75.0), is_fixed=True)
-    text = to_html(_table(rows))
+    text = html_part("result_table", _table(rows))
     parser = _Balanced()
     parser.feed(text)
     assert not parser.open and "<b>" not in text and "&lt;b&gt;base &amp; co" in text

@@ -1,0 +1,90 @@
+"""What stands in the cells of a result table, in words and marks, whatever the page is written in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sentdist.evaluation.decisive import Difference, Interval
+from sentdist.report.columns import AVERAGE
+from sentdist.report.comparisons import SPEAKS_OF, Comparison, p_text
+from sentdist.report.tables import Cell, Line, ResultTable
+
+
+def mark(found: Difference | None) -> str:
+    """`↑` or `↓` where a difference from the baseline is told over the whole table."""
+    return "" if found is None or not found.is_told else "↑" if found.difference > 0 else "↓"
+
+
+def interval_text(interval: Interval | None) -> str:
+    """`[low, high]`; nothing where there is none."""
+    return "" if interval is None else f"[{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def leaked_text(cell: Cell) -> str:
+    """How much of a test its training data hold, in words for the cell itself."""
+    if cell.leaked is None:
+        return ""
+    whole, near = (
+        f"{cell.leaked.num_leaked:,}" if cell.leaked.num_leaked else "",
+        f"{cell.leaked.num_near:,} nearly" if cell.leaked.num_near else "",
+    )
+    return f"leaked {' and '.join(filter(None, (whole, near)))} of {cell.leaked.num_items:,}"
+
+
+TEST_COLUMNS = ("system", "task", "difference", "95 % interval", "p", "p over the table", "would be found", "speaks of")
+
+
+def tests_of(table: ResultTable) -> list[tuple[str, ...]]:
+    """Every difference from the baseline, under TEST_COLUMNS."""
+    return [row for comparison in table.comparisons if comparison.relation == "baseline" for row in _tests(comparison)]
+
+
+def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    for column, found in comparison.differences.items():
+        if found.low is None or found.high is None or found.p is None or found.table_p is None:
+            yield comparison.system, column, f"{found.difference:+.2f}", "", "", "", "", f"not defined: {found.reason}"
+            continue
+        seen = "" if found.detectable is None else f"{found.detectable:.2f}"
+        interval = f"{found.low:+.2f} to {found.high:+.2f}"
+        yield (
+            comparison.system,
+            column,
+            f"{found.difference:+.2f}",
+            interval,
+            f"{found.p:.4f}",
+            f"{found.table_p:.4f}",
+            seen,
+            SPEAKS_OF[found.about],
+        )
+    if (tasks := comparison.other_tasks) is not None:
+        interval = f"{tasks.low:+.2f} to {tasks.high:+.2f}"
+        yield (
+            comparison.system,
+            AVERAGE,
+            f"{comparison.differences[AVERAGE].difference:+.2f}",
+            interval,
+            f"{tasks.p:.4f}",
+            "",
+            "",
+            "other tasks such as these",
+        )
+
+
+def tooltip(cell: Cell) -> str:
+    """The interval, and the difference from the baseline with its p."""
+    parts = []
+    if cell.interval is not None:
+        parts.append(f"95 % interval over {SPEAKS_OF[cell.interval.about]}: {cell.interval.low:.2f} to {cell.interval.high:.2f}")
+    if (found := cell.against_baseline) is not None:
+        text = f"{found.difference:+.2f} against the baseline"
+        if found.low is not None and found.high is not None and found.table_p is not None:
+            text += f" ({found.low:+.2f} to {found.high:+.2f}), p {p_text(found.table_p)} over the table"
+        elif found.reason:
+            text += f" ({found.reason})"
+        parts.append(text)
+    return "; ".join(parts)
+
+
+def num_seeds(line: Line) -> str:
+    """Seeds of a row; `fixed` where nothing was trained."""
+    return "fixed" if line.is_fixed else str(line.num_seeds)

@@ -1,0 +1,84 @@
+"""How the templates in `templates/` are filled in: what they show is escaped, as HTML or as Markdown, by the name of the template."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from sentdist.report.cell_text import TEST_COLUMNS, interval_text, leaked_text, mark, num_seeds, tests_of, tooltip
+from sentdist.report.columns import AVERAGE
+from sentdist.report.inline_svg import inline_svg
+from sentdist.report.leaks import LEAKS_HEADER
+from sentdist.table_text import markdown_link, markdown_table, markdown_text
+
+
+def render(template: str, **values: object) -> str:
+    """Fill in a template, such as `sweep.html.jinja`; in Markdown, blank lines are merged. Raises UndefinedError for what is missing."""
+    # contents: what the sections of a page note of themselves, for its list of links
+    text = environment(template.split(".")[-2]).get_template(template).render(contents=[], **values)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n" if template.endswith(".md.jinja") else text
+
+
+@cache
+def environment(kind: str) -> Environment:
+    """jinja2's settings for `html` or `md`: every value is escaped, unless it is Markup."""
+    made = Environment(
+        loader=PackageLoader("sentdist.report"), autoescape=True, undefined=StrictUndefined, extensions=["jinja2.ext.do"],
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    shared = (interval_text, leaked_text, mark, num_seeds, tests_of, tooltip)
+    made.filters |= {function.__name__: function for function in shared}
+    made.filters |= {"score": lambda value: f"{value:.2f}", "signed": lambda value: f"{value:+.2f}"}
+    made.globals |= {"AVERAGE": AVERAGE, "LEAKS_HEADER": LEAKS_HEADER, "TEST_COLUMNS": TEST_COLUMNS, "zip": partial(zip, strict=True)}
+    if kind == "html":
+        made.filters |= {"anchor": anchor, "inline": inline_svg, "commands": lambda text: _commands(text, escape, "<code>{}</code>")}
+    else:
+        made.finalize = _escaped
+        made.filters |= {
+            "cells": _cells,
+            "json": lambda value: Markup(json.dumps(value)),
+            "link": _link,
+            "commands": lambda text: _commands(text, _escaped, "`{}`"),
+        }
+        made.globals["text_table"] = _table
+    return made
+
+
+def anchor(title: str) -> str:
+    """The fragment that the page's contents link to."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def _escaped(value: object) -> Markup:
+    """A value as Markdown that shows it as it is."""
+    return value if isinstance(value, Markup) else Markup(markdown_text(value))
+
+
+def _commands(text: str, escaped: Callable[[str], Markup], code: str) -> Markup:
+    """A sentence, in which what stands between backticks is code, if its letters are those of commands and fields."""
+    parts = re.split(r"`(\w[\w:./ -]*\w)`", text)
+    return Markup("").join(Markup(code.format(part)) if place % 2 else _inside(part, escaped) for place, part in enumerate(parts))
+
+
+def _inside(text: str, escaped: Callable[[str], Markup]) -> Markup:
+    """Escaped, with the blanks at its ends."""
+    bare = text.strip()
+    start = text.index(bare)
+    return Markup(text[:start]) + escaped(bare) + Markup(text[start + len(bare) :])
+
+
+def _cells(row: Sequence[object]) -> Markup:
+    return Markup(" | ".join(map(_escaped, row)))
+
+
+def _link(name: str, url: str) -> Markup:
+    return Markup(markdown_link(name, url))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], num_left: int = 1) -> Markup:
+    return Markup(markdown_table(list(map(_escaped, header)), [list(map(_escaped, row)) for row in rows], num_left=num_left))
