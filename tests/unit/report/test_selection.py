@@ -126,4 +126,4 @@ def test_a_report_opens_with_what_was_trained_unless_the_recipe_says_otherwise(
         finding,
     )
     assert about == "Does it help?"
-    assert re.search(r"<dt>data</dt><dd>nli/triplets</dd>.*<dt>batch</dt><dd>8</dd>.*<dt>rate</dt><dd>0.001</dd>", made.html)
+    assert re.search(r"<dt>data</dt><dd>nli/triplets</dd>.*<dt>batch</dt><dd>8</dd>.*<dt>rate</dt><dd>0.001</dd>", made.html, re.DOTALL)
