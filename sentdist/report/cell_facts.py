@@ -10,7 +10,8 @@ from sentdist.plan.stage import Json
 @dataclass(frozen=True, kw_only=True)
 class Trained:
     """Fields of a training's record and of those beside it. goes_on: from another training's encoder. view: how its embeddings are scored.
-    encoder, training: what it started from and how it was optimized.
+    encoder, training: what it started from and how it was optimized. chosen_on_test: tasks that chose its weights and
+    are scored, too.
 
     corpus, corpus_kind: of its corpus; {} and None where its record is gone.
     """
@@ -22,6 +23,17 @@ class Trained:
     view: dict[str, Json]
     encoder: dict[str, Json] = field(default_factory=dict)
     training: dict[str, Json] = field(default_factory=dict)
+    chosen_on_test: tuple[str, ...] = ()
+
+    @property
+    def flattered(self) -> str:
+        """What was chosen by the very test sets that are scored; "" for nothing."""
+        relations = self.view.get("relations")
+        parts = (
+            f"weights chosen by {' and '.join(self.chosen_on_test)}, which are scored" if self.chosen_on_test else "",
+            "relation chosen by the test" if isinstance(relations, dict) and relations.get("combine") == "best" else "",
+        )
+        return "; ".join(part for part in parts if part)
 
     @property
     def told(self) -> str:
@@ -31,6 +43,7 @@ class Trained:
             name,
             str(self.encoder.get("pooling", "")),
             *(f"{word} {self.training[key]}" for key, word in _TOLD if key in self.training),
+            self.flattered,
         )
         return ", ".join(part for part in parts if part)
 

@@ -35,6 +35,7 @@ class OurRow:
     sweep: str
     line: Line
     base: Line | None
+    flattered: str = ""  # what the test itself has chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +132,9 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
                 base = next((line for line in table.lines if matches.get(line.label) == of_paper.base), None)
                 for line in table.lines:
                     if line.label in matches:
-                        own = OurRow(sweep=name, line=line, base=None if line is base else base)
+                        trained = rows.facts[line.label].trained
+                        flattered = "" if trained is None else trained.flattered
+                        own = OurRow(sweep=name, line=line, base=None if line is base else base, flattered=flattered)
                         found.setdefault(number, {}).setdefault(matches[line.label], []).append(own)
     return found
 
@@ -175,7 +178,7 @@ def _printed(row: PaperRow, table: PaperTable, place: int) -> str:
 
 def _our_row(table: PaperTable, row: PaperRow, own: OurRow) -> ShownRow:
     seeds = "fixed" if own.line.is_fixed else f"{own.line.num_seeds} seed{'' if own.line.num_seeds == 1 else 's'}"
-    doubt = ", exploratory" if own.line.exploratory else ""
+    doubt = (", exploratory" if own.line.exploratory else "") + (f"; {own.flattered}" if own.flattered else "")
     cells = tuple(_our_cell(own.line.cells.get(column), score) for column, score in zip(table.columns, row.scores, strict=True))
     last = table.columns[-1]
     mine, theirs = (None if line is None or last not in line.cells else line.cells[last].summary for line in (own.line, own.base))

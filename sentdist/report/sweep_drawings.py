@@ -24,6 +24,8 @@ from sentdist.report.style import Drawing, Looks, looks_of
 from sentdist.report.sweep_rows import SweepRows
 from sentdist.report.tables import ResultTable
 from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
+from sentdist.report.useb import RELATION
+from sentdist.report.useb_figure import relations_alone
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
@@ -66,6 +68,9 @@ def sweep_drawings(
         yield cost_plot(spent, unit=unit, work_unit=work_unit(records), looks=looks)
     yield from cloud_drawings(sweep, store, records, systems=systems, looks=looks)
     yield from relation_drawings(sweep, records, looks=looks)
+    if found.useb_by_relation:
+        alone = {row.label for row in found.useb} - {row.label.removesuffix(f", {row.params[RELATION]}") for row in found.useb_by_relation}
+        yield relations_alone(found.useb_by_relation, [row for row in found.useb if row.label in alone], looks=looks)
     yield from probe_drawings(sweep, records)
 
 

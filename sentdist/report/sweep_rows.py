@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from sentdist.plan.objectives import OBJECTIVES
+from sentdist.plan.selection import dev_tasks
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
@@ -18,7 +19,7 @@ from sentdist.reading import drop_remedy, read_json_lines
 from sentdist.report.cell_facts import CellFacts, Trained, items, mapping, numbers, terms_of
 from sentdist.report.figures import LearningCurve
 from sentdist.report.rows import ResultRow, Scalar
-from sentdist.report.useb import TASK_OF_COLUMN, has_useb, relations_of, useb_scores
+from sentdist.report.useb import RELATION, TASK_OF_COLUMN, has_useb, relations_of, useb_scores
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -82,10 +83,7 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
         if has_useb(_task_names(records[trials[0].key])):
             results = records[trials[0].key].results
             found.useb.append(_useb_row(trials, seed, store, records))
-            found.useb_by_relation.extend(
-                replace(found.useb[-1], label=f"{label}, {relation}", items=None, scores=useb_scores(results, relation))
-                for relation in relations_of(results)
-            )
+            found.useb_by_relation.extend(_by_one_relation(found.useb[-1], relation, results) for relation in relations_of(results))
         found.curves.extend(_curves(label, seed, trials, store, records))
     return found
 
@@ -137,6 +135,11 @@ def _useb_row(trials: list[TrialRecord], seed: int | None, store: ArtifactStore,
     return replace(row, scores=useb_scores(results))
 
 
+def _by_one_relation(row: ResultRow, relation: str, results: Mapping[str, Json]) -> ResultRow:
+    params = {**row.params, RELATION: relation}
+    return replace(row, label=f"{row.label}, {relation}", params=params, items=None, scores=useb_scores(results, relation))
+
+
 def _task_names(record: Record) -> list[str]:
     return [name for names in _tasks_by_kind(record).values() for name in names]
 
@@ -178,8 +181,14 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
             view=mapping(_fields(records[trial.key]).get("view") or {}),
             encoder=mapping(fields["encoder"]),
             training=mapping(fields["training"]),
+            chosen_on_test=_chosen_on_test(fields.get("selection"), records[trial.key]),
         ),
     )
+
+
+def _chosen_on_test(selection: Json, scores: Record) -> tuple[str, ...]:
+    tasks = items(_fields(scores)["tasks"])
+    return tuple(str(task["name"]) for task in dev_tasks(selection) if task in tasks) if isinstance(selection, dict) else ()
 
 
 def _source_of(corpus: dict[str, Json]) -> str:

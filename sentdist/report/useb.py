@@ -11,6 +11,7 @@ from sentdist.report.columns import AVERAGE
 
 TITLE = "Universal sentence embedding benchmark (USEB)"
 TITLE_BY_RELATION = f"{TITLE}, each relation alone (RSE, Figure 5)"
+RELATION = "relation"  # the parameter of rows that were scored by one relation
 UNIT = "mean average precision (TwitterPara: average precision) × 100"
 
 # Tasks of the benchmark, as RSE's Table 5 heads them: column of each part -> task; the column of their mean, where there are several.

@@ -53,6 +53,7 @@ PRINTED: dict[str, dict[str, Any]] = {
     | {"runs": {(BERT, 16, 5e-5, 1), (BERT, 16, 2e-5, 1), (BERT, 32, 5e-5, 4)}, "corpora": {(2, 942_069), (2, 10_249)}, "seeds": {0}},
     "regression_table4_roberta.yaml": REGRESSION
     | {"runs": {(ROBERTA, 16, 2e-5, 1), (ROBERTA, 32, 5e-5, 4)}, "corpora": {(2, 942_069), (2, 10_249)}, "seeds": {0}},
+    "regression_table5.yaml": REGRESSION | {"runs": {(BERT, 16, 5e-5, 1), (ROBERTA, 16, 2e-5, 1)}, "corpora": {(2, 942_069)}},
     "rse_table1.yaml": {
         "runs": {(BERT, 512, 5e-5, 3)}, "seeds": FIVE, "temperatures": {0.05}, "tasks": 7,
         # RSE's two, all five, and each: 314 K, 149 K, 330 K of ParaNMT, 318 K captions' pairs, QNLI, a million sentences
@@ -170,6 +171,12 @@ def test_regression_has_the_papers_slopes_and_thresholds(plans: dict[str, Plan])
     printed |= {("smooth_k2", k, x0, False) for k, x0 in ((2.5, 0.25), (3.0, 0.2), (3.0, 0.25))}
     printed |= {("smooth_k2", k, x0, True) for k, x0 in ((4.0, 0.3), (3.5, 0.25), (3.5, 0.3), (3.0, 0.25))}
     assert printed <= roberta
+    heads = {(one.encoder.checkpoint, value_of(one.objective, "features")) for one in trainings(plans["regression_table5.yaml"])}
+    assert heads == {(encoder, features) for encoder in (BERT, ROBERTA) for features in ("uv_diff", "uv", "diff")}
+    whole = {one.key for one in trainings(plans["regression_table2.yaml"])} & {
+        one.key for one in trainings(plans["regression_table5.yaml"])
+    }
+    assert len(whole) == 2 * len(FIVE), "the full heads are Table 2's Smooth K2"
     clips = {one.training.clip_norm for one in trainings(plans["regression_table2.yaml"]) if value_of(one.objective, "slope") == 3.0}  # type: ignore[arg-type]
     assert clips == {2.0}
     for plan in (plans["regression_table2.yaml"], plans["regression_table4.yaml"]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 from pathlib import Path
@@ -12,10 +14,11 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.report.paper_page import report_paper
 from sentdist.report.sweep_report import report_sweep
+from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.useb import useb_scores
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import run_local
-from sentdist.store.sweep import save_sweep, sweep_record
+from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
 from tests.support.relations_data import relations_values, write_relations_data
 from tests.support.tasks_data import write_forums, write_table
 from tests.support.tiny_data import PLACES, SUBJECTS, VERBS, tiny_plan, tiny_values, write_data
@@ -65,10 +68,19 @@ def test_useb_by_the_best_relation_from_selection_to_table(tiny_encoder_dir: Pat
     assert results["cqadupstack"] == max(results["cqadupstack.by.entailment"], results["cqadupstack.by.twin"])  # type: ignore[type-var]
     lines = map(json.loads, (folder_of(trial.scores.encoder, context) / "history.jsonl").read_text().splitlines())
     assert all(0 < line["dev_score"] <= 100 for line in lines if "dev_score" in line)
-    markdown = report_sweep(context.store, "useb").markdown
+    report = report_sweep(context.store, "useb")
+    markdown = report.markdown
     table = markdown.split("## Universal sentence embedding benchmark (USEB)\n")[1].split("\n## ")[0]
     assert f"{useb_scores(results)['Avg']:.2f}" in table and "TwitterPara Avg" in table
     assert "rse, twin" in markdown.split("each relation alone (RSE, Figure 5)")[1]
+    figure = list(csv.DictReader(io.StringIO(str(report.files["useb-relations.csv"]))))
+    assert {(row["system"], row["relation"]) for row in figure} == {("rse", "entailment"), ("rse", "twin"), ("plain", "")}
+    shown = {row["task"]: float(row["mean"]) for row in figure if row["relation"] == "twin"}
+    assert shown == pytest.approx({task: useb_scores(results, "twin")[task] for task in shown}, abs=1e-3) and len(shown) == 4
+    records = load_sweep(context.store, "useb").records(context.store)
+    trained = sweep_rows(load_sweep(context.store, "useb"), context.store, records).facts["rse"].trained
+    assert trained is not None
+    assert trained.flattered == "weights chosen by twitter-url and twitter-pit, which are scored; relation chosen by the test"
     assert "not run: rayjobs/recipes/papers/rse_table5.yaml" in report_paper(context.store, "rse").markdown, "two relations are not six"
 
 

@@ -1,0 +1,39 @@
+"""RSE's Figure 5: every system, relation and task has its mark, and what knows no relation its line."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from sentdist.errors import DataError
+from sentdist.report.rows import ResultRow
+from sentdist.report.useb import FOUR, RELATION
+from sentdist.report.useb_figure import relations_alone
+
+
+def _row(label: str, relation: str, seed: int, score: float) -> ResultRow:
+    scores = {task: score + place for place, task in enumerate(FOUR)}
+    return ResultRow(method="m", label=f"{label}, {relation}", params={RELATION: relation}, seed=seed, scores=scores)
+
+
+ROWS = [_row(label, relation, seed, 50.0 + seed + len(relation)) for label in ("a, b", "c") for relation in ("x", "yy") for seed in (0, 1)]
+
+
+def test_means_over_seeds_of_each_system_and_relation() -> None:
+    plain = ResultRow(method="p", label="plain", params={}, seed=0, scores=dict.fromkeys(FOUR, 40.0))
+    drawing = relations_alone(ROWS, [plain])
+    found = {(row["system"], row["relation"], row["task"]): row for row in csv.DictReader(io.StringIO(drawing.table))}
+    assert len(found) == (2 * 2 + 1) * 4
+    assert float(found["a, b", "yy", FOUR[1]]["mean"]) == 53.5 and found["a, b", "yy", FOUR[1]]["seeds"] == "2"
+    assert float(found["plain", "", FOUR[3]]["mean"]) == 40.0 and found["plain", "", FOUR[3]]["sd"] == ""
+    assert "Dashed" in drawing.caption and "Dashed" not in relations_alone(ROWS).caption
+
+
+def test_a_task_without_scores_is_left_out_and_nothing_at_all_is_refused() -> None:
+    lacking = [ResultRow(method="m", label="c, x", params={RELATION: "x"}, seed=0, scores={**dict.fromkeys(FOUR, 1.0), FOUR[0]: None})]
+    tasks = {row["task"] for row in csv.DictReader(io.StringIO(relations_alone(lacking).table))}
+    assert tasks == set(FOUR[1:])
+    with pytest.raises(DataError, match="nothing to draw"):
+        relations_alone([])
