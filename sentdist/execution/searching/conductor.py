@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Literal, Protocol
 
-from sentdist.errors import ResourceError, SentdistError, StoreError, counted
+from sentdist.errors import ResourceError, SentdistError, counted
 from sentdist.execution.searching.budgets import Finalists, Hours, check_budget
 from sentdist.execution.searching.halving import goes_on
+from sentdist.execution.searching.leftovers import drop_below, drop_left
 from sentdist.execution.searching.lines import trial_line
 from sentdist.execution.searching.prices import Forecasts, paid
 from sentdist.execution.searching.trial import ToRun
@@ -151,6 +151,7 @@ class Conductor:
                 self._unfinished.append(trial.number)
             elif trial.state == "running" and not self._settled(trial):
                 self._unfinished.append(trial.number)
+        drop_left(self.context.store, self._trials, self._trains, self._search.shares)
         if self._trials:
             of_them = f", {counted(len(self._unfinished), 'unfinished one')} among them" if self._unfinished else ""
             self._say(f"{name}: goes on after {counted(len(self._trials), 'trial')}{of_them}")
@@ -212,7 +213,7 @@ class Conductor:
             )
         )  # fmt: skip
         self._take(self._events[-1])
-        self._drop_below(train, share)
+        drop_below(self.context.store, train, share, self._search.shares)
         if not self._can_judge:
             self._can_judge = check_budget(
                 self.planned, self.forecasts, remedy="Raise the budget, or train on less: what was measured is kept."
@@ -336,7 +337,7 @@ class Conductor:
         self._note(Ended(number=number, state=state, error=error, at=self._clock()))
         self._take(self._events[-1])
         if state == "pruned":
-            self._drop_below(self._trains[number], 1.0)
+            drop_below(self.context.store, self._trains[number], 1.0, self._search.shares)
 
     def _note(self, event: Event) -> None:
         append_event(self.context.store, self.planned.recipe.name, event)
@@ -390,11 +391,3 @@ class Conductor:
                 if (name := self._names.pop(event.number, None)) is not None:
                     score = trial.dev if event.state != "failed" else None
                     self._suggesters[trial.method].end(name, score, is_pruned=event.state == "pruned")
-
-    def _drop_below(self, train: Train, share: float) -> None:
-        """Remove the rungs below a share: nothing goes on from them any more, what they said is noted, and their checkpoints are large."""
-        for lower in self._search.shares:
-            artifact = self.context.store.get(to_share(train, lower)) if lower < share else None
-            if artifact is not None:
-                with suppress(StoreError, OSError):
-                    self.context.store.drop(artifact)

@@ -164,6 +164,7 @@ def test_a_search_killed_anywhere_ends_as_one_left_alone(tmp_path: Path, data: P
     assert outcome(found) == outcome(alone)
     assert [one.model_dump() for one in found.finalists] == [one.model_dump() for one in alone.finalists]
     assert found.spent_sentences == alone.spent_sentences, "nothing is built twice"
+    assert not list(elsewhere.store.artifacts("rung")), "nothing goes on from them, though it was killed before it could remove them"
 
 
 def test_a_trial_that_fails_is_noted_and_tried_again_by_the_next_submission(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
