@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -96,6 +97,14 @@ def _follow(plan: Plan, context: Context, *, is_over: Callable[[StageEvent], boo
     board.leave()
 
 
+def searches(root: str, *, at_once: int) -> None:
+    """A TPE search with halving, with so many trials at once, until its end."""
+    from sentdist.execution.searching.on_cluster import run_search
+    from tests.cluster.small_search import small_search
+
+    run_search(*small_search(Path(root)), print_line=print, at_once=at_once)
+
+
 def _tell_where() -> None:
     print("held on", *sorted({address for facts in list_banks() for address in facts.nodes}))
 
@@ -108,6 +117,11 @@ if __name__ == "__main__":
     scene, store_root, num_hosts = sys.argv[1:]
     connect()
     wait_for(lambda: len(_living()) == int(num_hosts), what=f"{num_hosts} living nodes", seconds=120)  # one that is cut off: about 15 s
-    {"look-up": looks_up_on_every_host, "begin": begins_a_bank, "lose-a-host": loses_a_host, "change-hosts": changes_hosts}[scene](
-        store_root
-    )
+    {
+        "look-up": looks_up_on_every_host,
+        "begin": begins_a_bank,
+        "lose-a-host": loses_a_host,
+        "change-hosts": changes_hosts,
+        "search": partial(searches, at_once=1),
+        "search-two": partial(searches, at_once=2),
+    }[scene](store_root)
