@@ -149,7 +149,7 @@ def dev_parts(given: str) -> tuple[int, ...]:
 
 def check_dev_tasks(given: str) -> None:
     """Raise ValueError for names that choose no checkpoint: of another kind, on several scales, or twice."""
-    own = tuple(kind.name for kind in TASK_KINDS.values() if kind.chooses and kind.is_own and kind.averages is None)  # pairs and retrieval
+    own = tuple(kind.name for kind in TASK_KINDS.values() if kind.chooses and kind.is_own)
     groups = tuple(
         name
         for name, tasks in TASK_GROUPS.items()

@@ -10,9 +10,9 @@ from pydantic import Field
 from sentdist.frozen import Frozen
 from sentdist.plan.specs import Task, View
 from sentdist.plan.stage import Json
-from sentdist.plan.task_kinds import ClassificationTask, ForumsTask, ParaphraseTask, RerankingTask
+from sentdist.plan.task_kinds import ClassificationTask, ForumsTask, ParaphraseTask, RerankingTask, TripletTask
 
-DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask
+DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | TripletTask
 
 
 class Selection(Frozen):

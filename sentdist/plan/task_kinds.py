@@ -265,7 +265,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         TaskKind(
             name="triplets", main=("accuracy", "accuracy"), columns=("sent0", "sent1", "hard_neg"), floors=("word_overlap",),
             table=("Triplets", "share of anchors nearer to their positive × 100"),
-            own="`sent0`, `sent1`, `hard_neg`: an anchor, its positive, its negative; `split` if you like",
+            own="`sent0`, `sent1`, `hard_neg`: an anchor, its positive, its negative; `split` if you like", chooses=True,
             make=lambda found: TripletTask.model_validate(found.values | {"columns": found.columns}), encodes=_three_each,
             loader="sentdist.stages.tasks.triplets:load_triplets",
         ),

@@ -12,17 +12,27 @@ from tests.support.planning import plan_of, small_recipe
 METHOD = {"fine_tuned": {"objective": {"name": "info_nce"}}}
 
 
-@pytest.mark.parametrize("task", ["sts=my/pairs@dev", "retrieval=my/bank", "sts=my/pairs@dev+stsb-dev"])
+KINDS = [f"{kind}=my/data@dev" for kind in ("sts", "pairs", "reranking", "triplets")]
+
+
+@pytest.mark.parametrize("task", [*KINDS, "retrieval=my/bank", "sts=my/data@dev+stsb-dev", "pairs=my/data@dev+twitter"])
 def test_own_data_choose_checkpoints(task: str) -> None:
     plan = plan_of(small_recipe(selection={"task": task}, methods=METHOD))
     (train,) = (stage for stage in plan.stages if isinstance(stage, Train))
     assert train.selection is not None
     first = train.selection.task
-    assert first.source in ("my/pairs", "my/bank") and first.kind == task.partition("=")[0]
+    assert first.source in ("my/data", "my/bank") and first.kind == task.partition("=")[0]
 
 
 @pytest.mark.parametrize(
-    ("task", "message"), [("pairs=my/pairs", "sts=SOURCE"), ("sts=", "sts=SOURCE"), ("sts=my/pairs+retrieval=my/bank", "tasks of one kind")]
+    ("task", "message"),
+    [
+        ("clustering=my/data", "triplets=SOURCE"),
+        ("classification=my/data", "sts=SOURCE"),
+        ("sts=", "sts=SOURCE"),
+        ("sts=my/pairs+retrieval=my/bank", "tasks of one kind"),
+        ("pairs=my/pairs+triplets=my/rows", "tasks of one kind"),
+    ],
 )
 def test_what_cannot_choose_is_refused(task: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
