@@ -1,8 +1,9 @@
-"""What searches are worth and cost: `python -m rayjobs.benchmarks.searches lattice|killed|machinery --store DIR [--data DIR]`.
+"""What searches are worth and cost: `python -m rayjobs.benchmarks.searches lattice|killed|machinery|on-ray --store DIR [--data DIR]`.
 
 lattice: every point of a small lattice is trained; searches over it are then replayed from its stages, with many seeds of the searcher.
 killed: a search whose process is killed at random moments and submitted again, beside one left alone.
 machinery: processor time of a search that is not training: all trainings are pretended.
+on-ray: the same on a cluster of this machine, all its processes counted; Ray, Tune, the board and the store do what they always do.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -22,16 +26,19 @@ from unittest.mock import patch
 import numpy as np
 from scipy import stats
 
+from sentdist.execution.board.stage_task import EventSink
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.build_stage import build_stage
 from sentdist.execution.searching import conductor, in_process
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
+from sentdist.plan.stage import Json, Stage
+from sentdist.plan.stages import Rung, Train, training_of
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_search
 from sentdist.stages.rungs import Standing
 from sentdist.store.searches import SearchRecord, find_search, load_search
-from sentdist.store.store import ArtifactStore
+from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.table_text import markdown_table
 
 POINT = 0.1  # of a dev score × 100: what counts as the same
@@ -40,14 +47,14 @@ TRIAL_S = 30.0  # of the trials that the cost of the machinery is held against
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one of the three and print what it found."""
+    """Run one of them and print what it found."""
     parser = argparse.ArgumentParser(prog="python -m rayjobs.benchmarks.searches", description=(__doc__ or "").partition("\n\n")[2],
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("what", choices=["lattice", "killed", "machinery"])
+    parser.add_argument("what", choices=["lattice", "killed", "machinery", "on-ray"])
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--data", type=Path, default=os.environ.get("SENTDIST_DATA"))
     parser.add_argument("--seeds", type=int, default=20, help="lattice: of the searcher")
-    parser.add_argument("--trials", type=int, default=100, help="machinery")
+    parser.add_argument("--trials", type=int, default=100, help="machinery, on-ray")
     parser.add_argument("--out", type=Path, help="also write it there")
     asked = parser.parse_args(argv)
     match asked.what:
@@ -55,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             said = lattice(asked.store, asked.data, num_seeds=asked.seeds)
         case "killed":
             said = killed(asked.store, random.Random(0))
+        case "on-ray":
+            said = on_ray(asked.store, num_trials=asked.trials)
         case _:
             said = machinery(asked.store, num_trials=asked.trials)
     print(said)
@@ -264,6 +273,99 @@ def machinery_page(found: Mapping[str, Mapping[int, float]]) -> str:
     ]
     header = ["searcher", "trials", "processor s", "ms a trial", f"share, trials of {TRIAL_S:.0f} s"]
     return "Suggest, plan, decide, note (two rungs, the best half go on); nothing is trained:\n\n" + markdown_table(header, rows)
+
+
+def on_ray(store: Path, *, num_trials: int) -> str:
+    """Two searches with trainings pretended, a quarter of the trials and all of them: what the difference took is the price of a trial."""
+    took = {num: _search_on_ray(store / str(num), num) for num in (num_trials // 4, num_trials)}
+    return on_ray_page(took)
+
+
+def _search_on_ray(store: Path, num_trials: int) -> tuple[float, float]:
+    """Processor seconds of all processes of a cluster: until it is up, and of the search."""
+    import ray
+
+    from sentdist.execution.searching import on_cluster
+
+    values = tiny_values("machinery", {}, suggest="tpe", samples=num_trials)
+    planned, context = planned_search(recipe_from_values(values, where="machinery"), store=str(store))
+    if find_search(context.store, "machinery") is not None:
+        raise SystemExit(f"{store}: holds a search already, which would only be replayed; name an empty folder")
+    with tempfile.TemporaryDirectory(prefix="sd-ray-", dir="/tmp") as folder, ProcessorTime() as spent:  # short: paths of sockets
+        ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, _temp_dir=folder, logging_level="ERROR", log_to_driver=False)
+        try:
+            up = spent.seconds
+            with patch.object(on_cluster, "build_stage", pretended_stage):
+                record = on_cluster.run_search(planned, context, print_line=lambda line: None)
+            assert len(record.trials) == num_trials
+            return up, spent.seconds - up
+        finally:
+            ray.shutdown()
+
+
+def pretended_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
+    """As `build_stage`, but a training takes no time: its artifact says that it was scored."""
+    train = training_of(stage)
+    if train is None:
+        return build_stage(stage, submission, sink)
+    share, store = stage.share if isinstance(stage, Rung) else 1.0, submission.context.store
+    points = [[step, 50 + int(train.key[:4], 16) / 6553.6] for step in (2, 4) if step <= 4 * share]
+    results: dict[str, Json] = {
+        "step": points[-1][0], "num_steps": points[-1][0], "num_steps_planned": 4, "seconds_total": TRIAL_S * share, "dev_history": points,
+    }  # fmt: skip
+    with store.staged() as folder:
+        (folder / "history.jsonl").write_text("".join(json.dumps({"step": step, "dev_score": dev}) + "\n" for step, dev in points))
+        return store.commit(stage, folder, seconds=TRIAL_S, runtime={}, environment={}, results=results)
+
+
+class ProcessorTime:
+    """Seconds of processor time of this process and its descendants, also of those that have ended (Linux). Use it as a context."""
+
+    def __init__(self) -> None:
+        self._of_pid: dict[int, float] = {}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> ProcessorTime:
+        self._look()
+        self._before = sum(self._of_pid.values())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *of_error: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    @property
+    def seconds(self) -> float:
+        """Since the context was entered."""
+        self._look()
+        return sum(self._of_pid.values()) - self._before
+
+    def _follow(self) -> None:
+        while not self._is_over.wait(0.2):
+            self._look()
+
+    def _look(self) -> None:
+        found: dict[int, tuple[int, float]] = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it has ended
+                fields = stat.read_text().rpartition(")")[2].split()
+                found[int(stat.parent.name)] = int(fields[1]), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        mine = {os.getpid()}
+        while more := {pid for pid, (parent, _) in found.items() if parent in mine} - mine:
+            mine |= more
+        for pid in mine:
+            self._of_pid[pid] = max(found.get(pid, (0, 0.0))[1], self._of_pid.get(pid, 0.0))
+
+
+def on_ray_page(took: Mapping[int, tuple[float, float]]) -> str:
+    """took: number of trials -> seconds until the cluster was up, seconds of the search."""
+    rows = [[str(num), f"{up:.1f}", f"{seconds:.1f}", f"{100 * seconds / (num * TRIAL_S):.2f} %"] for num, (up, seconds) in took.items()]
+    (few, (_, less)), (many, (_, more)) = sorted(took.items())
+    each = (more - less) / (many - few)
+    table = markdown_table(["trials", "cluster starts, s", "search, s", f"share, trials of {TRIAL_S:.0f} s"], rows)
+    return f"Processor time of a search on Ray whose trainings take no time:\n\n{table}\n\nOne trial more: {each:.2f} s."
 
 
 if __name__ == "__main__":

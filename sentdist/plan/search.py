@@ -178,7 +178,9 @@ def check_search(recipe: Recipe) -> None:
     if recipe.sweep:
         raise ValueError("search: found beside sweep; expected one of them: `search: {suggest: grid, …}` tries a grid")
     if recipe.folds is not None:
-        raise ValueError("search: found beside folds; expected one dev set that compares all suggestions")
+        raise ValueError(
+            "search: found beside folds; expected one dev set that compares all suggestions. `sweep:` compares a few settings over folds"
+        )
     if recipe.confirm_seeds:
         raise ValueError("confirm_seeds: has no effect beside search, whose finalists are trained with all seeds; leave it out")
     if recipe.selection is None:

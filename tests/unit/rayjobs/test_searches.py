@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from typing import Any
 
 from rayjobs.benchmarks.searches import (
+    ProcessorTime,
     bests,
     halving_page,
     killed_page,
     lattice_values,
     machinery_page,
+    on_ray_page,
     searchers_page,
     sentences,
     tiny_values,
@@ -62,3 +68,23 @@ def test_the_machinery_is_held_against_trials_of_thirty_seconds() -> None:
 def test_its_recipes_can_be_read() -> None:
     for values in (lattice_values("a", suggest="grid"), tiny_values("b", {}, suggest="tpe", samples=2)):
         assert recipe_from_values(values, where="x").search is not None
+
+
+def test_the_price_of_a_trial_on_a_cluster_is_what_more_trials_took() -> None:
+    said = on_ray_page({25: (6.0, 40.0), 100: (6.0, 55.0)})
+    assert "| 100 | 6.0 | 55.0 | 1.83 % |" in said and "One trial more: 0.20 s." in said
+
+
+def test_processor_time_counts_what_descendants_spent() -> None:
+    busy = "import time\nwhile time.process_time() < 1.0: pass\nprint('done', flush=True)\ntime.sleep(60)"
+    nested = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
+    with (
+        ProcessorTime() as spent,
+        subprocess.Popen([sys.executable, "-c", nested], stdout=subprocess.PIPE, start_new_session=True) as child,
+    ):
+        try:
+            assert child.stdout is not None and child.stdout.readline() == b"done\n"
+            assert 0.9 < spent.seconds < 10
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)
+    assert spent.seconds > 0.9, "they have ended"
