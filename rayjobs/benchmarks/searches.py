@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import random
 import subprocess
@@ -292,7 +293,7 @@ def _search_on_ray(store: Path, num_trials: int) -> tuple[float, float]:
     if find_search(context.store, "machinery") is not None:
         raise SystemExit(f"{store}: holds a search already, which would only be replayed; name an empty folder")
     with tempfile.TemporaryDirectory(prefix="sd-ray-", dir="/tmp") as folder, ProcessorTime() as spent:  # short: paths of sockets
-        ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, _temp_dir=folder, logging_level="ERROR", log_to_driver=False)
+        ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, _temp_dir=folder, logging_level=logging.ERROR, log_to_driver=False)
         try:
             up = spent.seconds
             with patch.object(on_cluster, "build_stage", pretended_stage):
