@@ -310,9 +310,10 @@ def pretended_stage(stage: Stage, submission: Submission, sink: EventSink) -> Ar
     if train is None:
         return build_stage(stage, submission, sink)
     share, store = stage.share if isinstance(stage, Rung) else 1.0, submission.context.store
-    points = [[step, 50 + int(train.key[:4], 16) / 6553.6] for step in (2, 4) if step <= 4 * share]
+    points = [(step, 50 + int(train.key[:4], 16) / 6553.6) for step in (2, 4) if step <= 4 * share]
     results: dict[str, Json] = {
-        "step": points[-1][0], "num_steps": points[-1][0], "num_steps_planned": 4, "seconds_total": TRIAL_S * share, "dev_history": points,
+        "step": points[-1][0], "num_steps": points[-1][0], "num_steps_planned": 4, "seconds_total": TRIAL_S * share,
+        "dev_history": [[step, dev] for step, dev in points],
     }  # fmt: skip
     with store.staged() as folder:
         (folder / "history.jsonl").write_text("".join(json.dumps({"step": step, "dev_score": dev}) + "\n" for step, dev in points))
