@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -284,24 +282,19 @@ def on_ray(store: Path, *, num_trials: int) -> str:
 
 def _search_on_ray(store: Path, num_trials: int) -> tuple[float, float]:
     """Processor seconds of all processes of a cluster: until it is up, and of the search."""
-    import ray
-
+    from sentdist.execution.cluster.own import own_cluster
     from sentdist.execution.searching import on_cluster
 
     values = tiny_values("machinery", {}, suggest="tpe", samples=num_trials)
     planned, context = planned_search(recipe_from_values(values, where="machinery"), store=str(store))
     if find_search(context.store, "machinery") is not None:
         raise SystemExit(f"{store}: holds a search already, which would only be replayed; name an empty folder")
-    with tempfile.TemporaryDirectory(prefix="sd-ray-", dir="/tmp") as folder, ProcessorTime() as spent:  # short: paths of sockets
-        ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, _temp_dir=folder, logging_level=logging.ERROR, log_to_driver=False)
-        try:
-            up = spent.seconds
-            with patch.object(on_cluster, "build_stage", pretended_stage):
-                record = on_cluster.run_search(planned, context, print_line=lambda line: None)
-            assert len(record.trials) == num_trials
-            return up, spent.seconds - up
-        finally:
-            ray.shutdown()
+    with ProcessorTime() as spent, own_cluster(num_cpus=2):
+        up = spent.seconds
+        with patch.object(on_cluster, "build_stage", pretended_stage):
+            record = on_cluster.run_search(planned, context, print_line=lambda line: None)
+        assert len(record.trials) == num_trials
+        return up, spent.seconds - up
 
 
 def pretended_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
