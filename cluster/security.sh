@@ -48,3 +48,20 @@ tls_failed() {
     printf '\nStopped: openssl could not make the certificates in %s: %s\n' "$1" "$(tail -n 1 "$1/openssl.log" 2>/dev/null)" >&2
     return 1
 }
+
+# leaves_in_time ADDRESS COMMAND …: runs a node of the cluster at ADDRESS. Told to end, it first tells the cluster, and gives trainings on this host
+# NOTICE_S seconds (20) for their checkpoints.
+leaves_in_time() {
+    local address="$1" notice_s="${NOTICE_S:-20}" node status=0
+    shift
+    "$@" &
+    node="$!"
+    # shellcheck disable=SC2064
+    trap "RAY_ADDRESS='$address' python3 -m sentdist.cli leave --within $((notice_s + 10)) && sleep $notice_s; kill $node" TERM
+    wait "$node" || status=$?
+    while kill -0 "$node" 2>/dev/null; do # a signal ends `wait`, not the node
+        status=0
+        wait "$node" || status=$?
+    done
+    exit "$status"
+}

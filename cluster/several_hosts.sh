@@ -3,6 +3,7 @@
 #   scp HEAD:~/.sentdist_ray_token ~/                      the same token everywhere
 #   HEAD_IP=10.0.0.5 NODE_IP=10.0.0.6 bash cluster/several_hosts.sh
 #   TLS=1 HEAD_IP=… NODE_IP=… bash cluster/several_hosts.sh      if the head has TLS=1; copy its authority first: scp HEAD:.sentdist_tls/ca.* ~/.sentdist_tls/
+# Told to end (SIGTERM, as by systemd or a machine that shuts down), it has trainings on this host write checkpoints first, for NOTICE_S seconds (20).
 # All hosts need the same environment (infra/constraints.txt, or the image of infra/Dockerfile), and a store that all of them reach:
 # a shared folder or s3://. Where a host has several networks, tell the collectives which one:
 #   ray job submit --runtime-env-json '{"env_vars": {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}}' ...
@@ -20,5 +21,5 @@ unset RAY_ADDRESS # of another cluster that this shell uses
 folder="$(ray_folder cluster)"
 close_metrics
 use_tls "$NODE_IP" node
-exec ray start --block --address "$HEAD_IP:6379" --node-ip-address "$NODE_IP" \
+leaves_in_time "$HEAD_IP:6379" ray start --block --address "$HEAD_IP:6379" --node-ip-address "$NODE_IP" \
     --temp-dir "$folder" ${CPUS:+--num-cpus "$CPUS"} ${GPUS:+--num-gpus "$GPUS"} ${OBJECT_STORE_BYTES:+--object-store-memory "$OBJECT_STORE_BYTES"}

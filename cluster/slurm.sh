@@ -4,10 +4,15 @@
 #   sbatch --nodes 4 cluster/slurm.sh rayjobs/recipes/sweeps/rcl_grid.yaml --store /shared/store --data /shared/data
 # `ray symmetric-run` starts the head on the first host and workers on the others, waits for all of them, runs the command on the head and ends the
 # cluster with `ray stop`, which ends every Ray process of yours on these hosts: hence --exclusive.
+# Three minutes before its time is over the trainings write checkpoints, and the job is queued again and goes on where it was; so it is, too, when
+# Slurm takes the hosts for another job, if PreemptParameters has send_user_signal and GraceTime a minute or more.
 #SBATCH --job-name=sentdist
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
 #SBATCH --output=sentdist-%j.log
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@180
 set -euo pipefail
 head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 head_ip="$(getent ahostsv4 "$head" | awk 'NR == 1 { print $1 }')"
@@ -22,7 +27,8 @@ unset RAY_ADDRESS # of another cluster that the submitting shell uses
 # `ray symmetric-run` ends with 0 also where Ray did not start: the first host looks whether the sweep came to an end.
 on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" && address="$1" && shift && close_metrics &&
     use_tls "$(hostname -I)" node && {
-    export SENTDIST_ENDED="$folder.ended"
+    # `ray symmetric-run` counts hosts on "the" cluster, which it does not find in a folder of its own.
+    export RAY_ADDRESS="$address" SENTDIST_ENDED="$folder.ended"
     rm -f "$SENTDIST_ENDED"
     ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" --temp-dir "$folder" \
     ${SLURM_CPUS_ON_NODE:+--num-cpus "$SLURM_CPUS_ON_NODE"} ${SLURM_GPUS_ON_NODE:+--num-gpus "$SLURM_GPUS_ON_NODE"} \
@@ -33,4 +39,17 @@ on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" &&
         status=1
     fi
     rm -rf "$folder" "$SENTDIST_ENDED"; exit "$status"; }'
-srun --ntasks-per-node=1 --nodes="$SLURM_JOB_NUM_NODES" bash -c "$on_each_host" sentdist "$head_ip:6379" "$@"
+to_leave='. cluster/security.sh && use_tls "$(hostname -I)" node && RAY_ADDRESS="$1" python3 -m sentdist.cli leave --all --within 150'
+leave() {
+    echo "$(date "+%F %T"): Slurm takes these hosts; trainings write their checkpoints."
+    srun --overlap --ntasks=1 --nodes=1 --nodelist="$head" bash -c "$to_leave" sentdist "$head_ip:6379" || echo "The cluster could not be told."
+}
+trap 'leave; sleep 30; scontrol requeue "$SLURM_JOB_ID"' USR1
+srun --ntasks-per-node=1 --nodes="$SLURM_JOB_NUM_NODES" bash -c "$on_each_host" sentdist "$head_ip:6379" "$@" &
+status=0
+wait "$!" || status=$?
+while kill -0 "$!" 2>/dev/null; do # a signal ends `wait`, not what it waits for
+    status=0
+    wait "$!" || status=$?
+done
+exit "$status"

@@ -87,6 +87,7 @@ COMMANDS = (
     serving.serve,
     servers.up,
     servers.down,
+    servers.leave,
     health.doctor,
 )
 

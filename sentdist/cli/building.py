@@ -231,7 +231,7 @@ def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | N
 
     from sentdist.execution.run import run_on_cluster
 
-    if IN_A_JOB not in os.environ:
+    if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
         options = "".join(f" --set '{override}'" for override in overrides if override != "sweep={}")
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")

@@ -1,4 +1,4 @@
-"""The commands that start and end this machine's servers: up, down."""
+"""The commands that start and end this machine's servers, and have it leave a cluster: up, down, leave."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sentdist.cli.options import StoreRoot
-from sentdist.errors import ServerError
+from sentdist.errors import ServerError, counted
 
 PORT = {"min": 1, "max": 65535, "show_default": False}
 RayPort = Annotated[int | None, typer.Option("--ray-port", envvar="SENTDIST_RAY_PORT", help="Of Ray's head.  [default: 6379]", **PORT)]
@@ -72,3 +72,20 @@ def down() -> None:
     from sentdist.services.state import state_of
 
     stop(state_of(Path.cwd()), typer.echo)
+
+
+def leave(
+    within: Annotated[float, typer.Option("--within", min=1, help="Seconds until it is taken away.")] = 60,
+    everywhere: Annotated[bool, typer.Option("--all", help="All hosts of the cluster go.")] = False,
+) -> None:
+    """Tell the cluster that this host goes.
+
+    Before it is taken away, such as by a notice of a spot machine: trainings on it write a checkpoint at once, from which they go on
+    elsewhere. Nothing is ended by this.
+    """
+    from sentdist.execution.cluster.connection import connect
+    from sentdist.execution.cluster.leaving import leave as tell
+
+    connect()
+    told = tell(within_s=within, everywhere=everywhere)
+    typer.echo(f"{counted(len(told), 'host')} to go within {within:g} s: {', '.join(told)}. Trainings there write their checkpoints now.")

@@ -60,7 +60,7 @@ def begins_a_bank(root: str) -> None:
 
 def loses_a_host(root: str) -> None:
     """A training with a worker on each host, until it goes on from a checkpoint; writes down every line that people would read."""
-    plan, context = planned(root, {"epochs": 200}, {"workers": 2, "checkpoint_every_s": 3600, "max_failures": 1})
+    plan, context = planned(root, {"epochs": 1000}, {"workers": 2, "checkpoint_every_s": 3600, "max_failures": 1})
     _follow(plan, context, is_over=lambda event: event.what == "resumed")
 
 

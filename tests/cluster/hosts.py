@@ -33,7 +33,7 @@ class Hosts:
         self._subnet = subnet
         self.folder = folder
         self._names: list[str] = []
-        self._scripts: list[subprocess.Popen[str]] = []
+        self._scripts: dict[int, subprocess.Popen[str]] = {}
         self._environment = os.environ | {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -44,6 +44,13 @@ class Hosts:
         for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "PYTHONPATH"):
             self._environment.pop(name, None)
         self._environment |= environment
+
+    @property
+    def token_file(self) -> Path:
+        """Of the cluster's token, as the scripts of cluster/ read it."""
+        file = self.folder / "token"
+        file.write_text(self._environment["RAY_AUTH_TOKEN"])
+        return file
 
     def address(self, host: int) -> str:
         return f"10.77.{self._subnet}.{host + 1}"
@@ -64,19 +71,23 @@ class Hosts:
 
     def start_script(self, host: int, script: str, **environment: str) -> None:
         """Run a script of cluster/ on a new host until Ray is up there; what it keeps lies on that host's own disk, its home too."""
-        self._wire(host)
+        self.wire(host)
         given = {"CPUS": "1", "GPUS": "0", "OBJECT_STORE_BYTES": str(100 * 2**20), "HOME": DISK, "SENTDIST_TEMP": DISK}
         given |= {"HEAD_IP": self.address(0), "NODE_IP": self.address(host)} | environment
         log = self.folder / f"{self._name(host)}.script"
         with log.open("w") as out:
             command = ["env", *(f"{name}={value}" for name, value in given.items()), "bash", f"cluster/{script}"]
             process = self.start(host, *command, stdout=out, stderr=out)
-        self._scripts.append(process)
+        self._scripts[host] = process
         deadline = time.monotonic() + STARTED_WITHIN_S
         while "Ray runtime started" not in log.read_text():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"host {host} did not start: {log.read_text()[-3000:]}\n{self.logs()}")
             time.sleep(0.2)
+
+    def end_script(self, host: int) -> None:
+        """SIGTERM to the script of a host, as from systemd when the machine shuts down."""
+        self._scripts[host].terminate()
 
     def disk(self, host: int) -> Path:
         """The folder that a host sees as `DISK`."""
@@ -101,13 +112,6 @@ class Hosts:
     def pids(self, host: int) -> list[int]:
         """The ids of all processes on a host."""
         return [int(pid) for pid in _ip("netns", "pids", self._name(host)).split()]
-
-    def drain(self, host: int) -> None:
-        """Tell the cluster that a host will be taken away in a minute, as a notice of a spot machine does."""
-        reason = ["--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=spot", "--deadline-remaining-seconds=60"]
-        done = self._run(host, ["ray", "drain-node", f"--address={self.address(0)}:{RAY_PORT}", *reason], timeout_s=STARTED_WITHIN_S)
-        if done.returncode:
-            raise RuntimeError(f"host {host} is not drained: {done.stdout[-500:]}{done.stderr[-1500:]}")
 
     def kill_node(self, host: int) -> None:
         """Take the Ray node of a host away; what runs on it goes with it."""
@@ -150,7 +154,12 @@ class Hosts:
     def _name(self, host: int) -> str:
         return f"sd{self._subnet}h{host}"
 
-    def _wire(self, host: int) -> None:
+    def given(self, name: str, value: str) -> None:
+        """An environment variable for all that is run from now on."""
+        self._environment[name] = value
+
+    def wire(self, host: int) -> str:
+        """A host without a Ray node; its address."""
         name = self._name(host)
         _ip("netns", "add", name)
         self._names.append(name)
@@ -161,10 +170,11 @@ class Hosts:
         _ip("-n", name, "addr", "add", f"{self.address(host)}/24", "dev", INTERFACE)
         for interface in ("lo", INTERFACE):
             _ip("-n", name, "link", "set", interface, "up")
+        return self.address(host)
 
     def _start_node(self, host: int, *options: str, token: str | None = None, monotonic_s: int = 0) -> None:
         if self._name(host) not in self._names:
-            self._wire(host)
+            self.wire(host)
         sizes = ["--num-cpus=1", "--num-gpus=0", f"--object-store-memory={100 * 2**20}"]
         clock = ["unshare", "--time", "--fork", "--monotonic", str(monotonic_s)] if monotonic_s else []
         command = [*clock, "ray", "start", *options, f"--node-ip-address={self.address(host)}", *sizes, "--disable-usage-stats"]
@@ -192,7 +202,7 @@ class Hosts:
             for pid in _ip("netns", "pids", name).split():
                 with _gone():
                     os.kill(int(pid), signal.SIGKILL)
-        for script in self._scripts:
+        for script in self._scripts.values():
             script.wait()
         for name in [*self._names, self._hub]:
             _ip("netns", "del", name)

@@ -24,7 +24,7 @@ def test_a_host_that_is_cut_off_takes_no_bank_with_it(two_hosts: Hosts, tmp_path
 
 
 def test_a_host_that_is_taken_away_is_told_and_its_training_goes_on(two_hosts: Hosts, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """Told that it must go, then gone, then replaced by another: the checkpoint is of that moment, and every line is one of ours."""
+    """Its machine shuts down, and another one comes: the checkpoint is of that moment, and every line is one of ours."""
     write_data(tmp_path / "data")
     shutil.copytree(tiny_encoder_dir, tmp_path / "encoder")
     lines = tmp_path / "lines"
@@ -40,13 +40,13 @@ def test_a_host_that_is_taken_away_is_told_and_its_training_goes_on(two_hosts: H
         return line
 
     two_hosts.cut(1)  # or it would be where the training goes on
-    two_hosts.join(3)
+    two_hosts.start_script(3, "several_hosts.sh", NOTICE_S="15", RAY_AUTH_TOKEN_PATH=str(two_hosts.token_file))
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(two_hosts.play, "lose-a-host", str(tmp_path / "store"), num_hosts=2)
-        line_with("step 120/1200")
-        two_hosts.drain(3)
+        line_with("step 600/6000")
+        two_hosts.end_script(3)
         wait_for(lambda: any((tmp_path / "store/running").glob("*/*/seal-00001.json")), what="a checkpoint at once", seconds=120)
-        two_hosts.kill_node(3)
+        assert told(f"host    {two_hosts.address(3)}") is None, "it was written before the host was gone"
         assert "lost, and with it train" in line_with(f"host    {two_hosts.address(3)}")
         line_with("waits for 2 × 1 CPUs, the cluster has 1 of which 1 are free")
         two_hosts.join(4)
