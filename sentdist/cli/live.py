@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from sentdist.cli.printing import open_console
+from sentdist.errors import duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,8 +47,6 @@ def progress_table(progress: SweepProgress) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
-
-    from sentdist.execution.progress import duration
 
     head = Table.grid(padding=(0, 2))
     left = progress.left or ("" if progress.num_finished == progress.total else "time left: known after the first training")

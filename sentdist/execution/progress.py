@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sentdist.errors import counted
+from sentdist.errors import counted, duration
 from sentdist.execution.board.events import StageEvent
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
@@ -126,13 +126,6 @@ Show = Callable[[SweepProgress], None]
 def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], float] = time.monotonic) -> SweepProgress:
     """missing: keys of the stages that are to be built."""
     return SweepProgress({stage.key: _cost(stage, plan) for stage in plan.stages if stage.key in missing}, clock=clock)
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: 45 s, 3 min, 2.5 h."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def _cost(stage: Stage, plan: Plan) -> float:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, duration
 from sentdist.evaluation.decisive import Difference, Interval, may_be_best
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, lead_column, table_columns
@@ -69,7 +69,7 @@ class SharedStages:
         else:
             text += f"only {self.num_different} of them differ, so {spared} trainings were never run"
             text += f" ({100 * spared / self.num_mentioned:.0f} % of them"
-            text += f", about {_duration(self.saved_s)} of work)" if self.saved_s is not None else ")"
+            text += f", about {duration(self.saved_s)} of work)" if self.saved_s is not None else ")"
         if self.num_found:
             text += f"; {self.num_found} were already in the store"
         return text + "."
@@ -275,7 +275,3 @@ def _seeds(number: int) -> str:
 
 def _range(numbers: Sequence[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"up to {numbers[-1]}"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

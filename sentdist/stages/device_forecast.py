@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from sentdist.errors import RecipeError, counted
+from sentdist.errors import RecipeError, counted, duration
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Scores, Train
@@ -90,9 +90,9 @@ class DeviceForecast:
     def line(self) -> str:
         """For people, with what was assumed."""
         one = self.devices
-        work = f"{self.gpu_hours:.1f} GPU hours" if self.gpu_hours >= 0.1 else f"{told_seconds(3600 * self.gpu_hours)} of one GPU"
+        work = f"{self.gpu_hours:.1f} GPU hours" if self.gpu_hours >= 0.1 else f"{duration(3600 * self.gpu_hours)} of one GPU"
         return (
-            f"On {one.count} {one.name}: about {work}, {told_seconds(self.seconds)} if all are at work, one training on one GPU. "
+            f"On {one.count} {one.name}: about {work}, {duration(self.seconds)} if all are at work, one training on one GPU. "
             f"Assumed, not measured: {FORWARD + BACKWARD} FLOP a parameter and token ({FORWARD + BACKWARD + FORWARD} in micro-batches), {one.speed / TERA:.0f} TFLOP/s a GPU ({UTILISATION:.0%} of "
             f"{one.peak:g}), {TOKENS} tokens a sentence ({FAQ_TOKENS} of FAQs that are trained on); without starts, dev scores and downloads."
         )
@@ -161,8 +161,8 @@ class Hindsight:
             return ""
         where = "" if self.on_gpu else " (without a GPU: this says how much slower these machines are, not how far the forecast was off)"
         return (
-            f"Of what is finished, {counted(self.stages, 'training')}: forecast {told_seconds(self.forecast_s)} on one {devices.name}, took "
-            f"{told_seconds(self.taken_s)} of workers, {self.taken_s / self.forecast_s:.2g} times as long{where}."
+            f"Of what is finished, {counted(self.stages, 'training')}: forecast {duration(self.forecast_s)} on one {devices.name}, took "
+            f"{duration(self.taken_s)} of workers, {self.taken_s / self.forecast_s:.2g} times as long{where}."
         )
 
 
@@ -179,13 +179,6 @@ def hindsight(plan: Plan, devices: Devices, parameters: Parameters, records: Map
         taken_s += record.seconds * (_number(record.runtime.get("workers")) or 1.0)
     on_gpu = bool(done) and all(_number(records[stage.key].runtime.get("gpus_per_worker")) for stage in done)
     return Hindsight(stages=len(done), forecast_s=forecast_s, taken_s=taken_s, on_gpu=on_gpu)
-
-
-def told_seconds(seconds: float) -> str:
-    """A length of time in two digits or so."""
-    if seconds < 90:
-        return f"{seconds:.2g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _tokens(longest: int | None, faq: bool) -> int:

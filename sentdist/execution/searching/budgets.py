@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from sentdist.errors import RecipeError, counted
+from sentdist.errors import RecipeError, counted, duration
 from sentdist.execution.searching.prices import Forecasts
 from sentdist.plan.search import Budget
 from sentdist.plan.stage import Stage, topological
@@ -62,7 +62,7 @@ class Hours:
     @property
     def told(self) -> str:
         """Why a search is over when they are; "" without a budget of hours."""
-        return "" if self._budget is None else f"the budget of {self._budget:g} hours is spent"
+        return "" if self._budget is None else f"the budget of {duration(3600 * self._budget)} is spent"
 
 
 @dataclass(frozen=True, kw_only=True)

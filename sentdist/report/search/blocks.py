@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sentdist.errors import counted
+from sentdist.errors import counted, duration
 from sentdist.report.block import Block
 from sentdist.report.head import column_words, distance, surely
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
@@ -217,14 +217,9 @@ def _spent(title: str, methods: Sequence[Searched], facts: SearchFacts) -> list[
         *(str(sum(method.count(state) for method in methods)) for state in ("finished", "pruned", "failed")),
         str(sum(method.num_running for method in methods)),
         count_text(sum(map(sentences, trials))),
-        duration_text(sum(trial.paid_s for trial in trials)),
+        duration(sum(trial.paid_s for trial in trials)),
         f"{max(best):.2f}" if best else "–",
     ]
-
-
-def duration_text(seconds: float) -> str:
-    """`45 s`, `12 min`, `3.4 h`."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _field_blocks(facts: SearchFacts, looks: Looks) -> Iterator[Block]:
@@ -293,5 +288,5 @@ def _page_facts(facts: SearchFacts) -> dict[str, str]:
     return {
         "suggested by": search.suggest.replace("_", "-"),
         "trials": f"{ended} ended" + (f", {running} running" if (running := sum(method.num_running for method in facts.methods)) else ""),
-        "spent": f"{duration_text(3600 * facts.record.spent_hours)}, {count_text(facts.record.spent_sentences)} sentences",
+        "spent": f"{duration(3600 * facts.record.spent_hours)}, {count_text(facts.record.spent_sentences)} sentences",
     }

@@ -209,7 +209,7 @@ def test_a_budget_ends_a_search(tmp_path: Path, data: Path, tiny_encoder_dir: Pa
     later.begin()
     assert later.hours_left == 0.5 and later.next() is not None
     now[0] += 1801
-    assert later.next() is None and later.reason == "the budget of 1 hours is spent"
+    assert later.next() is None and later.reason == "the budget of 60 min is spent"
 
 
 def test_a_budget_too_small_for_one_trial_is_said_before_anything_starts(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
@@ -307,7 +307,7 @@ def test_finalists_are_part_of_a_budget_of_hours(
     trial = first.next()
     assert trial is not None and not first.arrive(trial.number, 1.0)
     now[0] = 0.65 * 3600  # a trial has taken longer
-    assert first.next() is None and first.reason == "the budget of 1 hours is spent"
+    assert first.next() is None and first.reason == "the budget of 60 min is spent"
     (chosen,) = first.choose()
     assert list(chosen.cells) == [0, 1, 2, 3], "three more trainings fit into 0.35 hours"
     again = submitted(1.0)

@@ -228,7 +228,7 @@ def test_sharing_in_words() -> None:
     shared = SharedStages(name="entropy encoders", num_mentioned=30, num_different=10, num_found=4, saved_s=5400)
     assert shared.sentence() == (
         "The sweep mentions 30 entropy encoders; only 10 of them differ, so 20 trainings were never run (67 % of them, "
-        "about 90 min of work); 4 were already in the store."
+        "about 1.5 h of work); 4 were already in the store."
     )
     assert "all of them differ, so nothing could be shared" in SharedStages(name="encoders", num_mentioned=3, num_different=3).sentence()
 
