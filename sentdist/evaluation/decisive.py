@@ -280,7 +280,7 @@ class Column:
         multiple = sum(one * float(t.isf(ALPHA / 2, degrees)) for one, degrees in components) / variance
         margin = multiple * float(np.sqrt(variance))
         about: About = "seeds and items" if seeds and items else "seeds" if seeds else "items"
-        return Interval(low=float(self.means[row]) - margin, high=float(self.means[row]) + margin, about=about)
+        return Interval(low=float(self.means[row]) - margin, high=min(100.0, float(self.means[row]) + margin), about=about)  # × 100
 
 
 def against(columns: Sequence[Column], pairs_of: Sequence[Sequence[tuple[str, str]]]) -> list[list[Difference]]:

@@ -134,7 +134,11 @@ class TrainSession:
 
     def has_come_to(self, share: float) -> bool:
         """Whether a share of all steps is done and scored on dev."""
-        return self.progress.step >= math.ceil(share * self.schedule.num_steps - 1e-9) and self._is_scored()
+        return self.has_stepped_to(share) and self._is_scored()
+
+    def has_stepped_to(self, share: float) -> bool:
+        """Whether a share of all steps is done."""
+        return self.progress.step >= math.ceil(share * self.schedule.num_steps - 1e-9)
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint from which `load` goes on as if nothing had happened."""

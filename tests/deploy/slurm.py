@@ -1,4 +1,4 @@
-"""A real Slurm over hosts of one machine: munged, slurmctld, and a slurmd with one CPU on each host."""
+"""A real Slurm over hosts of one machine: munged, slurmctld, and a slurmd on each host, with one CPU and a GPU that is only counted."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ SelectTypeParameters=CR_Core
 ReturnToService=2
 MpiDefault=none
 KillWait=5
+GresTypes=gpu
 {nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -88,8 +89,9 @@ def slurm(num_hosts: int, home: Path) -> Iterator[Slurm]:
         addresses = [made.wire(number) for number in range(num_hosts)]
         for name in ("state", "munge", *addresses):
             (folder / name).mkdir(parents=True)
-        nodes = "\n".join(f"NodeName={address} NodeAddr={address} CPUs=1 State=UNKNOWN" for address in addresses)
+        nodes = "\n".join(f"NodeName={address} NodeAddr={address} CPUs=1 Gres=gpu:1 State=UNKNOWN" for address in addresses)
         (folder / "slurm.conf").write_text(CONFIGURATION.format(head=addresses[0], folder=folder, nodes=nodes))
+        (folder / "gres.conf").write_text("Name=gpu Count=1 Flags=CountOnly\n")
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "munge.key").chmod(0o600)

@@ -32,7 +32,7 @@ def test_a_job_whose_time_ends_goes_on_from_a_checkpoint(queue: Slurm, tiny_enco
     objective: Json = {"name": "info_nce", "temperature": 0.05}
     long: Json = {"objective": objective, "select": False, "training": {"epochs": 1000}}
     values = tiny_values(tmp_path / "encoder", methods={"long": long}, baseline=None)
-    values["runtime"] = {"engine": "torch", "workers": 2, "checkpoint_every_s": 3600}
+    values["runtime"] = {"engine": "torch", "workers": 2, "checkpoint_every_s": 3600, "gpus_per_worker": 0}
     (tmp_path / "long.yaml").write_text(yaml.safe_dump(values))
     log = tmp_path / "job.log"
 
@@ -40,8 +40,9 @@ def test_a_job_whose_time_ends_goes_on_from_a_checkpoint(queue: Slurm, tiny_enco
         return log.exists() and words in log.read_text()
 
     places = [str(tmp_path / "long.yaml"), "--store", str(tmp_path / "store"), "--data", str(tmp_path / "data")]
-    job = queue.submit("cluster/slurm.sh", *places, num_nodes=2, log=log)
+    job = queue.submit("--gpus-per-node=1", "cluster/slurm.sh", *places, num_nodes=2, log=log)
     wait_for(lambda: logged("step 600/6000"), what="steps", seconds=300)
+    assert logged("idle: 2 GPU(s)"), "those that Slurm gave the job"
     queue.signal(job, "USR1")
     wait_for(lambda: logged("2 hosts to go within 150 s"), what="the hosts told", seconds=60)
     wait_for(lambda: queue.facts(job)["JobState"] == "PENDING", what="the job queued again", seconds=120)

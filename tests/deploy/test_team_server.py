@@ -1,4 +1,4 @@
-"""The team's MLflow server: the very command of compose.yaml as a process, with SQLite in place of PostgreSQL."""
+"""The team's MLflow server: the very command of compose.yaml as a process, with SQLite, or with a real PostgreSQL and a bucket."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from mlflow import MlflowClient
 
+from tests.deploy.postgres import postgres, why_no_postgres
+from tests.support.faulty_s3 import BUCKET, faulty_s3
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -33,22 +37,25 @@ def _filled(text: str, values: dict[str, str]) -> str:
 
 
 @contextmanager
-def _serving(folder: Path) -> Iterator[int]:
-    """The server on a free port; accounts and data lie in `folder`, as on the volumes."""
+def _serving(folder: Path, *, database: str = "", artifacts: str = "", environment: dict[str, str] | None = None) -> Iterator[int]:
+    """The server on a free port; accounts, and what has no place of its own, lie in `folder`, as on the volumes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     folder.mkdir(exist_ok=True)
     settings = (ROOT / "infra" / "mlflow" / "basic_auth.ini").read_text()
     (folder / "basic_auth.ini").write_text(re.sub(r"sqlite:///\S+", f"sqlite:///{folder}/users.db", settings))
-    environment = os.environ | {name: _filled(str(value), GIVEN) for name, value in SERVICE["environment"].items()}
-    environment |= {"MLFLOW_BACKEND_STORE_URI": f"sqlite:///{folder}/mlflow.db", "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini")}
-    environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # three more processes, which this test has no use for
-    words = _filled(SERVICE["command"], {"MLFLOW_ARTIFACTS": str(folder / "artifacts")}).split()
+    given = os.environ | (environment or {}) | {name: _filled(str(value), GIVEN) for name, value in SERVICE["environment"].items()}
+    given |= {
+        "MLFLOW_BACKEND_STORE_URI": database or f"sqlite:///{folder}/mlflow.db",
+        "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini"),
+    }
+    given |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # three more processes, which this test has no use for
+    words = _filled(SERVICE["command"], {"MLFLOW_ARTIFACTS": artifacts or str(folder / "artifacts")}).split()
     words = [str(port) if word == "5000" else word for word in words]
     command = [sys.executable, "-m", *words, "--workers", "1"]
     with (folder / "log").open("ab") as log:
-        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(command, cwd=folder, env=given, stdout=log, stderr=log, start_new_session=True)
     try:
         wait_for(lambda: _status(port, "/health") == 200, what=f"the server, see {folder / 'log'}", seconds=240)
         yield port
@@ -91,3 +98,27 @@ def test_the_server_starts_wants_a_password_and_answers_under_its_addresses(tmp_
         for stranger in ("evil.example", "mlflow.evil.example", "172.200.0.3"):
             assert _status(port, page, host=f"{stranger}:5000", user="admin") == 403, stranger
     assert (tmp_path / "team" / "users.db").exists(), "accounts outlive the container"
+
+
+def test_runs_in_postgresql_and_files_in_a_bucket_outlive_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := why_no_postgres():
+        pytest.skip(reason)
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", GIVEN["MLFLOW_AUTH_ADMIN_PASSWORD"])
+    (tmp_path / "note.txt").write_text("kept")
+    with postgres("mlflow", GIVEN["POSTGRES_PASSWORD"]) as database, faulty_s3() as s3:
+        of_bucket = {"MLFLOW_S3_ENDPOINT_URL": f"http://{s3.address}", "AWS_DEFAULT_REGION": "us-east-1"}
+        monkeypatch.setitem(GIVEN, "AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setitem(GIVEN, "AWS_SECRET_ACCESS_KEY", "secret")
+        places: Any = {"database": database, "artifacts": f"s3://{BUCKET}/mlflow", "environment": of_bucket}
+        with _serving(tmp_path / "team", **places) as port:
+            client = MlflowClient(f"http://127.0.0.1:{port}")
+            run = client.create_run(client.create_experiment("shared"), run_name="first")
+            client.log_metric(run.info.run_id, "score", 79.5)
+            client.log_artifact(run.info.run_id, str(tmp_path / "note.txt"))
+            assert run.info.artifact_uri.startswith("mlflow-artifacts:"), "clients need no key of the bucket"
+        with _serving(tmp_path / "team", **places) as port:
+            client = MlflowClient(f"http://127.0.0.1:{port}")
+            assert client.get_run(run.info.run_id).data.metrics == {"score": 79.5}
+            found = client.download_artifacts(run.info.run_id, "note.txt", str(tmp_path))
+            assert Path(found).read_text() == "kept"

@@ -14,7 +14,7 @@ from sentdist.execution.searching.trial import ToRun
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import to_share
+from sentdist.plan.stages import Rung, to_share
 from sentdist.plan.suggestions import Searched
 from sentdist.stages.context import Context
 from sentdist.stages.devices import on_this_machine
@@ -99,7 +99,7 @@ class _Listener:
         self._last = time.monotonic()
 
     def __call__(self, stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
-        if self._conductor.hours_left == 0.0:
+        if self._conductor.hours_left == 0.0 and not _is_ending(stage, session, event):
             raise _TimeIsUp
         if session is not None:
             if session is not self._session:
@@ -115,3 +115,10 @@ class _Listener:
     def close(self) -> None:
         """Send what is left of the curve."""
         self._curve.run.close()
+
+
+def _is_ending(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> bool:
+    """Whether what a stage has done would be lost for the sake of a moment: it is finished, or has nothing left but its dev score."""
+    if session is None or isinstance(event, Artifact):
+        return isinstance(event, Artifact)
+    return session.has_stepped_to(stage.share if isinstance(stage, Rung) else 1.0)

@@ -50,7 +50,8 @@ def spearman_of(
         first, second = first - whole.mean(0), second - whole.mean(0)
     if after == "whiten":
         values, vectors = np.linalg.eigh(np.cov(whole.T, bias=True))
-        root = (vectors / np.sqrt(values))[:, values > 1e-9 * values.max()]
+        is_there = values > 1e-9 * values.max()  # what is not may be below 0 by rounding
+        root = vectors[:, is_there] / np.sqrt(values[is_there])
         first, second = first @ root, second @ root
     return 100 * float(spearmanr(cosines_of(first, second), [row["score"] for row in rows])[0])
 

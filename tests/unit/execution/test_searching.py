@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.local import build_all
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.rungs import Standing
+from sentdist.stages.train import TrainSession
 from sentdist.store.searches import Event, SearchRecord, find_search, search_record
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
@@ -210,6 +212,23 @@ def test_a_budget_ends_a_search(tmp_path: Path, data: Path, tiny_encoder_dir: Pa
     assert later.hours_left == 0.5 and later.next() is not None
     now[0] += 1801
     assert later.next() is None and later.reason == "the budget of 60 min is spent"
+
+
+@pytest.mark.parametrize(("share", "state"), [(0.5, "running"), (1.0, "finished")])
+def test_a_training_whose_steps_are_done_when_the_hours_end_is_kept(
+    share: float, state: str, tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, score = [0.0], TrainSession._score_dev
+
+    def late(session: TrainSession, tell: Callable[[], float]) -> Any:
+        now[0] = 3601.0 * session.has_stepped_to(share)
+        return score(session, tell)
+
+    monkeypatch.setattr(TrainSession, "_score_dev", late)
+    monkeypatch.setattr(in_process, "Conductor", partial(Conductor, clock=lambda: now[0]))
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, samples=None, budget={"hours": 1}, halving=None)
+    record = search_in_process(planned, context, print_line=lambda line: None)
+    assert [trial.state for trial in record.trials] == [state] and record.reason == "the budget of 60 min is spent"
 
 
 def test_a_budget_too_small_for_one_trial_is_said_before_anything_starts(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
