@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None
     for event in events_until(stage, session):
         if listen is not None:
             listen(stage, session, event)
+    context = replace(context, runtime=context.runtime.with_workers(1))  # for the record
     with context.store.staged() as folder:
         if isinstance(stage, Rung):
             save_on_ranks(session, folder, is_first=True, agree=lambda said: [said])

@@ -1,4 +1,4 @@
-"""A real Slurm over hosts of one machine: munged, slurmctld, and a slurmd on each host, with one CPU and a GPU that is only counted."""
+"""A real Slurm over hosts of one machine: munged, slurmctld, and a slurmd on each host, with one CPU and what it takes for a GPU."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def slurm(num_hosts: int, home: Path) -> Iterator[Slurm]:
             (folder / name).mkdir(parents=True)
         nodes = "\n".join(f"NodeName={address} NodeAddr={address} CPUs=1 Gres=gpu:1 State=UNKNOWN" for address in addresses)
         (folder / "slurm.conf").write_text(CONFIGURATION.format(head=addresses[0], folder=folder, nodes=nodes))
-        (folder / "gres.conf").write_text("Name=gpu Count=1 Flags=CountOnly\n")
+        (folder / "gres.conf").write_text("Name=gpu File=/dev/null\n")
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "munge.key").chmod(0o600)
