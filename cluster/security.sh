@@ -1,4 +1,5 @@
-# Sourced by the scripts that start Ray: what keeps other users of the machine, and of the network, out. cluster/README.md says what it is worth.
+# Sourced by the scripts that start Ray: what keeps other users of the machine, and of the network, out (cluster/README.md says what it is worth), and
+# how a node ends.
 
 # private_folder PATH [VARIABLE]: a folder of mode 700 that others cannot replace; prints PATH, or says why not and fails. The Python that has
 # sentdist looks, since `sentdist up` needs the same.
@@ -52,16 +53,23 @@ tls_failed() {
 # leaves_in_time ADDRESS COMMAND …: runs a node of the cluster at ADDRESS. Told to end, it first tells the cluster, and gives trainings on this host
 # NOTICE_S seconds (20) for their checkpoints.
 leaves_in_time() {
-    local address="$1" notice_s="${NOTICE_S:-20}" node status=0
+    local address="$1" notice_s="${NOTICE_S:-20}" node
     shift
     "$@" &
     node="$!"
     # shellcheck disable=SC2064
     trap "RAY_ADDRESS='$address' python3 -m sentdist.cli leave --within $((notice_s + 10)) && sleep $notice_s; kill $node" TERM
-    wait "$node" || status=$?
-    while kill -0 "$node" 2>/dev/null; do # a signal ends `wait`, not the node
+    trap 'kill "$node"' INT # Ctrl-C, which what runs in the background does not heed
+    end_with "$node"
+}
+
+# end_with PID: waits for a process that this shell has started, whatever signals come meanwhile, and ends as it does.
+end_with() {
+    local status=0
+    wait "$1" || status=$?
+    while kill -0 "$1" 2>/dev/null; do # a signal ends `wait`, not what it waits for
         status=0
-        wait "$node" || status=$?
+        wait "$1" || status=$?
     done
     exit "$status"
 }

@@ -46,10 +46,4 @@ leave() {
 }
 trap 'leave; sleep 30; scontrol requeue "$SLURM_JOB_ID"' USR1
 srun --ntasks-per-node=1 --nodes="$SLURM_JOB_NUM_NODES" bash -c "$on_each_host" sentdist "$head_ip:6379" "$@" &
-status=0
-wait "$!" || status=$?
-while kill -0 "$!" 2>/dev/null; do # a signal ends `wait`, not what it waits for
-    status=0
-    wait "$!" || status=$?
-done
-exit "$status"
+end_with "$!"

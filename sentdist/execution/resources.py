@@ -197,8 +197,8 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     on_gpu = runtime.gpus_per_worker
     match stage:
         case Train() | Rung() if uses_worker_group(runtime):
-            is_fixed = runtime.fewest_workers == runtime.most_workers
-            change = None if is_fixed else Change(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s)
+            may_change = runtime.workers_may_change
+            change = Change(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if may_change else None
             return Demand(way="group", workers=runtime.most_workers, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu, change=change)
         case Bank() if runtime.most_workers > 1:
             return pool_demand(runtime, gpus=on_gpu)

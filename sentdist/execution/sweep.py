@@ -232,7 +232,7 @@ def _largest_worker(plan: Plan, context: Context, to_build: Set[str]) -> tuple[f
 def _opening(plan: Plan, missing: list[Trial], offer: Offer) -> str:
     runtime, offered = plan.recipe.runtime, offer.capacity
     width = counted(runtime.most_workers, "worker")
-    if runtime.fewest_workers < runtime.most_workers:
+    if runtime.workers_may_change:
         width = f"{runtime.fewest_workers} to {width}"
     limit = f"{counted(offered.trainings_at_once, 'training')} at once (bound by {offered.limited_by})"
     to_run = f"{len(missing)} of {counted(len(plan.trials), 'trial')} to run"

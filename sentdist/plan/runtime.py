@@ -47,6 +47,11 @@ class Runtime(Frozen):
             return self.gpus_per_worker
         return None if self.device == "auto" else 1.0
 
+    @property
+    def workers_may_change(self) -> bool:
+        """Whether a training follows what the cluster has."""
+        return self.fewest_workers < self.most_workers
+
     def with_workers(self, workers: int) -> Self:
         """The same with the number of workers as it was."""
         return self.model_copy(update={"workers": workers})
@@ -58,10 +63,11 @@ class Runtime(Frozen):
     @model_validator(mode="after")
     def _workers_may_change(self) -> Self:
         if self.fewest_workers > self.most_workers:
-            raise ValueError(f"workers: found {list(self.workers)}; expected [fewest, most]")  # type: ignore[arg-type]
-        if self.fewest_workers < self.most_workers and self.zero_stage:
+            raise ValueError(f"workers: found [{self.fewest_workers}, {self.most_workers}]; expected [fewest, most]")
+        if self.workers_may_change and self.zero_stage:
+            found = f"found [{self.fewest_workers}, {self.most_workers}] with zero_stage {self.zero_stage}"
             raise ValueError(
-                f"workers: found {list(self.workers)} with zero_stage {self.zero_stage}; expected zero_stage 0, for what ZeRO 1 to 3 share out "  # type: ignore[arg-type]
+                f"workers: {found}; expected zero_stage 0, for what ZeRO 1 to 3 share out "
                 "is of one number of workers. Set runtime.zero_stage=0, or one number"
             )
         return self

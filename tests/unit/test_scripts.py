@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -218,3 +219,12 @@ def test_stopping_where_nothing_was_started_ends_nothing(tmp_path: Path) -> None
     shutil.copy(ROOT / "infra" / "stop.sh", tmp_path / "infra")
     done = _bash("bash infra/stop.sh", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "Nothing was started here.\n")
+
+
+def test_ctrl_c_ends_a_node_and_its_script() -> None:
+    script = '. cluster/security.sh; leaves_in_time nowhere sh -c "echo up; exec sleep 60"'
+    with subprocess.Popen(["bash", "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
+        assert shell.stdout is not None and shell.stdout.readline() == "up\n"
+        os.killpg(shell.pid, signal.SIGINT)
+        assert shell.wait(timeout=20) != 0
+        assert shell.stdout.read() == "", "its end is closed: nothing is left running"

@@ -65,8 +65,7 @@ def tell_resumed(stage: Train | Rung, session: TrainSession, sink: EventSink, me
 
 
 def _event(stage: Train | Rung, session: TrainSession, *, what: str, message: str | None = None) -> StageEvent:
-    runtime = session.context.runtime
-    may_change = what == "resumed" and runtime.fewest_workers < runtime.most_workers
+    may_change = what == "resumed" and session.context.runtime.workers_may_change
     return StageEvent(
         key=stage.key, kind=stage.kind, label=stage.label, what=what, message=message,  # type: ignore[arg-type]
         step=session.progress.step, num_steps=session.schedule.num_steps,
