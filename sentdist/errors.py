@@ -6,16 +6,20 @@ import re
 import reprlib
 from collections.abc import Sequence
 
+from sentdist.addresses import without_secrets
+
 # Letters. The longest message that is long on purpose lists the names of all tasks (660).
 LONGEST = {"where": 300, "found": 1_000, "expected": 600, "remedy": 600}
 LONGEST_VALUE = 160  # letters of what a user wrote or a file holds
+LONGEST_ADDRESS = 1_000  # letters; a longer one may be cut before its secrets are found
 
 # What moves a terminal's cursor, breaks a line, turns the order of writing round, or cannot be written at all (a half of a surrogate pair).
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def one_line(text: str, longest: int) -> str:
-    """`text` in at most `longest` letters on one line: its beginning and its end, control characters as escapes.
+    """`text` in at most `longest` letters on one line: its beginning and its end, control characters as escapes, addresses without
+    secrets.
 
     What is cut out is replaced by the size of the text. Takes the same time for a text of any size.
     """
@@ -23,11 +27,15 @@ def one_line(text: str, longest: int) -> str:
         return shown
     mark = f" … ({len(text):,} letters) … "
     ending = (longest - len(mark)) // 4
-    return _escaped(text[:longest])[: longest - len(mark) - ending] + mark + _escaped(text[-longest:])[-ending:]
+    return (
+        _escaped(text[: longest + LONGEST_ADDRESS])[: longest - len(mark) - ending]
+        + mark
+        + _escaped(text[-longest - LONGEST_ADDRESS :])[-ending:]
+    )
 
 
 def _escaped(text: str) -> str:
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), without_secrets(text))
 
 
 def brief(value: object) -> str:
@@ -57,6 +65,11 @@ def first_line(error: BaseException) -> str:
     """The first line of what an error of a library says, or its name where it says nothing."""
     said = str(error).strip()
     return one_line(said.splitlines()[0], LONGEST_VALUE) if said else type(error).__name__
+
+
+def named(error: BaseException) -> str:
+    """`ValueError: what it says`, whole."""
+    return without_secrets(f"{type(error).__name__}: {error}")
 
 
 class _Brief(reprlib.Repr):

@@ -39,7 +39,7 @@ def tasks() -> None:
     console = open_console()
     for kind in TASK_KINDS.values():
         own = "" if kind.own is None else f"; of your own: {kind.own.replace('`', '')}"
-        console.print(f"{kind.name:14} {kind.main[1]}{own}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{kind.name:14} {kind.main.title}{own}", markup=False, highlight=False, soft_wrap=True)
         if names := [name for name, card in TASKS.items() if card.kind == kind.name]:
             console.print(f"{'':14} {', '.join(names)}", markup=False, highlight=False, soft_wrap=True)
 

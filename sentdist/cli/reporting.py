@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sentdist.addresses import without_secrets
 from sentdist.cli.completing import papers, sweeps
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import counted
-from sentdist.inference.opening import open_store, store_root
+from sentdist.inference.opening import open_store
 from sentdist.plan.papers import PAPERS
 
 if TYPE_CHECKING:
@@ -100,8 +101,9 @@ def track(
         raise typer.Exit(1)
     from sentdist.tracking.rebuild import rebuild as rebuild_runs
 
-    for found in rebuild_runs(open_store(store), uri, sweep):
+    opened = open_store(store)
+    for found in rebuild_runs(opened, uri, sweep):
         typer.echo(
             f"{found.name}: {found.num_scored} of {counted(found.num_trials, 'trial')} with scores; {counted(found.num_runs, 'run')} up to date"
         )
-    typer.echo(f"MLflow at {uri} shows what is in {store_root(store)}.")
+    typer.echo(f"MLflow at {without_secrets(uri)} shows what is in {opened.shown}.")

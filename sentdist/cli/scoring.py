@@ -96,6 +96,7 @@ def compare(
 ) -> None:
     """Say whether two encoders differ, by the test that reports use."""
     from sentdist.plan.chosen_tasks import named_task
+    from sentdist.plan.task_kinds import TASK_KINDS
     from sentdist.plan.tasks import TASK_GROUPS
     from sentdist.report.comparisons import p_text
     from sentdist.report.evaluated import compare_evaluated, second_opinion
@@ -113,7 +114,7 @@ def compare(
         labels,
         [one.record.results for one in (ours, theirs)],
         [opened.folder(one) for one in (ours, theirs)],
-        [task.name for task in names if task.card.kind != "geometry"],
+        {task.name: TASK_KINDS[task.card.kind].main for task in names if task.card.kind != "geometry"},
     )
     table = empty_table(
         f"{labels[0]} − {labels[1]}", "task", "n", "first", "second", "difference", "95 % on other items", "p", "p over all"

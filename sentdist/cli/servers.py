@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sentdist.addresses import without_secrets
 from sentdist.cli.options import StoreRoot
 from sentdist.errors import ServerError, counted
 
@@ -54,7 +55,7 @@ def up(
   Ray        {state.ray}, dashboard {state.dashboard} (token: {state.token_file})
   GPUs       {gpus if gpus is not None else health.gpus().text}
   MLflow     {state.mlflow_link}
-  store      {state.store}
+  store      {without_secrets(state.store)}
   logs       {state.folder / "logs"}
 
 Next:

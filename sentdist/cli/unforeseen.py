@@ -9,6 +9,8 @@ import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sentdist.addresses import without_secrets
+
 
 def kept_traceback(error: BaseException) -> Path:
     """Write the traceback, the command and the versions to a file of the user's own and return its path.
@@ -17,7 +19,7 @@ def kept_traceback(error: BaseException) -> Path:
     """
     now = datetime.now(UTC)
     text = f"{now.isoformat(timespec='seconds')}\n{' '.join(sys.argv)}\nPython {sys.version.split()[0]}\n\n"
-    text += "".join(traceback.format_exception(error))
+    text = without_secrets(text + "".join(traceback.format_exception(error)))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sentdist" / "tracebacks"
     try:
         cache.mkdir(parents=True, exist_ok=True)

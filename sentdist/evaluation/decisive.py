@@ -103,7 +103,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """Where the mean of one system lies at 95 %."""
+    """Where the mean of one system lies at 95 %. By its spread alone: it may go beyond what the measure can be."""
 
     low: float
     high: float
@@ -280,7 +280,7 @@ class Column:
         multiple = sum(one * float(t.isf(ALPHA / 2, degrees)) for one, degrees in components) / variance
         margin = multiple * float(np.sqrt(variance))
         about: About = "seeds and items" if seeds and items else "seeds" if seeds else "items"
-        return Interval(low=float(self.means[row]) - margin, high=min(100.0, float(self.means[row]) + margin), about=about)  # × 100
+        return Interval(low=float(self.means[row]) - margin, high=float(self.means[row]) + margin, about=about)
 
 
 def against(columns: Sequence[Column], pairs_of: Sequence[Sequence[tuple[str, str]]]) -> list[list[Difference]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sentdist.errors import ArtifactLost
+from sentdist.errors import ArtifactLost, named
 from sentdist.execution.board.attempts import may_be_a_lost_peer
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeats
@@ -38,8 +38,8 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
     except Exception as error:
         if sink.order is not None and may_be_a_lost_peer(error, stage_demand(stage, submission.context.runtime)):
             raise
-        submission.tracker.fail(stage.key, f"{type(error).__name__}: {error}")
-        sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=f"{type(error).__name__}: {error}"))
+        submission.tracker.fail(stage.key, named(error))
+        sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=named(error)))
         raise
     submission.tracker.finish(artifact.record)
     seconds = time.perf_counter() - started

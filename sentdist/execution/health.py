@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.metadata
 import json
 import os
@@ -18,10 +17,11 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from sentdist.addresses import without_secrets
 from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
 from sentdist.services import servers
-from sentdist.services.asking import Reply, get
+from sentdist.services.asking import Reply, basic, get
 from sentdist.services.state import state_of
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.server import read_password
@@ -165,12 +165,13 @@ def _cluster(named: str | None) -> Finding:
 def dashboard(named: str | None) -> Finding:
     """Of Ray's dashboard at an address, else at Ray's usual one, which somebody else's may have: it is not shown our token."""
     address = named or DASHBOARD
+    shown = without_secrets(address)
     said = token() if named else None
     reply = get(f"{address.rstrip('/')}/api/version", authorization=f"Bearer {said}" if said else None, timeout_s=TIMEOUT_S)
     if reply is not None and reply.status == 200 and (version := _ray_version(reply.text)):
-        return Finding(subject="Ray's dashboard", state="good", text=f"{version} answers at {address}")
+        return Finding(subject="Ray's dashboard", state="good", text=f"{version} answers at {shown}")
     if reply is not None and reply.status in REFUSED and named:
-        text = f"{address} refuses the token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (`sentdist up` writes .sentdist/env)."
+        text = f"{shown} refuses the token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (`sentdist up` writes .sentdist/env)."
         return Finding(subject="Ray's dashboard", state="bad", text=text)
     return _away(
         "Ray's dashboard", address, reply, "`ray job submit` needs it. `sentdist up` starts one.", variable="RAY_API_SERVER_ADDRESS"
@@ -184,14 +185,15 @@ def mlflow(named: str | None) -> Finding:
     except SentdistError as error:
         return Finding(subject="MLflow", state="bad", text=str(error))
     uri = named or TRACKING
+    shown = without_secrets(uri)
     page, authorization = f"{uri.rstrip('/')}/version", _basic() if named else None
     reply = get(page, authorization=authorization, timeout_s=TIMEOUT_S)
     if reply is None and _is_open(uri):
         reply = get(page, authorization=authorization, timeout_s=5 * TIMEOUT_S)  # a server that has just started takes its time
     if reply is not None and reply.status == 200 and reply.text[:1].isdigit():
-        return Finding(subject="MLflow", state="good", text=f"{reply.text.strip()} answers at {uri}")
+        return Finding(subject="MLflow", state="good", text=f"{reply.text.strip()} answers at {shown}")
     if reply is not None and reply.status in REFUSED and named:
-        text = f"{uri} refuses the password: `source .sentdist/env`, or set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
+        text = f"{shown} refuses the password: `source .sentdist/env`, or set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
         return Finding(subject="MLflow", state="bad", text=text)
     consequence = "runs are kept in the store; `sentdist track --rebuild` brings them in later."
     return _away("MLflow", uri, reply, consequence, variable="MLFLOW_TRACKING_URI")
@@ -206,16 +208,17 @@ def _ray_version(text: str) -> str | None:
 
 def _basic() -> str | None:
     user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
-    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}" if user and password else None
+    return basic(user, password) if user and password else None
 
 
 def _away(subject: str, address: str, reply: Reply | None, consequence: str, *, variable: str) -> Finding:
+    shown = without_secrets(address)
     if reply is None and not _is_open(address):
-        return Finding(subject=subject, state="note", text=f"nothing listens at {address}; {consequence}")
+        return Finding(subject=subject, state="note", text=f"nothing listens at {shown}; {consequence}")
     if reply is not None and reply.status in REFUSED:
-        text = f"a server at {address} asks for a secret, which it is not shown; if it is yours, name it: {variable}={address}"
+        text = f"a server at {shown} asks for a secret, which it is not shown; if it is yours, name it: {variable}={shown}"
         return Finding(subject=subject, state="note", text=text)
-    return Finding(subject=subject, state="bad", text=f"{address} is used by something that is not {subject}; choose another port.")
+    return Finding(subject=subject, state="bad", text=f"{shown} is used by something that is not {subject}; choose another port.")
 
 
 def _is_open(address: str) -> bool:

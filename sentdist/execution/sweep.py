@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from sentdist.addresses import without_secrets
 from sentdist.errors import SentdistError, SweepStopped, counted
 from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
@@ -122,7 +123,7 @@ def run_sweep(
     try:
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
-        print_line(f"Test items in training data could not be counted: {error}")
+        print_line(f"Test items in training data could not be counted: {without_secrets(str(error))}")
     summary = _summary(plan, context, is_there, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
         print_line(line)

@@ -15,7 +15,8 @@ from typing import Any
 from ray import tune
 from ray.tune.search import Searcher
 
-from sentdist.errors import ResourceError, StoreError, SweepStopped
+from sentdist.addresses import without_secrets
+from sentdist.errors import ResourceError, StoreError, SweepStopped, named
 from sentdist.execution.board.actor import stopped
 from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
@@ -220,7 +221,7 @@ def packed(error: BaseException) -> str:
     try:
         return base64.b64encode(pickle.dumps(error)).decode()
     except Exception:  # it holds something that cannot travel
-        return base64.b64encode(pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))).decode()
+        return base64.b64encode(pickle.dumps(RuntimeError(named(error)))).decode()
 
 
 def unpacked(packed: str) -> BaseException:
@@ -246,4 +247,4 @@ def keep_experiment(store: ArtifactStore, folder: Path, name: str) -> None:
     try:
         store.write_folder(folder, f"{TUNE}/{name}")
     except (OSError, StoreError) as error:
-        log.warning("%s/%s/%s: Tune's own files could not be kept: %s", store.shown, TUNE, name, error)
+        log.warning("%s/%s/%s: Tune's own files could not be kept: %s", store.shown, TUNE, name, without_secrets(str(error)))

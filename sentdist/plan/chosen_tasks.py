@@ -58,7 +58,7 @@ def named_task(given: str) -> NamedTask:
         )
     name = "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{source.removeprefix('hub:')}-{split}".lower()).strip("-")
     card = TaskCard(
-        kind=known, source=source, split=split or None, metric=TASK_KINDS[known].main[0], licence="the user's", citation="sentdist"
+        kind=known, source=source, split=split or None, metric=TASK_KINDS[known].main.name, licence="the user's", citation="sentdist"
     )
     return NamedTask(name=name, card=card, revision=commit or None)
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.relations import LinkTask
+from sentdist.plan.measures import Measure
 from sentdist.plan.specs import OwnRows, Task
 from sentdist.plan.tasks import TaskCard
 
@@ -136,9 +137,10 @@ class Found:
 class TaskKind:
     """What is known of a kind of task; `TASK_KINDS` names them all, and every other list is derived from it.
 
-    main: the measure that stands for a task, and its title. columns: of the texts, as a user's own file has them;
-    further: a card's other columns.
-    floors: what scores it from words alone. table: title and unit of its table in a report, a column a task; None: not of that shape.
+    main: the measure that stands for a task; those that a table sets beside it have its range. columns: of the texts,
+    as a user's own file has them; further: a card's other columns.
+    floors: what scores it from words alone. table: title of its table in a report, a column a task, in the main measure's unit; None: not
+    of that shape.
     works: keys of citations. own: columns or files of a user's own data, which KIND=SOURCE names; None: there are none.
     chooses: such a task can choose checkpoints; of labelled texts only those whose card has the role dev.
     averages: what its scores are on; tasks that choose together must agree in it. None: its own name.
@@ -147,11 +149,11 @@ class TaskKind:
     """
 
     name: str
-    main: tuple[str, str]
+    main: Measure
     columns: tuple[str, ...] = ()
     further: Callable[[TaskCard], tuple[str, ...]] = lambda card: ()
     floors: tuple[Floor, ...] = ()
-    table: tuple[str, str] | None
+    table: str | None
     works: tuple[str, ...] = ()
     own: str | None = None
     chooses: bool = False
@@ -215,12 +217,14 @@ TASK_KINDS: dict[str, TaskKind] = {
     kind.name: kind
     for kind in (
         TaskKind(
-            name="sts", main=("spearman", "Spearman"), columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table=None,
+            name="sts", main=Measure(name="spearman", title="Spearman", unit="Spearman's correlation × 100", lowest=-100.0),
+            columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table=None,
             own="`sentence1`, `sentence2`, `score` on any scale; `subset`, `group` (pairs that belong together) and `split` if you like",
             chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_pairs",
         ),
         TaskKind(
-            name="retrieval", main=("map", "MAP"), floors=("word_overlap", "bm25"), table=None, works=("ir_measures",),
+            name="retrieval", main=Measure(name="map", title="MAP", unit="share of queries or mean precision × 100"),
+            floors=("word_overlap", "bm25"), table=None, works=("ir_measures",),
             own=(
                 "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`), `NAME_qrels` "
                 "(`query_id`, `doc_id`, `relevance`), each a file, or a folder in BEIR's shape"
@@ -228,8 +232,8 @@ TASK_KINDS: dict[str, TaskKind] = {
             chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_retrieval",
         ),
         TaskKind(
-            name="classification", main=("accuracy", "accuracy"), columns=("text",), further=lambda card: (card.label,),
-            table=("Labels from frozen embeddings", "accuracy × 100"), works=("senteval",),
+            name="classification", main=Measure(name="accuracy", title="accuracy", unit="accuracy × 100"), columns=("text",), further=lambda card: (card.label,),
+            table="Labels from frozen embeddings", works=("senteval",),
             own=(
                 "`text`, `label`; a linear classifier fitted to the end (SentEval's stops too early on small data); "
                 "with `@test` fitted on `train`, the penalty chosen on `dev` where there is one; without a split ten "
@@ -238,44 +242,47 @@ TASK_KINDS: dict[str, TaskKind] = {
             make=_classification, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_classification",
         ),
         TaskKind(
-            name="pairs", main=("ap", "average precision"), columns=("sentence1", "sentence2"), further=lambda card: (card.label,),
-            floors=("word_overlap",), table=("Paraphrases", "average precision × 100"),
+            name="pairs", main=Measure(name="ap", title="average precision", unit="average precision × 100"),
+            columns=("sentence1", "sentence2"), further=lambda card: (card.label,),
+            floors=("word_overlap",), table="Paraphrases",
             own="`sentence1`, `sentence2`, `label` 1 for a paraphrase, else 0", averages="precision", chooses=True,
             make=_paraphrases, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_paraphrases",
         ),
         TaskKind(
-            name="reranking", main=("map", "MAP"), columns=("query",),
+            name="reranking", main=Measure(name="map", title="MAP", unit="mean average precision × 100"), columns=("query",),
             further=lambda card: ("query_id", "relevance", *(card.documents or ("document",))),
-            floors=("word_overlap", "bm25"), table=("Re-ranking", "mean average precision × 100"),
+            floors=("word_overlap", "bm25"), table="Re-ranking",
             own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`", averages="precision", chooses=True,
             make=_reranking, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_candidates",
         ),
         TaskKind(
-            name="forums", main=("map@100", "MAP@100"), columns=("query", "document"), floors=("word_overlap", "bm25"),
-            table=("Duplicates within forums", "mean over forums of MAP@100 × 100"), works=("useb",), averages="precision", chooses=True,
+            name="forums", main=Measure(name="map@100", title="MAP@100", unit="mean over forums of MAP@100 × 100"),
+            columns=("query", "document"), floors=("word_overlap", "bm25"),
+            table="Duplicates within forums", works=("useb",), averages="precision", chooses=True,
             make=lambda found: ForumsTask.model_validate(found.values), encodes=_of_columns,
             loader="sentdist.stages.tasks.forums:load_forums",
         ),
         TaskKind(
-            name="clustering", main=("v_measure", "V-measure"), columns=("text",), further=lambda card: (card.label,),
-            table=("Clusters", "V-measure × 100"), works=("v_measure",),
+            name="clustering", main=Measure(name="v_measure", title="V-measure", unit="V-measure × 100"), columns=("text",), further=lambda card: (card.label,),
+            table="Clusters", works=("v_measure",),
             own="`text`, `label`",
             make=_clustering, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_clustering",
         ),
         TaskKind(
-            name="triplets", main=("accuracy", "accuracy"), columns=("sent0", "sent1", "hard_neg"), floors=("word_overlap",),
-            table=("Triplets", "share of anchors nearer to their positive × 100"),
+            name="triplets", main=Measure(name="accuracy", title="accuracy", unit="share of anchors nearer to their positive × 100"),
+            columns=("sent0", "sent1", "hard_neg"), floors=("word_overlap",), table="Triplets",
             own="`sent0`, `sent1`, `hard_neg`: an anchor, its positive, its negative; `split` if you like", chooses=True,
             make=lambda found: TripletTask.model_validate(found.values | {"columns": found.columns}), encodes=_three_each,
             loader="sentdist.stages.tasks.triplets:load_triplets",
         ),
         TaskKind(
-            name="geometry", main=("uniformity", "uniformity"), columns=("sentence1", "sentence2", "score"), table=None, works=("geometry",),
+            name="geometry", main=Measure(name="uniformity", title="uniformity", unit="uniformity", lowest=-8.0, highest=0.0),
+            columns=("sentence1", "sentence2", "score"), table=None, works=("geometry",),
             make=lambda found: GeometryTask.model_validate(found.values), encodes=_two_each,
             loader="sentdist.stages.tasks.geometry:load_geometry",
         ),
         TaskKind(
-            name="links", main=("mrr", "MRR"), floors=("word_overlap", "bm25"), table=None,
+            name="links", main=Measure(name="mrr", title="MRR", unit="mean reciprocal rank or share of triples × 100"), floors=("word_overlap", "bm25"), table=None,
             make=None, encodes=_of_links, loader="sentdist.stages.tasks.scoring:load_link_ranks",
         ),
     )

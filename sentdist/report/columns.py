@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sentdist.errors import DataError
-from sentdist.evaluation.decisive import Column, Entry, Floats
+from sentdist.evaluation.decisive import Column, Entry, Floats, Interval
 from sentdist.evaluation.items import Items
+from sentdist.plan.measures import Measure, mean_of
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.rows import ResultRow, SystemRows, read_items
 
 AVERAGE = "Avg"
-_MAIN = frozenset(kind.main[0] for kind in TASK_KINDS.values())
+_MAIN = frozenset(kind.main.name for kind in TASK_KINDS.values())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableColumns:
-    """by_name: columns in the table's order, without those in which no row has a score. sizes: items and groups of each task that has them.
-    without_groups: tasks whose items say nothing of what belongs together, so that each stands for itself."""
+    """by_name: columns in the table's order, without those in which no row has a score. measures: what their scores are. sizes: items and
+    groups of each task that has them. without_groups: tasks whose items say nothing of what belongs together, so that each stands for
+    itself."""
 
     by_name: Mapping[str, Column]
+    measures: Mapping[str, Measure]
     sizes: Mapping[str, tuple[int, int]]
     without_groups: tuple[str, ...]
 
     @property
     def has_items(self) -> bool:
         return bool(self.sizes)
+
+    def interval(self, name: str, label: str) -> Interval | None:
+        """Where the mean of a system in a column lies, within the range of the measure; None where that cannot be said."""
+        column = self.by_name.get(name)
+        found = None if column is None else column.interval(label)
+        if found is None:
+            return None
+        measure = self.measures[name]
+        return replace(found, low=max(measure.lowest, found.low), high=min(measure.highest, found.high))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,18 +53,23 @@ class _TaskItems:
     has_groups: bool
 
 
-def table_columns(systems: Sequence[SystemRows], tasks: Sequence[str], *, average: bool) -> TableColumns:
+def table_columns(systems: Sequence[SystemRows], measures: Mapping[str, Measure], *, average: bool) -> TableColumns:
     """Read the items of every system and task once, and fit every column.
+
+    measures: of the tasks, in the order of their columns. average: also a column of their mean.
 
     Raises:
         DataError: two systems were scored on different items of a task.
     """
+    tasks = list(measures)
     items = {task: _read(systems, task) for task in tasks}
     by_name = {task: _column(systems, [task], items) for task in tasks}
     if average:
+        measures = {**measures, AVERAGE: mean_of(list(measures.values()))}
         by_name[AVERAGE] = _column(systems, tasks, items)
     return TableColumns(
         by_name={name: column for name, column in by_name.items() if column is not None},
+        measures=measures,
         sizes={task: (one.num_items, len(one.weights)) for task, one in items.items() if one is not None},
         without_groups=tuple(task for task, one in items.items() if one is not None and not one.has_groups),
     )

@@ -64,8 +64,7 @@ def compare(
 def in_words(comparison: Comparison, column: str, *, num_tests: int, exploratory: str = "") -> str:
     """What a comparison says to a reader without statistics. num_tests: over how many its p is told; exploratory: why it is no evidence."""
     found = comparison.differences[column]
-    direction = "above" if found.difference >= 0 else "below"
-    sentence = f"{comparison.system} is {abs(found.difference):.2f} points {direction} {comparison.other}"
+    sentence = f"{comparison.system} is {distance(found.difference, comparison.other)}"
     if found.low is None or found.high is None or found.table_p is None:
         sentence += f"; whether that is more than chance is not defined ({found.reason})."
     else:
@@ -74,6 +73,28 @@ def in_words(comparison: Comparison, column: str, *, num_tests: int, exploratory
     if column == AVERAGE and (tasks := comparison.other_tasks) is not None:
         sentence += f" On other tasks such as these: {tasks.low:+.2f} to {tasks.high:+.2f} (p {p_text(tasks.p)})."
     return sentence + (f" Exploratory: {exploratory}." if exploratory else "")
+
+
+def distance(points: float, other: str) -> str:
+    """`0.41 points above other`; `as good as other, to two digits` for what rounds to nothing."""
+    if _is_nothing(points):
+        return f"as good as {other}, to two digits"
+    return f"{abs(points):.2f} points {'above' if points > 0 else 'below'} {other}"
+
+
+def distance_and_verdict(found: Difference, other: str) -> str:
+    """`distance`, with what p over the table allows to say, in few words."""
+    if found.p is None:
+        verdict = "with nothing to test it by"
+    elif found.is_told:
+        verdict = "yet told from it" if _is_nothing(found.difference) else "more than chance explains"
+    else:
+        verdict = "not told from chance"
+    return f"{distance(found.difference, other)}, {verdict}"
+
+
+def _is_nothing(points: float) -> bool:
+    return f"{abs(points):.2f}" == "0.00"
 
 
 def p_text(p: float) -> str:

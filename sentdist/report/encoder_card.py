@@ -10,8 +10,10 @@ from sentdist.citation import Citation
 from sentdist.errors import StoreError
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import CORPORA, Overlap
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
 from sentdist.report.columns import table_columns
+from sentdist.report.evaluated import IT
 from sentdist.report.leaks import leak_rows
 from sentdist.report.rows import ResultRow, group_rows
 from sentdist.report.templating import render
@@ -126,18 +128,18 @@ def _scores(store: ArtifactStore, key: str) -> list[_Score]:
         folder = store.folder(artifact)
         items = {task: folder / "items" / f"{task}.parquet" for task in values}
         known = {task: path for task, path in items.items() if path.is_file()}
-        columns = table_columns(group_rows([_row(values, known)]), list(known), average=False) if known else None
+        measures = {task: TASK_KINDS[kind].main for task, kind in kinds.items()}
+        columns = table_columns(group_rows([_row(values, known)]), {task: measures[task] for task in known}, average=False)
         for task, value in values.items():
-            column = None if columns is None else columns.by_name.get(task)
-            interval = None if column is None else column.interval(column.entries[0].label)
+            interval = columns.interval(task, IT)
             words = "" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
-            size = columns.sizes.get(task, (0, 0))[0] if columns is not None else 0
-            found[task] = (task, _measure_of(kinds[task]), float(value), words, size)
+            size = columns.sizes.get(task, (0, 0))[0]
+            found[task] = (task, measures[task].title, float(value), words, size)
     return list(found.values())
 
 
 def _row(scores: Mapping[str, float], items: Mapping[str, Path]) -> ResultRow:
-    return ResultRow(method="it", label="it", params={}, seed=0, scores=dict(scores), items=dict(items), is_fixed=True)
+    return ResultRow(method=IT, label=IT, params={}, seed=0, scores=dict(scores), items=dict(items), is_fixed=True)
 
 
 def _data_rows(corpus: Record) -> list[tuple[str, str]]:
@@ -200,12 +202,6 @@ def _works_of(term: str) -> list[str]:
     from sentdist.plan.objectives import OBJECTIVES
 
     return [work.key for work in OBJECTIVES[term].citations] if term in OBJECTIVES else []
-
-
-def _measure_of(kind: str) -> str:
-    from sentdist.plan.task_kinds import TASK_KINDS
-
-    return TASK_KINDS[kind].main[1]
 
 
 def _upstream(store: ArtifactStore, record: Record) -> set[str]:

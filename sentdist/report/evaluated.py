@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,9 @@ from sentdist.errors import DataError
 from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
 from sentdist.evaluation.decisive import ALPHA, Difference, Interval
 from sentdist.plan.chosen_tasks import named_task
+from sentdist.plan.measures import Measure
 from sentdist.plan.stage import Json
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.reading import drop_remedy, read_parquet
 from sentdist.report.columns import AVERAGE, TableColumns, table_columns
@@ -58,6 +60,7 @@ class Compared:
     notes: tuple[str, ...]
 
 
+IT = "it"  # the label of a system that is alone
 GEOMETRY = ("alignment", "uniformity", "mean_cosine", "effective_rank")
 
 
@@ -68,9 +71,9 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
     """
     for name in dict.fromkeys(given):
         members = [named_task(task) for task in TASK_GROUPS.get(name, (name,))]
-        scored = [task.name for task in members if task.card.kind != "geometry"]
+        scored = {task.name: TASK_KINDS[task.card.kind].main for task in members if task.card.kind != "geometry"}
         has_average = len(members) > 1 and len({task.card.metric for task in members}) == 1
-        columns = _columns([_row("it", results, folder, scored)], scored, average=has_average)
+        columns = table_columns(group_rows([_row(IT, results, folder, scored)]), scored, average=has_average)
         for task in members:
             if task.card.kind == "geometry":
                 for one in GEOMETRY:
@@ -78,28 +81,28 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
                 continue
             num_items, num_groups = columns.sizes.get(task.name, (0, 0))
             yield ScoreLine(
-                task=task.name, measure=task.card.metric, score=_number(results[task.name]), interval=_interval(columns, task.name),
+                task=task.name, measure=task.card.metric, score=_number(results[task.name]), interval=columns.interval(task.name, IT),
                 num_items=num_items, num_groups=num_groups, left_out=_left_out(folder, task.name),
             )  # fmt: skip
         if has_average:
             mean = float(columns.by_name[AVERAGE].means[0]) if AVERAGE in columns.by_name else None
-            yield ScoreLine(task=f"average of {name}", measure=members[0].card.metric, score=mean, interval=_interval(columns, AVERAGE))
+            yield ScoreLine(task=f"average of {name}", measure=members[0].card.metric, score=mean, interval=columns.interval(AVERAGE, IT))
 
 
 def compare_evaluated(
-    labels: tuple[str, str], results: Sequence[Mapping[str, Json]], folders: Sequence[Path], tasks: Sequence[str]
+    labels: tuple[str, str], results: Sequence[Mapping[str, Json]], folders: Sequence[Path], tasks: Mapping[str, Measure]
 ) -> Compared:
-    """The first encoder minus the second, by the test of all reports; their labels must differ.
+    """The first encoder minus the second, by the test of all reports; their labels must differ. tasks: with their measures.
 
     Raises:
         DataError: no task that both have a score of, or two versions of a test set.
     """
-    known = [task for task in tasks if all(_number(one.get(task)) is not None for one in results)]
+    known = {task: measure for task, measure in tasks.items() if all(_number(one.get(task)) is not None for one in results)}
     if not known:
         raise DataError(where="comparison", found="no task with a score of both", expected="at least one", remedy="Name tasks by --tasks.")
     rows = [_row(label, one, folder, known) for label, one, folder in zip(labels, results, folders, strict=True)]
-    columns = _columns(rows, known, average=len(known) > 1)
-    found = compare(group_rows(rows), [labels], columns, relation="baseline", tasks=known)[0]
+    columns = table_columns(group_rows(rows), known, average=len(known) > 1)
+    found = compare(group_rows(rows), [labels], columns, relation="baseline", tasks=list(known))[0]
     lines = tuple(_compared_line(name, columns, found, labels) for name in columns.by_name)
     last = lines[-1].task
     sentence = in_words(found, last, num_tests=sum(one.difference.p is not None for one in lines))
@@ -149,19 +152,10 @@ def _compared_line(name: str, columns: TableColumns, found: Comparison, labels: 
     )
 
 
-def _row(label: str, results: Mapping[str, Json], folder: Path, tasks: Sequence[str]) -> ResultRow:
+def _row(label: str, results: Mapping[str, Json], folder: Path, tasks: Iterable[str]) -> ResultRow:
     scores = {task: _number(results[task]) for task in tasks}
     items = {task: folder / "items" / f"{task}.parquet" for task in tasks}
     return ResultRow(method="evaluated", label=label, params={}, seed=0, scores=scores, items=items, is_fixed=True)
-
-
-def _columns(rows: Sequence[ResultRow], tasks: Sequence[str], *, average: bool) -> TableColumns:
-    return table_columns(group_rows(rows), tasks, average=average)
-
-
-def _interval(columns: TableColumns, name: str) -> Interval | None:
-    column = columns.by_name.get(name)
-    return None if column is None else column.interval(column.entries[0].label)
 
 
 def _left_out(folder: Path, task: str) -> str:

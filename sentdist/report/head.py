@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sentdist.evaluation.decisive import Difference
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.columns import AVERAGE
+from sentdist.report.comparisons import distance_and_verdict
 from sentdist.report.tables import Line, ResultTable
 from sentdist.store.chosen import cells_by_dev
 from sentdist.store.record import Record
@@ -29,7 +29,8 @@ def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record
     if found is None:
         return f"{said}{_standing(line, table)}."
     doubt = ", on what is there so far" if line.exploratory else ""
-    return f"{said}: {distance(found)} {table.baseline}, {surely(found)}{doubt}."
+    assert table.baseline is not None
+    return f"{said}: {distance_and_verdict(found, table.baseline)}{doubt}."
 
 
 def _candidates(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[str]:
@@ -55,18 +56,6 @@ def _standing(line: Line, table: ResultTable) -> str:
         return ", the highest of the table"
     told = "" if line.cells[column].standing else ", which is told from it"
     return f"; {best} has the highest, {means[best]:.2f}{told}"
-
-
-def distance(found: Difference) -> str:
-    """`0.41 points above`."""
-    return f"{abs(found.difference):.2f} points {'above' if found.difference >= 0 else 'below'}"
-
-
-def surely(found: Difference) -> str:
-    """What p over the table allows to say, in few words."""
-    if found.p is None:
-        return "with nothing to test it by"
-    return "more than chance explains" if found.is_told else "not told from chance"
 
 
 def column_words(table: ResultTable) -> str:

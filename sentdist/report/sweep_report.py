@@ -173,24 +173,25 @@ def result_tables(
         columns = list(rows[0].scores)
         said = None if found.sts or number else shared
         yield build_table(
-            rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), unit="share of queries or mean precision × 100",
+            rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), measure=TASK_KINDS["retrieval"].main,
             average=False, shared=said, exploratory=found.exploratory, leaked=leaks.of_columns(columns, dict.fromkeys(columns, task)),
         )  # fmt: skip
     for number, (kind, rows) in enumerate(found.other.items()):
-        columns, (title, unit) = list(rows[0].scores), KIND_TABLES[kind]
+        columns = list(rows[0].scores)
         said = None if found.sts or found.retrieval or number else shared
         yield build_table(
-            rows, title=title, tasks=columns, baseline=_present(baseline, rows), unit=unit, average=len(columns) > 1, shared=said,
+            rows, title=KIND_TABLES[kind], tasks=columns, baseline=_present(baseline, rows), measure=TASK_KINDS[kind].main,
+            average=len(columns) > 1, shared=said,
             exploratory=found.exploratory, leaked=leaks.of_columns(columns, {TASK_TITLES.get(task, task): task for task in found.tasks}),
         )  # fmt: skip
     if found.useb:
         yield build_table(
-            found.useb, title=useb.TITLE, tasks=list(useb.COLUMNS), baseline=_present(baseline, found.useb), unit=useb.UNIT, average=False,
+            found.useb, title=useb.TITLE, tasks=list(useb.COLUMNS), baseline=_present(baseline, found.useb), measure=useb.MEASURE, average=False,
             exploratory=found.exploratory, leaked=leaks.of_columns(list(useb.COLUMNS), useb.TASK_OF_COLUMN),
         )  # fmt: skip
     if found.useb_by_relation:
         yield build_table(
-            found.useb_by_relation, title=useb.TITLE_BY_RELATION, tasks=list(useb.FOUR), baseline=None, unit=useb.UNIT, preceding=False,
+            found.useb_by_relation, title=useb.TITLE_BY_RELATION, tasks=list(useb.FOUR), baseline=None, measure=useb.MEASURE, preceding=False,
         )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from sentdist.store.sweep import SweepRecord, TrialRecord
 TASK_TITLES = {name: card.title for name, card in TASKS.items() if card.title is not None}
 RETRIEVAL_TITLES = {"acc@1": "Acc@1", "acc@3": "Acc@3", "acc@5": "Acc@5", "map": "MAP", "mrr": "MRR", "ndcg@10": "nDCG@10"}
 
-# Kinds of task that have one table, a column a task: its title, its unit.
+# Kinds of task that have one table, a column a task: its title.
 KIND_TABLES = {kind.name: kind.table for kind in TASK_KINDS.values() if kind.table is not None}
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from sentdist.errors import DataError, duration
 from sentdist.evaluation.decisive import Difference, Interval, may_be_best
 from sentdist.evaluation.summary import Summary, summarize
+from sentdist.plan.measures import Measure
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, lead_column, table_columns
 from sentdist.report.comparisons import Comparison, compare, in_words
 from sentdist.report.rows import ResultRow, Scalar, SystemRows, group_rows
@@ -111,7 +113,7 @@ def build_table(
     title: str,
     tasks: Sequence[str],
     baseline: str | None,
-    unit: str = "Spearman's correlation × 100",
+    measure: Measure = TASK_KINDS["sts"].main,
     average: bool = True,
     preceding: bool = True,
     shared: SharedStages | None = None,
@@ -121,13 +123,14 @@ def build_table(
     """Aggregate rows into a table.
 
     `baseline` is the label of the row that arrows refer to; `preceding` also tests each line against the one above it, for the CSV.
+    measure: of all columns, or one that has their range, and whose unit says what they are.
     exploratory: label -> why its rows are not all that were planned; fewer seeds than others have is found here. leaked: (label, task)
     -> how much of the test its training data hold. Raises DataError when the baseline is not among the rows, or a task is in none of them.
     """
     systems = group_rows(rows)
     _check(systems, tasks, baseline, title)
     columns = (*tasks, AVERAGE) if average else tuple(tasks)
-    found = table_columns(systems, tasks, average=average)
+    found = table_columns(systems, dict.fromkeys(tasks, measure), average=average)
     doubts = _doubts(systems, exploratory or {})
     against_baseline = [(system.label, baseline) for system in systems if baseline is not None and system.label != baseline]
     in_order = [(system.label, above.label) for above, system in itertools.pairwise(systems) if preceding]
@@ -147,14 +150,14 @@ def build_table(
     }
     return ResultTable(
         title=title,
-        unit=unit,
+        unit=measure.unit,
         columns=columns,
         lines=tuple(_lines(systems, columns, tasks, baseline, to_baseline, found, doubts, leaked or {})),
         baseline=baseline,
         comparisons=(*to_baseline, *to_preceding),
         verdicts=verdicts,
         remarks=(shared.sentence(),) if shared else (),
-        notes=tuple(_notes(systems, tasks, found, unit=unit, baseline=baseline, average=average, leaked=leaked or {})),
+        notes=tuple(_notes(systems, tasks, found, unit=measure.unit, baseline=baseline, average=average, leaked=leaked or {})),
     )
 
 
@@ -195,7 +198,7 @@ def _lines(
             cells={
                 column: Cell(
                     summary=(summary := _summary(system, column, tasks)),
-                    interval=None if summary is None else found.by_name[column].interval(system.label),
+                    interval=None if summary is None else found.interval(column, system.label),
                     against_baseline=differences.get(column),
                     standing=_standing(system.label, best.get(column)),
                     leaked=leaked.get((system.label, column)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from sentdist.evaluation.relational import BY
+from sentdist.plan.measures import Measure
 from sentdist.plan.stage import Json
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.report.columns import AVERAGE
@@ -12,7 +13,7 @@ from sentdist.report.columns import AVERAGE
 TITLE = "Universal sentence embedding benchmark (USEB)"
 TITLE_BY_RELATION = f"{TITLE}, each relation alone (RSE, Figure 5)"
 RELATION = "relation"  # the parameter of rows that were scored by one relation
-UNIT = "mean average precision (TwitterPara: average precision) × 100"
+MEASURE = Measure(name="map", title="MAP", unit="mean average precision (TwitterPara: average precision) × 100")
 
 # Tasks of the benchmark, as RSE's Table 5 heads them: column of each part -> task; the column of their mean, where there are several.
 _PARTS: tuple[tuple[str | None, Mapping[str, str]], ...] = (

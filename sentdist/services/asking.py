@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from email.message import Message
 from typing import IO
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 MOST_BYTES = 10_000
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -23,12 +24,18 @@ class Reply:
 
 
 def get(url: str, *, authorization: str | None = None, timeout_s: float) -> Reply | None:
-    """What a server answers; None if none does. No proxy is asked about this machine, and no other host is shown `authorization`."""
+    """What a server answers; None if none does. No proxy is asked about this machine, and no other host is shown `authorization`.
+
+    A user and password in the address are shown to the server where no `authorization` is given, as MLflow's own client does.
+    """
     if not url.startswith(("http://", "https://")):
         return None
     try:
-        proxies = urllib.request.ProxyHandler({} if urlsplit(url).hostname in LOOPBACK else None)
-        request = urllib.request.Request(url, headers={"Authorization": authorization} if authorization else {})
+        parts = urlsplit(url)
+        proxies = urllib.request.ProxyHandler({} if parts.hostname in LOOPBACK else None)
+        shown = authorization or _login(parts)
+        plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        request = urllib.request.Request(plain, headers={"Authorization": shown} if shown else {})
         with urllib.request.build_opener(proxies, _SecretsStay).open(request, timeout=timeout_s) as response:
             return Reply(status=response.status, text=response.read(MOST_BYTES).decode(errors="replace"))
     except urllib.error.HTTPError as error:
@@ -36,6 +43,15 @@ def get(url: str, *, authorization: str | None = None, timeout_s: float) -> Repl
             return Reply(status=error.code, text="")
     except (OSError, ValueError, http.client.HTTPException):
         return None
+
+
+def basic(user: str, password: str) -> str:
+    """How HTTP shows a user and a password."""
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def _login(parts: SplitResult) -> str | None:
+    return basic(unquote(parts.username), unquote(parts.password)) if parts.username and parts.password else None
 
 
 class _SecretsStay(urllib.request.HTTPRedirectHandler):

@@ -29,7 +29,7 @@ def training_card(stage: Train, results: dict[str, Json]) -> EncoderCard:
     scores: dict[str, float] = {}
     best = results["best_dev_score"]
     if stage.selection is not None and isinstance(best, float):
-        measure = TASK_KINDS[stage.selection.task.kind].main[1]
+        measure = TASK_KINDS[stage.selection.task.kind].main.title
         scores[f"{stage.selection.name} ({measure} × 100, chose the checkpoint)"] = round(best, 2)
     return EncoderCard(
         base_model=stage.encoder.checkpoint if stage.start is None else stage.start.label,

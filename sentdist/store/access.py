@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from sentdist.addresses import without_secrets
 from sentdist.errors import StoreError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -36,9 +37,9 @@ REMOTE_REASONS = (
 )
 
 
-def without_secrets(root: str) -> str:
-    """The address without `key:secret@` and without what follows `?`."""
-    return re.sub(r"(?<=://)[^/@]*@", "", root.partition("?")[0].rstrip("/")) if "://" in root else root
+def shown_root(root: str) -> str:
+    """The address of a store for messages and records: without secrets and without what follows `?`."""
+    return without_secrets(root).partition("?")[0].rstrip("/") if "://" in root else root
 
 
 def open_root(root: str) -> tuple[fs.FileSystem, str]:
@@ -53,11 +54,11 @@ def open_root(root: str) -> tuple[fs.FileSystem, str]:
         filesystem, base = fs.FileSystem.from_uri(root)
     except (OSError, ValueError) as error:
         raise StoreError(
-            where=without_secrets(root), found=str(error), expected="a local path, s3:// or gs:// address", remedy="Correct the address."
+            where=shown_root(root), found=str(error), expected="a local path, s3:// or gs:// address", remedy="Correct the address."
         ) from None
     if not base.strip("/"):
         raise StoreError(
-            where=without_secrets(root),
+            where=shown_root(root),
             found="no bucket",
             expected="an address such as s3://bucket/prefix",
             remedy="Correct the address.",

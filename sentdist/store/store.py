@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
-from sentdist.store.access import FULL, not_written, open_root, reading, without_secrets, writing
+from sentdist.store.access import FULL, not_written, open_root, reading, shown_root, writing
 from sentdist.store.copies import copy_of
 from sentdist.store.differences import Difference, differences
 from sentdist.store.durable import append_line, make_folder, publish_folder, replace_file
@@ -42,7 +42,7 @@ class ArtifactStore:
 
     def __init__(self, root: str | Path) -> None:
         self.root = str(root)
-        self.shown = without_secrets(self.root)  # for messages and records
+        self.shown = shown_root(self.root)  # for messages and records
         self.filesystem, self.base = open_root(self.root)
         self.is_local = isinstance(self.filesystem, fs.LocalFileSystem)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
+from sentdist.addresses import without_secrets
 from sentdist.errors import RecipeError
 from sentdist.tracking.figures import metric_name, shown
 
@@ -66,9 +67,8 @@ class Server:
 
     @property
     def page(self) -> str:
-        """The address without a user and password in it, to be shown."""
-        parts = urlsplit(self.uri)
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        """The address as it may be shown."""
+        return without_secrets(self.uri)
 
     def run_page(self, experiment_id: str, run_id: str) -> str:
         return f"{self.page}/{run_page(experiment_id, run_id)}"
@@ -336,5 +336,5 @@ def _is_connection(error: Exception) -> bool:
 
 
 def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(without_secrets(str(error)).split())
     return f"{type(error).__name__}: {text[:200]}"

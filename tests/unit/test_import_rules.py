@@ -14,7 +14,15 @@ ROOT = Path(__file__).parents[2]
 MAX_LINES = 400
 CROSSING = {"gather.py"}  # the only one that knows of other ranks
 
-FOR_ALL = {"errors", "reading", "table_text", "frozen", "citation", "palette"}  # how anything is told, read and written; what values are
+FOR_ALL = {
+    "errors",
+    "addresses",
+    "reading",
+    "table_text",
+    "frozen",
+    "citation",
+    "palette",
+}  # how anything is told, read and written; what values are
 
 # package -> packages of sentdist that it may import from; itself and those for all always.
 MAY_IMPORT: dict[str, set[str]] = {

@@ -133,7 +133,7 @@ def test_every_kind_of_task_is_in_the_table() -> None:
     classes = {one for union in get_args(ScoredTask) for one in (get_args(union) or (union,))}
     assert {kind for one in classes for kind in get_args(one.model_fields["kind"].annotation)} == set(TASK_KINDS)
     assert {card.kind for card in TASKS.values()} <= set(TASK_KINDS)
-    assert {TASK_KINDS[card.kind].main[0] for card in TASKS.values()} == {card.metric for card in TASKS.values()}
+    assert {TASK_KINDS[card.kind].main.name for card in TASKS.values()} == {card.metric for card in TASKS.values()}
 
 
 @pytest.mark.parametrize("name", TASK_KINDS)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.addresses import without_secrets
 from sentdist.errors import DataError, first_line
 from sentdist.reading import reading
 
@@ -110,7 +111,7 @@ def _opened(origin: str) -> tuple[fs.FileSystem, str]:
         filesystem, base = fs.FileSystem.from_uri(origin)
     except (OSError, ValueError, ImportError) as error:
         raise DataError(
-            where=_shown(origin),
+            where=without_secrets(origin),
             found=first_line(error),
             expected="a folder, or an s3://, gs:// or hf:// address",
             remedy="Correct --data.",
@@ -128,9 +129,4 @@ def _origin(root: Path) -> str | None:
 
 def _unanswered(origin: str, error: OSError) -> DataError:
     remedy = "Check the address, the network and the credentials."
-    return DataError(where=_shown(origin), found=first_line(error), expected="data that can be read", remedy=remedy)
-
-
-def _shown(origin: str) -> str:
-    """The address without keys."""
-    return re.sub(r"(?<=://)[^/@]*@", "", origin.partition("?")[0])
+    return DataError(where=without_secrets(origin), found=first_line(error), expected="data that can be read", remedy=remedy)

@@ -12,7 +12,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sentdist.errors import ArtifactLost, SentdistError, SweepStopped
+from sentdist.errors import ArtifactLost, SentdistError, SweepStopped, named
 from sentdist.execution.board.attempts import GONE, LOSSES, Attempts, cause_of, checkpoint_step, lost_to, retry_of
 from sentdist.execution.board.diagnosis import PATIENCE_S
 from sentdist.execution.board.event_log import EventLog
@@ -251,7 +251,7 @@ class BoardActor:
 
     async def _note_failed(self, stage: Stage, submission: Submission, error: BaseException) -> None:
         """What was given up said nothing itself."""
-        message = f"{type(error).__name__}: {error}"
+        message = named(error)
         note_failed.remote(submission, stage.key, message)
         await self.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=message))
 

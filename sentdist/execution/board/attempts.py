@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayTaskError, WorkerCrashedError
 
+from sentdist.addresses import without_secrets
 from sentdist.errors import ResourceError, SentdistError
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.resources import Demand
@@ -88,7 +89,7 @@ def may_be_a_lost_peer(error: Exception, demand: Demand) -> bool:
 
 def reason(error: BaseException) -> str:
     """Kind and first line of an error of Ray's."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in without_secrets(str(error)).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
 
 

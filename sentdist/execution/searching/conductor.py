@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from sentdist.errors import ResourceError, SentdistError, counted
+from sentdist.errors import ResourceError, SentdistError, counted, named
 from sentdist.execution.searching.budgets import Finalists, Hours, check_budget
 from sentdist.execution.searching.halving import goes_on
 from sentdist.execution.searching.leftovers import drop_below, drop_left
@@ -230,7 +230,7 @@ class Conductor:
 
     def fail(self, number: int, error: BaseException) -> None:
         """Note that a trial cannot be finished."""
-        self._end(number, "failed", error=f"{type(error).__name__}: {error}")
+        self._end(number, "failed", error=named(error))
 
     def choose(self) -> tuple[Finalist, ...]:
         """The best on dev of each method, among trials that came to their end; noted, with why the search is over."""

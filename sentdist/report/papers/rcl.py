@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import FurtherTable, PaperTables, fold_means
 from sentdist.report.printed import FAQ_COLUMNS, STS_COLUMNS, PaperRow, PaperTable
@@ -180,7 +181,8 @@ def faq_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mapping
         row_of = {label: row for label, found in cells.items() if (row := _row("3", found))}  # its rows are those of Table 3
         rows = [row for row in fold_means(sweep, records, columns) if row.label in row_of]
         if rows:
-            table = build_table(rows, title=f"Retrieval: {task}", tasks=FAQ_COLUMNS, baseline=None, average=False, preceding=False)
+            title, measure = f"Retrieval: {task}", TASK_KINDS["retrieval"].main
+            table = build_table(rows, title=title, tasks=FAQ_COLUMNS, baseline=None, measure=measure, average=False, preceding=False)
             yield FurtherTable(number=number, table=table, row_of=row_of)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import useb
 from sentdist.report.cell_facts import CellFacts, items, mapping
 from sentdist.report.paper import FurtherTable, PaperTables, told_apart
@@ -294,7 +295,8 @@ def link_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mappin
             and (scores := _link_scores(records[trial.key], relation))
         ]
         if rows:
-            table = build_table(rows, title=row, tasks=LINK_COLUMNS, baseline=None, average=False, preceding=False)
+            measure = TASK_KINDS["links"].main
+            table = build_table(rows, title=row, tasks=LINK_COLUMNS, baseline=None, measure=measure, average=False, preceding=False)
             yield FurtherTable(number="7", table=table, row_of={line.label: row for line in table.lines})
 
 

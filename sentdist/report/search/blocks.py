@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from sentdist.errors import counted, duration
 from sentdist.report.block import Block
-from sentdist.report.head import column_words, distance, surely
+from sentdist.report.comparisons import distance, distance_and_verdict
+from sentdist.report.head import column_words
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
 from sentdist.report.search.facts import ScoredFinalist, Searched, SearchFacts, exact, sentences
 from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances
@@ -86,11 +87,12 @@ def _verdict(best: Searched, scored: Sequence[Searched], table: ResultTable) -> 
         one.system: one.differences[column] for one in table.comparisons if one.relation == "baseline" and column in one.differences
     }
     if cell in compared:
-        return f": {distance(compared[cell])} {table.baseline}, {surely(compared[cell])}"
+        assert table.baseline is not None
+        return f": {distance_and_verdict(compared[cell], table.baseline)}"
     rivals = [one for one in compared if one in cells and one != cell]
     if cell == table.baseline and rivals:
         rival = max(rivals, key=lambda one: compared[one].difference)
-        return f"; {cells[rival].title} is {distance(compared[rival])} it, {surely(compared[rival])}"
+        return f"; {cells[rival].title} is {distance_and_verdict(compared[rival], 'it')}"
     standing = {line.label: line.cells[column].standing for line in table.lines}
     tied = [method.title for one, method in cells.items() if one != cell and standing.get(one)]
     if len(cells) < 2 or not standing.get(cell):
@@ -141,7 +143,8 @@ def _untouched(facts: SearchFacts, table: ResultTable) -> Iterator[str]:
         chosen = None if method.chosen is None else scores.get(str(method.chosen.cell))
         better = max(fixed, key=lambda label: fixed[label], default=None)
         if chosen is not None and better is not None and fixed[better] > chosen:
-            yield f"{better}, which was not trained, scores {fixed[better]:.2f} on test: {fixed[better] - chosen:.2f} points above what dev chose for {method.title}."
+            apart = distance(fixed[better] - chosen, f"what dev chose for {method.title}")
+            yield f"{better}, which was not trained, scores {fixed[better]:.2f} on test: {apart}."
 
 
 def _chosen_rows(facts: SearchFacts, table: ResultTable | None) -> list[list[str]]:

@@ -15,9 +15,12 @@ import pytest
 from scipy.stats import ttest_rel
 
 from sentdist.errors import DataError
+from sentdist.evaluation.decisive import Difference
 from sentdist.evaluation.sts import score_similarities
-from sentdist.report.columns import lead_column
-from sentdist.report.rows import ResultRow, Scalar, read_items
+from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
+from sentdist.report.columns import AVERAGE, lead_column, table_columns
+from sentdist.report.comparisons import Comparison, distance, distance_and_verdict, in_words
+from sentdist.report.rows import ResultRow, Scalar, group_rows, read_items
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import Leaked, ResultTable, SharedStages, build_table
 from tests.support.pages import html_part, markdown_part
@@ -82,6 +85,23 @@ def test_marks_point_up_and_down() -> None:
     assert cells["rcl"].count("**") == 8 and "**" not in cells["same"] + cells["low"]
 
 
+@pytest.mark.parametrize(
+    ("points", "p", "said"),
+    [
+        (0.41, 0.01, "0.41 points above base, more than chance explains"),
+        (-0.41, 0.5, "0.41 points below base, not told from chance"),
+        (0.004, 0.5, "as good as base, to two digits, not told from chance"),
+        (-0.004, None, "as good as base, to two digits, with nothing to test it by"),
+        (0.0, 0.01, "as good as base, to two digits, yet told from it"),
+    ],
+)
+def test_a_distance_that_rounds_to_nothing_is_said_in_words(points: float, p: float | None, said: str) -> None:
+    found = Difference(difference=points, p=p, table_p=p)
+    assert distance_and_verdict(found, "base") == said
+    sentence = in_words(Comparison(system="ours", other="base", relation="baseline", differences={"t": found}), "t", num_tests=1)
+    assert sentence.startswith(f"ours is {distance(points, 'base')}") and "0.00 points" not in sentence
+
+
 def test_best_and_tied() -> None:
     table = _table([*_luck("eq1", 0), *_luck("rcl", 2), *_luck("twin", 2)])
     assert sorted(line.cells["Avg"].standing for line in table.lines) == ["", "best", "tied"]
@@ -102,6 +122,25 @@ def test_copies_of_one_run_have_no_test() -> None:
     found = table.line("rcl").cells["Avg"]
     assert found.against_baseline is not None and found.against_baseline.p is None and "copies" in found.against_baseline.reason
     assert found.interval is None
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TASK_KINDS.values() if kind.name != "geometry"], ids=lambda kind: kind.name)
+def test_no_interval_goes_beyond_what_a_measure_can_be(kind: TaskKind) -> None:
+    """Two seeds that differ by two points have an interval of 25."""
+    systems = group_rows([_row(label, seed, (mean + 2 * seed,) * 3) for label, mean in (("low", 1.0), ("high", 97.0)) for seed in range(2)])
+    columns = table_columns(systems, dict.fromkeys(TASKS, kind.main), average=True)
+    for name in (*TASKS, AVERAGE):
+        low, high = columns.interval(name, "low"), columns.interval(name, "high")
+        assert low is not None and high is not None and high.high == kind.main.highest == 100.0 and low.high > 3.0 and high.low < 97.0
+        assert (low.low < 0.0) if kind.name == "sts" else (low.low == kind.main.lowest == 0.0), "a correlation may be negative"
+
+
+def test_the_interval_of_a_mean_ends_where_the_mean_of_its_measures_does() -> None:
+    systems = group_rows([_row("low", seed, (2.0 * seed,) * 3) for seed in range(2)])
+    measures = dict(zip(TASKS, (TASK_KINDS["sts"].main, TASK_KINDS["pairs"].main, TASK_KINDS["pairs"].main), strict=True))
+    columns = table_columns(systems, measures, average=True)
+    assert columns.measures[AVERAGE].lowest == pytest.approx(-100 / 3) and columns.measures[AVERAGE].highest == 100.0
+    assert columns.interval("elsewhere", "low") is None
 
 
 def _with_items(folder: Path, label: str, noise: float, seed: int = 0, num_pairs: int = 400) -> ResultRow:
