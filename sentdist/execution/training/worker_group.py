@@ -38,7 +38,7 @@ def run_worker_group(member: GroupMember) -> None:
     Checkpoints lie in the store (see checkpoints.py); what Ray Train itself writes lies on local scratch and is never needed again.
 
     Raises:
-        GroupLostError: a worker or its host is gone, or raised something.
+        GroupLostError: a worker, the controller or a host is gone, or a worker raised something.
         TrainingFailedError: Ray Train itself could not start or hold the group.
     """
     demand = member.demand
@@ -61,6 +61,8 @@ def run_worker_group(member: GroupMember) -> None:
                 trainer.fit()
             except WorkerGroupError as error:
                 raise GroupLostError(_worker_error(error)) from error
+            except GONE as error:  # the controller, and its workers with it
+                raise GroupLostError(error) from error
 
 
 def _scaling(demand: Demand) -> ScalingConfig:

@@ -1,0 +1,55 @@
+"""What a worker group of Ray Train says when it ends; Ray Train itself is stood in for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError
+from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+
+from sentdist.errors import DataError
+from sentdist.execution.board.attempts import GONE, GroupLostError
+from sentdist.execution.board.stage_task import EventSink, GroupMember
+from sentdist.execution.resources import Demand
+from sentdist.execution.training import worker_group
+
+GROUP = GroupMember(
+    name="workers-1", demand=Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0), body=lambda *_: None, sink=EventSink(board=None)
+)  # type: ignore[arg-type,return-value]
+
+
+def _end_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    class Trainer:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def fit(self) -> None:
+            raise error
+
+    monkeypatch.setattr(worker_group, "TorchTrainer", Trainer)
+    monkeypatch.setattr("ray.nodes", list)
+
+
+@pytest.mark.parametrize(
+    ("error", "origin"),
+    [
+        pytest.param(ActorDiedError(), GONE, id="the controller is killed"),
+        pytest.param(WorkerGroupError("", {0: RuntimeError("a peer is gone"), 1: ActorDiedError()}), GONE, id="a worker is killed"),
+        pytest.param(
+            WorkerGroupError("", {0: DataError(where="", found="", expected="", remedy=""), 1: ActorDiedError()}),
+            DataError,
+            id="a worker refuses",
+        ),
+    ],
+)
+def test_what_a_group_is_lost_to_reaches_the_board(monkeypatch: pytest.MonkeyPatch, error: Exception, origin: type[Exception]) -> None:
+    _end_with(monkeypatch, error)
+    with pytest.raises(GroupLostError) as found:
+        worker_group.run_worker_group(GROUP)
+    assert isinstance(found.value.origin, origin)
+
+
+def test_what_ray_train_cannot_do_itself_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    _end_with(monkeypatch, ControllerError(RuntimeError("no group could be started")))
+    with pytest.raises(ControllerError):
+        worker_group.run_worker_group(GROUP)
