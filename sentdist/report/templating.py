@@ -7,30 +7,28 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from sentdist.report.cell_text import TEST_COLUMNS, interval_text, leaked_text, mark, num_seeds, tests_of, tooltip
 from sentdist.report.columns import AVERAGE
 from sentdist.report.inline_svg import inline_svg
 from sentdist.report.leaks import LEAKS_HEADER
-from sentdist.table_text import markdown_link, markdown_table, markdown_text
+from sentdist.templates import environment as plain_environment
+from sentdist.templates import escaped, markdown_environment, merged
 
 
 def render(template: str, **values: object) -> str:
     """Fill in a template, such as `sweep.html.jinja`; in Markdown, blank lines are merged. Raises UndefinedError for what is missing."""
     # contents: what the sections of a page note of themselves, for its list of links
     text = environment(template.split(".")[-2]).get_template(template).render(contents=[], **values)
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n" if template.endswith(".md.jinja") else text
+    return merged(text) + "\n" if template.endswith(".md.jinja") else text
 
 
 @cache
 def environment(kind: str) -> Environment:
     """jinja2's settings for `html` or `md`: every value is escaped, unless it is Markup."""
-    made = Environment(
-        loader=PackageLoader("sentdist.report"), autoescape=True, undefined=StrictUndefined, extensions=["jinja2.ext.do"],
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
+    made = plain_environment("sentdist.report") if kind == "html" else markdown_environment("sentdist.report")
     shared = (interval_text, leaked_text, mark, num_seeds, tests_of, tooltip)
     made.filters |= {function.__name__: function for function in shared}
     made.filters |= {"score": lambda value: f"{value:.2f}", "signed": lambda value: f"{value:+.2f}"}
@@ -38,25 +36,17 @@ def environment(kind: str) -> Environment:
     if kind == "html":
         made.filters |= {"anchor": anchor, "inline": inline_svg, "commands": lambda text: _commands(text, escape, "<code>{}</code>")}
     else:
-        made.finalize = _escaped
         made.filters |= {
             "cells": _cells,
             "json": lambda value: Markup(json.dumps(value)),
-            "link": _link,
-            "commands": lambda text: _commands(text, _escaped, "`{}`"),
+            "commands": lambda text: _commands(text, escaped, "`{}`"),
         }
-        made.globals["text_table"] = _table
     return made
 
 
 def anchor(title: str) -> str:
     """The fragment that the page's contents link to."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-
-
-def _escaped(value: object) -> Markup:
-    """A value as Markdown that shows it as it is."""
-    return value if isinstance(value, Markup) else Markup(markdown_text(value))
 
 
 def _commands(text: str, escaped: Callable[[str], Markup], code: str) -> Markup:
@@ -73,12 +63,4 @@ def _inside(text: str, escaped: Callable[[str], Markup]) -> Markup:
 
 
 def _cells(row: Sequence[object]) -> Markup:
-    return Markup(" | ".join(map(_escaped, row)))
-
-
-def _link(name: str, url: str) -> Markup:
-    return Markup(markdown_link(name, url))
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], num_left: int = 1) -> Markup:
-    return Markup(markdown_table(list(map(_escaped, header)), [list(map(_escaped, row)) for row in rows], num_left=num_left))
+    return Markup(" | ".join(map(escaped, row)))

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from sentdist.plan.stage import Json
 from sentdist.store.sweep import SweepRecord, TrialRecord
-from sentdist.tracking.notes import distinct_trials
 from sentdist.tracking.parameters import data_sets, stage_parameters, trial_parameters, uses
+from sentdist.tracking.summary import distinct_trials
 
 KINDS = {"train": "training"}  # where the word of a run's name is not the kind's own
 

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from sentdist.errors import SentdistError, counted
+from sentdist.errors import SentdistError
 from sentdist.palette import colors_of
 from sentdist.plan.dotted import short_names
 from sentdist.plan.search import Search
 from sentdist.plan.stage import Json
 from sentdist.store.searches import Ended, Rung, SearchRecord, SearchTrial, Suggested
 from sentdist.store.store import ArtifactStore
-from sentdist.table_text import markdown_link, markdown_table, markdown_text
+from sentdist.table_text import markdown_text
 from sentdist.tracking.figures import HISTORY, curve_points, shown
+from sentdist.tracking.notes import search_note, search_trial_note
 from sentdist.tracking.run_update import Point, RunUpdate
 from sentdist.tracking.server import (
     NOTE,
@@ -216,41 +217,18 @@ class SearchRuns:
         ]
 
     def _trial_note(self, trial: SearchTrial) -> str:
-        words = {
-            "finished": "ran to its end", "running": "has not ended",
-            "pruned": f"was pruned at {100 * trial.rungs[-1].share:.0f} % of its training, which is no failure" if trial.rungs else "was pruned",
-            "failed": f"failed: {markdown_text(trial.error or 'for a reason that nobody noted')}",
-        }  # fmt: skip
-        rows = [(f"{100 * rung.share:g} %", f"{rung.dev:.2f}", f"{rung.sentences:,}") for rung in trial.rungs]
-        table = markdown_table(("share", "dev score", "sentences"), rows) if rows else ""
-        settings = ", ".join(f"{self._short[path]} {value_text(value)}" for path, value in trial.suggestion.items())
-        return "\n\n".join(
-            filter(
-                None,
-                [
-                    f"Trial {trial.number} of the search {markdown_text(self.record.name)}, {markdown_text(settings)}: {words[trial.state]}.",
-                    table,
-                ],
-            )
-        )
+        return search_trial_note(trial, search=self.record.name, settings=self._settings(trial))
 
     def _note(self, experiment: str) -> str:
-        record = self.record
-        states = [(state, sum(trial.state == state for trial in record.trials)) for state in ("finished", "pruned", "failed", "running")]
-        said = ", ".join(f"{count} {state}" for state, count in states if count)
-        over = f"It is over: {markdown_text(record.reason)}." if record.reason else "It is not over."
-        links = " · ".join(markdown_link(name, page) for name, page in self.pages(experiment).items())
-        best = sorted((trial for trial in record.trials if trial.state == "finished"), key=lambda trial: -(trial.dev or 0.0))[:MOST_LINES]
-        settings = [
-            ", ".join(f"{self._short[path]} {value_text(value)}" for path, value in trial.suggestion.items()) or "as the recipe says"
-            for trial in best
+        finished = [(trial.dev or 0.0, trial) for trial in self.record.trials if trial.state == "finished"]
+        best = [
+            (f"{self._title(trial.method)} · trial {trial.number}", self._settings(trial) or "as the recipe says", dev)
+            for dev, trial in sorted(finished, key=lambda one: -one[0])[:MOST_LINES]
         ]
-        rows = [
-            (markdown_text(f"{self._title(trial.method)} · trial {trial.number}"), markdown_text(text), f"{trial.dev:.2f}")
-            for trial, text in zip(best, settings, strict=True)
-        ]
-        table = markdown_table(("trial", "settings", "dev score"), rows) if rows else ""
-        return "\n\n".join(filter(None, [f"**{counted(len(record.trials), 'trial')}: {said}.** {over}", links, table]))
+        return search_note(self.record, pages=self.pages(experiment), best=best)
+
+    def _settings(self, trial: SearchTrial) -> str:
+        return ", ".join(f"{self._short[path]} {value_text(value)}" for path, value in trial.suggestion.items())
 
     @property
     def _bests(self) -> dict[str, float]:

@@ -15,7 +15,7 @@ from sentdist.store.chosen import cells_by_dev
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
-from sentdist.tracking import notes
+from sentdist.tracking import notes, summary
 from sentdist.tracking.figures import HISTORY, curve_points, final_metrics, metric_name
 from sentdist.tracking.notes import Link
 from sentdist.tracking.run_layout import RunLayout
@@ -78,7 +78,7 @@ class SweepRuns:
         `started_ms`: when it began, if not now."""
         sweep = self.sweep
         tags = {
-            "mlflow.experiment.primaryMetric.name": notes.order_metric(sweep),
+            "mlflow.experiment.primaryMetric.name": summary.order_metric(sweep),
             "mlflow.experiment.primaryMetric.greaterIsBetter": "true",
             "mlflow.experimentKind": "custom_model_development",  # else the pages are laid out for language-model applications
         }
@@ -165,7 +165,7 @@ class SweepRuns:
 
     def summarize(self, client: MlflowClient, records: Mapping[str, Record]) -> None:
         """The result table on the sweep's run, as note, as CSV and as metrics."""
-        sweep, rows = self.sweep, notes.summary_rows(self.sweep, records)
+        sweep, rows = self.sweep, summary.summary_rows(self.sweep, records)
         run = client.get_run(self._parent_id)
         links = {key: self._link(key) for key in self.layout.trials}
         note = notes.sweep_note(
@@ -178,10 +178,10 @@ class SweepRuns:
         )
         if run.data.tags.get(NOTE) == note:
             return
-        client.log_text(self._parent_id, notes.summary_csv(rows), "summary.csv")
+        client.log_text(self._parent_id, summary.summary_csv(rows), "summary.csv")
         update = RunUpdate(run)
         # A sweep that was stopped had another best one, hence the step.
-        update.figures(notes.choice_metrics(sweep, records), max(map(_ended_ms, records.values()), default=0), step=len(rows))
+        update.figures(summary.choice_metrics(sweep, records), max(map(_ended_ms, records.values()), default=0), step=len(rows))
         cells = cells_by_dev(sweep, records)
         update.tags({NOTE: note} | ({"sentdist.best": cells[0].label} if cells else {}))
         update.send(client)
@@ -341,9 +341,9 @@ class SweepRuns:
 
     @cached_property
     def _views(self) -> tuple[View, ...]:
-        scores = [metric_name(score) for score in notes.sweep_scores(self.sweep)]
+        scores = [metric_name(score) for score in summary.sweep_scores(self.sweep)]
         trials = [self.layout.parameters(key) for key in self.layout.trials]
-        order, metric = notes.order_metric(self.sweep), notes.sweep_metric(self.sweep)
+        order, metric = summary.order_metric(self.sweep), summary.sweep_metric(self.sweep)
         return views(order=order, metric=metric, scores=scores, trials=trials)
 
     @property

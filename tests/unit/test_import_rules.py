@@ -14,15 +14,8 @@ ROOT = Path(__file__).parents[2]
 MAX_LINES = 400
 CROSSING = {"gather.py"}  # the only one that knows of other ranks
 
-FOR_ALL = {
-    "errors",
-    "addresses",
-    "reading",
-    "table_text",
-    "frozen",
-    "citation",
-    "palette",
-}  # how anything is told, read and written; what values are
+# How anything is told, read and written; what values are.
+FOR_ALL = {"errors", "addresses", "reading", "table_text", "templates", "frozen", "citation", "palette"}
 
 # package -> packages of sentdist that it may import from; itself and those for all always.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -49,8 +42,8 @@ OWNED_BY: dict[str, set[str]] = {
     "deepspeed": {"execution"},
     "mlflow": {"tracking"},
     "matplotlib": {"report"},
-    "jinja2": {"report"},
-    "markupsafe": {"report"},
+    "jinja2": {"report", "tracking", "templates"},
+    "markupsafe": {"report", "tracking", "templates"},
     "typer": {"cli", "rayjobs"},
     "rich": {"cli", "rayjobs"},
     "torch": {"objectives", "learning", "stages", "inference", "execution", "rayjobs"},

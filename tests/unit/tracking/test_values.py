@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sentdist.errors import RecipeError
+from sentdist.plan.corpora import CORPORA
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Corpus, Train
 from sentdist.plan.unroll import Plan
@@ -19,12 +20,13 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking.figures import averages, curve_metrics, final_metrics, main_scores, metric_name, primary_metric
 from sentdist.tracking.mlflow_tracker import make_tracker
-from sentdist.tracking.notes import Link, stage_note, summary_csv, summary_rows, sweep_metric, sweep_note, sweep_scores, trial_note
+from sentdist.tracking.notes import Link, stage_note, sweep_note, trial_note
 from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import TAG_LETTERS, Point, batches
 from sentdist.tracking.server import Server, add_model_metrics, despite_collisions
+from sentdist.tracking.summary import summary_csv, summary_rows, sweep_metric, sweep_scores
 from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.mlflow_fixtures import grid_sweep, small_sweep
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
@@ -177,6 +179,35 @@ def test_the_sweeps_note_orders_trials_and_says_what_sharing_saved() -> None:
     lines = summary_csv(summary_rows(sweep, records)).splitlines()
     assert lines[0].startswith("trial,method,seed,fold,dev_score,avg_sts,sts12")
     assert len(lines) == 4
+
+
+def test_a_trials_note_as_it_stands() -> None:
+    trial = sweep_record(small_sweep("s")).trials[0].model_copy(update={"name": "RCL *new* | seed_0"})
+    trained = record("train", num_steps=20, best_step=10, best_dev_score=77.126, stopped_early=True)
+    shared = [Link(name="nli", kind=CORPORA[0].kind, url="#/n"), Link(name="bank_", kind="bank", url=None)]
+    sweep = Link(name="s", kind="sweep", url="#/s")
+    note = trial_note(trial, sweep=sweep, train=trained, scores=record("scores", stsb=80.0), address="/a_b", shared=shared, reason=None)
+    assert (
+        note
+        == """**RCL \\*new\\* \\| seed_0**, a trial of [s](#/s).
+
+| stsb |
+|:--|
+| 80.00 |
+
+Scores × 100 on the test sets.
+
+Trained 20 steps in 2 s and stopped early; the weights of step 10 were kept (dev score 77.13).
+
+Encoder: `/a_b`; it loads with `SentenceTransformer(path)`.
+
+Made from:
+
+- corpus [nli](#/n)
+- bank of embeddings bank\\_"""
+    )
+    undefined = trial_note(trial, sweep=sweep, train=None, scores=record("scores", stsb=None), address=None, shared=(), reason=None)
+    assert undefined == "**RCL \\*new\\* \\| seed_0**, a trial of [s](#/s)."
 
 
 def test_notes_say_why_something_ended() -> None:
