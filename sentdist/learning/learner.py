@@ -17,10 +17,14 @@ class Learner(nn.Module):
     One module, so that one optimizer moves both, one norm clips both, and ZeRO shares both out.
     `forward` is the encoder's; the objective calls
     its heads itself, as modules: ZeRO stage 3 has their weights at hand only then.
+    freeze_encoder: the encoder takes no gradient, so that no graph of it is kept, nothing goes back through it and no optimizer has a state
+    for it; what a head shares with it (the word embeddings of masked language modelling) is the encoder's. Said before an engine is made.
     """
 
-    def __init__(self, encoder: nn.Module, objective: Objective) -> None:
+    def __init__(self, encoder: nn.Module, objective: Objective, *, freeze_encoder: bool = False) -> None:
         super().__init__()
+        if freeze_encoder:
+            encoder.requires_grad_(False)
         self.encoder = encoder
         self.heads = objective if isinstance(objective, nn.Module) else None
         self._objective = (objective,)  # in a tuple, so that torch does not count its parameters twice

@@ -106,6 +106,10 @@ class Auxiliary(ObjectiveSpec):
             )
         return None if self.channels is None or width is None else misfit_of_channels(self.channels, width)
 
+    def misfit_of_frozen_encoder(self) -> Misfit | None:
+        """Refused: adversaries, which only an encoder that moves evades."""
+        return None if self.adversary == "none" else Misfit(f"{self.adversary} adversaries", "adversary: none", "Set adversary: none.")
+
     @classmethod
     def used_citations(cls, values: Mapping[str, object]) -> tuple[Citation, ...]:
         return tuple(work for work in cls.citations if work is not GANIN or values.get("adversary") == "reversal")

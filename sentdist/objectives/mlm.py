@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from sentdist.citation import Citation
-from sentdist.objectives.objective import Given, Needs, ObjectiveSpec
+from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,6 +36,9 @@ class MaskedLM(ObjectiveSpec):
 
     name: Literal["mlm"] = "mlm"
     mask_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
+
+    def misfit_of_frozen_encoder(self) -> Misfit | None:
+        return None
 
     def make_loss(self, given: Given) -> Objective:
         from sentdist.objectives.learned.mlm import MaskedLM as Loss

@@ -136,6 +136,13 @@ class ObjectiveSpec(Frozen):
         Asked of settled values."""
         return None
 
+    def misfit_of_frozen_encoder(self) -> Misfit | None:
+        """Why these values train nothing, or do something without effect, beside an encoder that stays as it is.
+
+        An objective with parameters of its own says that it has them by overriding this.
+        """
+        return Misfit("no parameters of its own", "an objective that learns something beside the encoder", "Set freeze_encoder: false.")
+
     @classmethod
     def used_citations(cls, values: Mapping[str, object]) -> tuple[Citation, ...]:
         """Whose work these values, as a record has them, rest on."""

@@ -102,6 +102,9 @@ class Regression(ObjectiveSpec):
             where="keep_head",
         )
 
+    def misfit_of_frozen_encoder(self) -> Misfit | None:
+        return None
+
     @property
     def head(self) -> str:
         """What must be equal for one head to serve two settled objectives, in words."""

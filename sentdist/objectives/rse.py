@@ -54,6 +54,9 @@ class RSE(ObjectiveSpec):
             where="keep_relations",
         )
 
+    def misfit_of_frozen_encoder(self) -> Misfit | None:
+        return None
+
     def make_loss(self, given: Given) -> Objective:
         from sentdist.objectives.learned.rse import Relational
 

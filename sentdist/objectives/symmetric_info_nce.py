@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from sentdist.citation import Citation
 from sentdist.objectives.info_nce import INFONCE
-from sentdist.objectives.objective import Given, Needs, ObjectiveSpec, Rate, Temperature
+from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec, Rate, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,6 +64,9 @@ class SymmetricInfoNCE(ObjectiveSpec):
         if self.learn_temperature and self.temperature < LOWEST:
             raise ValueError(f"temperature: found {self.temperature:g}; a learned one stays at or above {LOWEST}")
         return self
+
+    def misfit_of_frozen_encoder(self) -> Misfit | None:
+        return None if self.learn_temperature else super().misfit_of_frozen_encoder()
 
     def make_loss(self, given: Given) -> Objective:
         from sentdist.learning.objective import OfFunction

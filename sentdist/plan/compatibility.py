@@ -9,7 +9,8 @@ from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_field, names_where, terms_of, with_phi
 from sentdist.plan.recipe import EncoderSection
-from sentdist.plan.specs import EncoderSpec, Probes, View
+from sentdist.plan.selection import Selection
+from sentdist.plan.specs import EncoderSpec, Probes, Training, View
 from sentdist.plan.stage import topological
 from sentdist.plan.stages import Train
 from sentdist.plan.wording import not_one_of
@@ -68,6 +69,33 @@ def check_encoder_of_start(own: EncoderSpec, start: Train | None, *, where: str)
                 expected="what training starts from",
                 remedy=f"Give it to the method that start names, or leave {field} out.",
             )
+
+
+def check_frozen(training: Training, objective: Objective, selection: Selection | None, *, where: str) -> None:
+    """Refuse a frozen encoder where nothing is trained beside it, and what has no effect there.
+
+    Raises:
+        RecipeError: with the reason.
+    """
+    if not training.freeze_encoder:
+        return
+    # A layer in front of a term is trained, too: SimCSE's, which is dropped at test.
+    terms = [term.objective for term in objective.terms if not term.projected] if isinstance(objective, Sum) else [objective]
+    for term in terms:
+        misfit = term.misfit_of_frozen_encoder()
+        if misfit is not None:
+            found = misfit._replace(found=f"{misfit.found}, beside an encoder that is frozen")
+            raise _error(found, f"{where}: training.freeze_encoder with {term.name}")
+    if training.layer_decay != 1.0:
+        misfit = Misfit(f"{training.layer_decay:g} for layers that do not move", "1 beside freeze_encoder", "Set layer_decay: 1 there.")
+        raise _error(misfit, f"{where}.training.layer_decay")
+    if selection is not None and selection.view.relations is None:
+        misfit = Misfit(
+            found=f"{selection.name} to choose a checkpoint of an encoder that is frozen: all have one score, and the first would be kept",
+            expected="the last weights",
+            remedy="Set select: false there.",
+        )
+        raise _error(misfit, f"{where}.select")
 
 
 def check_layers(section: EncoderSection, num_layers: int | None) -> None:

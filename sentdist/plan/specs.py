@@ -40,6 +40,8 @@ class LexicalSpec(Frozen):
 class Training(Frozen):
     """How an encoder is optimized. Every field changes the result; how the work is spread does not stand here."""
 
+    later_fields: ClassVar[tuple[str, ...]] = ("freeze_encoder",)
+
     batch_size: Annotated[int, Field(ge=2)] = 64  # rows of the global batch, over all workers
     epochs: Annotated[int, Field(ge=1)] = 1
     learning_rate: Annotated[float, Field(gt=0.0)] = 2e-5
@@ -52,6 +54,9 @@ class Training(Frozen):
     max_length: Annotated[int, Field(ge=3)] = 75  # tokens, special ones included
     precision: Precision = "fp32"
     unique_sentences: bool = True  # no sentence twice in a batch: it would be its own negative
+    # Train the objective's own parameters alone: the encoder, its pooling layer included, stays as it starts. Its dropouts act nevertheless
+    # (`regularizers` turns them off), as in the STS regression paper's code, which leaves the frozen encoder in training mode.
+    freeze_encoder: bool = False
 
 
 class Regularizers(Frozen):

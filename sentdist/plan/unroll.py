@@ -15,6 +15,7 @@ from sentdist.plan.compatibility import (
     check_encoder,
     check_encoder_of_start,
     check_fit,
+    check_frozen,
     check_layers,
     check_links,
     check_start,
@@ -245,6 +246,8 @@ class Builder:
         check_start(objective, corpus, start, where=f"methods.{name}.objective")
         encoder = self.encoder(method)
         check_encoder_of_start(encoder, start, where=f"methods.{name}")
+        selection = self._selection(fold, method.view, objective, corpus, width=pin.width) if method.select else None
+        check_frozen(training, objective, selection, where=f"methods.{name}")
         return Train(
             encoder=encoder,
             start=start,
@@ -255,7 +258,7 @@ class Builder:
             training=training,
             regularizers=method.regularizers,
             stopping=method.stopping,
-            selection=self._selection(fold, method.view, objective, corpus, width=pin.width) if method.select else None,
+            selection=selection,
             seed=seed,
         )
 

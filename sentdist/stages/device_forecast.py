@@ -114,12 +114,13 @@ def device_forecast(plan: Plan, devices: Devices, parameters: Parameters, *, mis
 
 def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
     """Floating-point operations of a stage: forward and backward of each token in training, the forward pass once more where micro-batches
-    compute it again; forward alone in banks and scores."""
+    compute it again; forward alone in banks and scores, and through an encoder that is frozen."""
     match stage:
         case Train():
             runtime = plan.recipe.runtime
             of_a_worker = -(-stage.training.batch_size * stage.corpus.num_columns // runtime.fewest_workers)
             each = FORWARD + BACKWARD + (FORWARD if sentences_at_a_time(stage, runtime) < of_a_worker else 0)
+            each = FORWARD if stage.training.freeze_encoder else each
             share = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
             longest, faq = stage.training.max_length, getattr(stage.corpus, "fold", None) is not None
             return each * share * parameters(stage.encoder) * sentences_of(stage, plan.rows) * _tokens(longest, faq)

@@ -86,7 +86,8 @@ class TrainSession:
         if stage.start is not None:
             self._objective.start_from(folder_of(stage.start, context), where=stage.label)
         self.schedule = _Schedule.of(stage, self._corpus.num_rows)
-        self.engine = make_engine(Learner(self._encoder, self._objective), _optimization(stage.training, self.schedule.num_steps))
+        learner = Learner(self._encoder, self._objective, freeze_encoder=stage.training.freeze_encoder)
+        self.engine = make_engine(learner, _optimization(stage.training, self.schedule.num_steps))
         apply_matmul_precision(self._encoder.device, stage.training.precision)
         self._sender = Sender(self._encoder.device)
         self._objective.place_on(self._encoder.device)

@@ -18,6 +18,7 @@ BYTES_PER_PARAMETER = {
     "tf32": 16,
     "bf16": 18,
 }  # weight, gradient and AdamW's two moments in float32; and the copy that is computed with
+BYTES_PER_FROZEN_PARAMETER = {"fp32": 4, "tf32": 4, "bf16": 6}  # of an encoder that is not trained: no gradient, no moments
 BYTES_PER_UNIT = {"fp32": 98, "tf32": 98, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
 TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
 MICRO_BATCH_HEAP = 1.5  # a heap that is asked for ever other sizes gives back late: 512 rows in micro-batches of 192 sentences, 2.4 GiB
@@ -86,14 +87,17 @@ def fitting_micro_batch(stage: Train, size: EncoderSize, runtime: Runtime, *, nu
 
 
 def _state_bytes(stage: Train, size: EncoderSize) -> float:
-    """Weights, gradients, the optimizer's state."""
-    return BYTES_PER_PARAMETER[stage.training.precision] * size.num_parameters
+    """Weights, gradients, the optimizer's state; of a frozen encoder the weights alone."""
+    of_each = BYTES_PER_FROZEN_PARAMETER if stage.training.freeze_encoder else BYTES_PER_PARAMETER
+    return of_each[stage.training.precision] * size.num_parameters
 
 
 def _sentence_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     """Activations of one sentence."""
     units = min(TOKENS_PER_SENTENCE, stage.training.max_length) * size.width
     of_a_layer = BYTES_PER_UNIT[stage.training.precision] * units
+    if stage.training.freeze_encoder:  # nothing is kept for a backward pass: one layer's at a time
+        return of_a_layer
     if runtime.recompute_layers:  # what goes into each, in float32, and all of the one that is computed again
         return of_a_layer + 4 * units * size.num_layers
     return of_a_layer * size.num_layers

@@ -24,6 +24,7 @@ Heads = dict[str, Tensor]
 TRAINING: Values = {
     "batch_size": 64, "epochs": 1, "learning_rate": 2e-5, "schedule": "linear", "warmup_fraction": 0.1, "schedule_stretch": 1.0,
     "weight_decay": 0.01, "clip_norm": 1.0, "layer_decay": 1.0, "max_length": 75, "precision": "fp32",
+    "freeze_encoder": False,
 }  # fmt: skip
 OBJECTIVES: dict[str, Values] = {
     "info_nce": {"temperature": 1.0, "hard_negatives": True},

@@ -68,14 +68,16 @@ def train(student: Student, method: Values, training: Values, rows: Rows, heads:
                 one.step(gradient * clip, rate / values["learning_rate"], rate, number)
         adversaries.step([column.detach() for column in columns], rows, number)
     weights = {name: tensor.detach().clone() for name, tensor in student.model.state_dict().items()}
+    if values["freeze_encoder"] and moved[0].rate is not None:  # the rate of a run is that of what moves
+        rates = [rate / values["learning_rate"] * moved[0].rate for rate in rates]
     return Run(tuple(losses), tuple(norms), tuple(rates), weights | {f"heads.{n}": t.detach() for n, t in own.items()})
 
 
 def _moved(student: Student, objective: Values, heads: Heads, values: Values) -> list[Moved]:
-    names = [name for name, _ in student.model.named_parameters()]
-    depth = max(int(found.group(1)) for name in names if (found := re.search(r"layer\.(\d+)\.", name)))
+    encoder = [] if values["freeze_encoder"] else list(student.model.named_parameters())
+    depth = max((int(found.group(1)) for name, _ in encoder if (found := re.search(r"layer\.(\d+)\.", name))), default=0)
     moved = []
-    for name, tensor in student.model.named_parameters():
+    for name, tensor in encoder:
         layer = re.search(r"layer\.(\d+)\.", name)
         factor = values["layer_decay"] ** (depth - int(layer.group(1))) if layer else 1.0
         moved.append(Moved(tensor=tensor, rate=None, decay=values["weight_decay"] if tensor.ndim > 1 else 0.0, factor=factor))

@@ -184,6 +184,30 @@ STEP_CASES: list[Case] = [
             ("epochs", 2, {}, ()),
         )
     ),
+    *(
+        Case(fields=("Training.freeze_encoder",), family=family, base=base, change={"training.freeze_encoder": True})
+        for family, base in (
+            ("graded", {O: SMOOTH}),
+            ("nli", {O: {"name": "regression", "loss": "cross_entropy", "head_learning_rate": 0.05}}),
+            ("relations", {O: {"name": "rse"}}),
+            ("triplets", {O: {"name": "symmetric_info_nce", "learn_temperature": True, "temperature_learning_rate": 0.3}}),
+            (
+                "triplets",
+                {
+                    O: {"name": "auxiliary", "adversary": "none", "classifier_learning_rate": 0.2},
+                    "targets": TAGGER,
+                    "corpus.columns": ["sent0", "sent1"],
+                },
+            ),
+            (
+                "triplets",
+                _sum(
+                    {"objective": {"name": "info_nce", "temperature": 0.05}, "projected": True},
+                    {"objective": {"name": "triplet"}, "projected": True},
+                ),
+            ),
+        )
+    ),
     Case(
         fields=("Method.training", "Recipe.training", "Train.training"),
         base={f"{O}.temperature": 0.05},

@@ -35,6 +35,8 @@ def test_operations_are_those_of_the_formula() -> None:
     assert operations_of(train, plan, lambda encoder: 1e6) == once
     again = dataclasses.replace(plan, recipe=small_recipe(runtime={"micro_batch": 4}))
     assert operations_of(train, again, lambda encoder: 1e6) == once * 8 / 6
+    frozen = train.model_copy(update={"training": train.training.model_copy(update={"freeze_encoder": True})})
+    assert operations_of(frozen, plan, lambda encoder: 1e6) == operations_of(frozen, again, lambda encoder: 1e6) == once / 3
     assert operations_of(bank, plan, lambda encoder: 1e6) == 2 * 1e6 * rows * 3 * 16
     stopped = operations_of(entropy, plan, lambda encoder: 1e6) / once
     assert stopped == pytest.approx(1.0 if entropy.stopping is None else 0.05)

@@ -43,6 +43,15 @@ def test_the_estimate_holds_what_was_measured_and_not_half_as_much_again(asked: 
     assert measured_gib <= _bytes(**asked) / GIB < 1.5 * measured_gib  # type: ignore[arg-type]
 
 
+def test_a_frozen_encoder_has_weights_and_one_layer_at_a_time() -> None:
+    stage = _stage()
+    frozen = stage.model_copy(update={"training": stage.training.model_copy(update={"freeze_encoder": True})})
+    whole, less = (gpu_bytes(one, MINILM, Runtime()) - gpu_bytes(one, MINILM, Runtime(micro_batch=1)) for one in (stage, frozen))
+    assert whole == pytest.approx(6 * less), "MiniLM has six layers"
+    saved = worker_bytes(stage, MINILM, Runtime()) - worker_bytes(frozen, MINILM, Runtime())
+    assert saved > 12 * MINILM.num_parameters
+
+
 def test_the_size_of_an_encoder_is_read_from_its_configuration(tiny_encoder_dir: Path) -> None:
     assert MINILM.num_parameters == pytest.approx(22.7e6, rel=0.01)
     assert BERT_BASE.num_parameters == pytest.approx(109e6, rel=0.01)

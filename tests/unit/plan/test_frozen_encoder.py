@@ -1,0 +1,93 @@
+"""A recipe that trains the head alone: what it may say, and what has no meaning or no effect there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.plan.objectives import OBJECTIVES
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Train
+from tests.support.planning import plan_of
+
+SMOOTH: dict[str, Json] = {"name": "regression", "slope": 2.0, "threshold": 0.25}
+NLI: Json = {"kind": "graded", "parts": [{"source": "nli/snli", "columns": ["premise", "hypothesis", "label"], "scale": "nli"}]}
+PAIRS: Json = {"source": "pairs/some", "columns": ["anchor", "positive"]}
+GROUPS: Json = {"kind": "groups", "parts": [{"source": "nli/snli"}]}
+RELATIONS: Json = {"kind": "relations", "relations": [{"name": "twin", "sources": [{"source": "text/wiki", "kind": "same"}]}]}
+
+
+def values(objective: Json, corpus: Json = PAIRS, **method: Json) -> dict[str, Json]:
+    own: dict[str, Any] = {"objective": objective, "training": {"freeze_encoder": True}} | method
+    return {"name": "small", "corpus": corpus, "evaluation": {"tasks": ["stsb"]}, "methods": {"m": own}}
+
+
+def planned(given: dict[str, Json]) -> Train:
+    (stage,) = (one for one in plan_of(recipe_from_values(given, where="small.yaml")).stages if isinstance(one, Train))
+    return stage
+
+
+def _sum(*terms: Json) -> Json:
+    return {"name": "sum", "terms": list(terms)}
+
+
+AUXILIARY: Json = {"name": "auxiliary", "adversary": "none"}
+
+
+@pytest.mark.parametrize(
+    ("objective", "corpus"),
+    [
+        (SMOOTH, NLI),
+        ({"name": "mlm"}, PAIRS),
+        (AUXILIARY, PAIRS),
+        ({"name": "symmetric_info_nce", "learn_temperature": True}, PAIRS),
+        (_sum({"objective": {"name": "mlm"}}, {"objective": {"name": "info_nce"}, "projected": True}), PAIRS),
+    ],
+)
+def test_what_learns_something_of_its_own_may_be_trained_alone(objective: Json, corpus: Json) -> None:
+    assert planned(values(objective, corpus)).training.freeze_encoder
+
+
+@pytest.mark.parametrize(
+    ("objective", "corpus", "message"),
+    [
+        ({"name": "info_nce"}, PAIRS, r"training\.freeze_encoder with info_nce: found no parameters of its own, beside an encoder that is"),
+        ({"name": "entropy", "phi": 0.1}, PAIRS, "freeze_encoder with entropy: found no parameters of its own"),
+        ({"name": "symmetric_info_nce"}, PAIRS, "freeze_encoder with symmetric_info_nce: found no parameters of its own"),
+        ({"name": "cosent"}, NLI, "freeze_encoder with cosent: found no parameters of its own"),
+        ({"name": "auxiliary"}, PAIRS, "freeze_encoder with auxiliary: found entropy adversaries"),
+        (_sum({"objective": {"name": "mlm"}}, {"objective": {"name": "info_nce"}}), PAIRS, "freeze_encoder with info_nce: found no param"),
+    ],
+)
+def test_what_would_train_nothing_is_refused(objective: Json, corpus: Json, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        planned(values(objective, corpus))
+
+
+def test_every_objective_has_an_answer() -> None:
+    """Those that say they learn something override the refusal; that they do is shown by tests/parity/wiring."""
+    learning = {name for name, one in OBJECTIVES.items() if "misfit_of_frozen_encoder" in vars(one)}
+    assert learning == {"regression", "rse", "mlm", "auxiliary", "symmetric_info_nce"}
+
+
+def test_a_rate_by_layer_has_no_effect() -> None:
+    with pytest.raises(RecipeError, match=r"methods\.m\.training\.layer_decay: found 0\.95 for layers that do not move; expected 1"):
+        planned(values(SMOOTH, NLI, training={"freeze_encoder": True, "layer_decay": 0.95}))
+
+
+def test_equal_dev_scores_choose_no_checkpoint() -> None:
+    chosen = values(SMOOTH, NLI) | {"selection": {"task": "stsb-dev"}}
+    with pytest.raises(RecipeError, match=r"methods\.m\.select: found stsb-dev to choose a checkpoint of an encoder that is frozen"):
+        planned(chosen)
+    assert planned(values(SMOOTH, NLI, select=False) | {"selection": {"task": "stsb-dev"}}).selection is None
+
+
+def test_a_key_has_it_only_where_it_is_said() -> None:
+    plain, said, frozen = (
+        planned(values(SMOOTH, NLI, training=training)) for training in ({}, {"freeze_encoder": False}, {"freeze_encoder": True})
+    )
+    assert plain.key == said.key != frozen.key
+    assert "freeze_encoder" not in str(plain.canonical()) and "freeze_encoder" in str(frozen.canonical())
