@@ -57,6 +57,12 @@ def tiny_mpnet_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_nomic_bert_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a Nomic BERT, with rotary positions and gated layers, which runs padded."""
+    return _made_once(tmp_path_factory, "nomic_bert")
+
+
+@pytest.fixture(scope="session")
 def planted_encoder_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT whose embeddings are the bags of words of its sentences."""
     from tests.support.tiny_encoders import planted_encoder

@@ -42,7 +42,9 @@ def train_encoder(rank: int, world_size: int, folder: str, kinds: tuple[str | in
     return outcomes
 
 
-@pytest.mark.parametrize(("family", "kinds"), [("bert", ("torch", 0, 1, 2, 3)), ("roberta", ("torch", 3)), ("mpnet", ("torch", 3))])
+@pytest.mark.parametrize(
+    ("family", "kinds"), [("bert", ("torch", 0, 1, 2, 3)), ("roberta", ("torch", 3)), ("mpnet", ("torch", 3)), ("nomic_bert", ("torch", 3))]
+)
 def test_equal_after_20_steps(family: str, kinds: tuple[str | int, ...], request: pytest.FixtureRequest) -> None:
     folder = str(request.getfixturevalue(f"tiny_{'encoder' if family == 'bert' else family}_dir"))
     losses, half_way, weights = train_encoder(0, 1, folder, ("torch",))["torch"]

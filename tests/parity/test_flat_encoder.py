@@ -81,10 +81,11 @@ def test_loss_and_gradients_of_minilm(minilm: Path) -> None:
     assert_equal_gradients(encoder, model)
 
 
-def test_padded_family_equals_the_obvious_way(tiny_mpnet_dir: Path) -> None:
-    encoder, model, bucketed, padded = both_losses(tiny_mpnet_dir, SENTENCES)
+@pytest.mark.parametrize("family", ["mpnet", "nomic_bert"])
+def test_padded_family_equals_the_obvious_way(family: str, request: pytest.FixtureRequest) -> None:
+    encoder, model, bucketed, padded = both_losses(request.getfixturevalue(f"tiny_{family}_dir"), SENTENCES)
     assert not encoder.is_flat
-    assert "mpnet" in (encoder.padded_reason or "")
+    assert family in (encoder.padded_reason or "")
     torch.testing.assert_close(bucketed, padded, rtol=1e-5, atol=1e-6)
     assert_equal_gradients(encoder, model)
 

@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig,
 
 from sentdist.errors import EncoderError, brief, first_line
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
+from sentdist.learning.encoder.nomic import check_released_words
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
 from sentdist.learning.encoder.quiet import without_bars, without_reports
 from sentdist.reading import read_json, reading
@@ -204,6 +205,9 @@ def load_configuration(folder: Path) -> PreTrainedConfig:
             value = getattr(config, name, None)
             if isinstance(value, int) and not 0 < value <= most:
                 raise ValueError(f"{name} is {brief(value)}, not in 1 to {most:,}")
+    check_released_words(config, folder)
+    # A checkpoint's own code never runs here; what is trained from it does not name that code.
+    vars(config).pop("auto_map", None)
     return config
 
 
