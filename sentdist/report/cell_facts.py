@@ -11,7 +11,7 @@ from sentdist.plan.stage import Json
 class Trained:
     """Fields of a training's record and of those beside it. goes_on: from another training's encoder. view: how its embeddings are scored.
     encoder, training: what it started from and how it was optimized. chosen_on_test: tasks that chose its weights and
-    are scored, too.
+    are scored, too. start: the training that it goes on from; None: none, or its record is gone.
 
     corpus, corpus_kind: of its corpus; {} and None where its record is gone.
     """
@@ -24,6 +24,7 @@ class Trained:
     encoder: dict[str, Json] = field(default_factory=dict)
     training: dict[str, Json] = field(default_factory=dict)
     chosen_on_test: tuple[str, ...] = ()
+    start: Trained | None = None
 
     @property
     def flattered(self) -> str:
@@ -52,6 +53,14 @@ _TOLD = (("batch_size", "batch"), ("epochs", "epochs"))
 
 
 @dataclass(frozen=True, kw_only=True)
+class Untouched:
+    """Fields of an encoder that was scored as it is, and of how its embeddings were read."""
+
+    encoder: dict[str, Json]
+    view: dict[str, Json]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CellFacts:
     """What the trainings of a cell have in common, read from their records."""
 
@@ -63,6 +72,7 @@ class CellFacts:
     corpus: str | None = None  # its source; the first of several
     works: tuple[str, ...] = ()  # keys of the works that the objective and its terms rest on
     trained: Trained | None = None  # None: untouched
+    untouched: Untouched | None = None  # None: trained, or a floor without an encoder
 
     @property
     def num_regulators(self) -> int:

@@ -16,7 +16,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.reading import drop_remedy, read_json_lines
-from sentdist.report.cell_facts import CellFacts, Trained, items, mapping, numbers, terms_of
+from sentdist.report.cell_facts import CellFacts, Trained, Untouched, items, mapping, numbers, terms_of
 from sentdist.report.figures import LearningCurve
 from sentdist.report.rows import ResultRow, Scalar
 from sentdist.report.useb import RELATION, TASK_OF_COLUMN, has_useb, relations_of, useb_scores
@@ -159,7 +159,10 @@ def _tasks_by_kind(record: Record) -> dict[str, list[str]]:
 
 def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
     if trial.train is None or trial.train not in records:
-        return CellFacts()
+        scores = _fields(records[trial.key])
+        encoder = mapping(scores["encoder"])
+        is_one = trial.train is None and "checkpoint" in encoder
+        return CellFacts(untouched=Untouched(encoder=encoder, view=mapping(scores.get("view") or {})) if is_one else None)
     fields = _fields(records[trial.train])
     objective, training, regularizers = (mapping(fields[name]) for name in ("objective", "training", "regularizers"))
     banks = [str(mapping(bank)["stage"]) for bank in items(fields["banks"])]
@@ -173,16 +176,27 @@ def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
         drophead=float(str(regularizers["drophead"])),
         corpus=None if corpus is None else _source_of(_fields(corpus)),
         works=tuple(work.key for term in terms_of(objective) for work in OBJECTIVES[str(term["name"])].used_citations(term)),
-        trained=Trained(
-            objective=objective,
-            goes_on=fields.get("start") is not None,
-            corpus_kind=None if corpus is None else corpus.kind,
-            corpus={} if corpus is None else _fields(corpus),
+        trained=replace(
+            _trained(fields, records),
             view=mapping(_fields(records[trial.key]).get("view") or {}),
-            encoder=mapping(fields["encoder"]),
-            training=mapping(fields["training"]),
             chosen_on_test=_chosen_on_test(fields.get("selection"), records[trial.key]),
         ),
+    )
+
+
+def _trained(fields: dict[str, Json], records: dict[str, Record]) -> Trained:
+    """What a training was, and what it went on from."""
+    corpus = records.get(str(mapping(fields["corpus"])["stage"]))
+    start = None if fields.get("start") is None else records.get(str(mapping(fields["start"])["stage"]))
+    return Trained(
+        objective=mapping(fields["objective"]),
+        goes_on=fields.get("start") is not None,
+        corpus_kind=None if corpus is None else corpus.kind,
+        corpus={} if corpus is None else _fields(corpus),
+        view={},
+        encoder=mapping(fields["encoder"]),
+        training=mapping(fields["training"]),
+        start=None if start is None else _trained(_fields(start), records),
     )
 
 

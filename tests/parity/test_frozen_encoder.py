@@ -6,6 +6,8 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -22,13 +24,16 @@ from sentdist.learning.optimization import Optimization, parameter_groups
 from sentdist.objectives.learned.regression import LabelGrid, Regression
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
+from sentdist.report.paper_page import report_paper
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here, run_local
 from sentdist.stages.train import TrainSession
+from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import WIDTH, ToyEncoder, toy_batches
 from tests.support.graded_data import regression_values, write_graded
 from tests.support.tiny_data import tiny_plan
+from tests.support.tiny_encoders import tiny_encoder
 
 pytestmark = pytest.mark.parity
 
@@ -205,6 +210,49 @@ def test_a_first_stage_gives_its_encoder_as_it_was_and_a_head_to_go_on_with(tmp_
     results = artifacts[stages["head"].key].record.results
     assert (results["best_step"], results["best_dev_score"], results["num_steps"]) == (None, None, 7)
     assert "freeze_encoder" in (first / "README.md").read_text()
+
+
+def test_the_repository_s_two_stages_stand_under_their_row(tmp_path: Path) -> None:
+    """A tiny random encoder of Nomic's architecture, under that checkpoint's name: planned, trained, scored, reported."""
+    data = write_graded(tmp_path / "data")
+    rows = pq.read_table(data / "sts/stsb.parquet").to_pylist()
+    scores = [row | {"subset": "scenes"} for row in pq.read_table(data / "sts/scores.parquet").to_pylist()]
+    pq.write_table(pa.Table.from_pylist([*rows, *scores]), data / "sts/stsb.parquet")
+    smooth: dict[str, Json] = {"name": "regression", "boundary": "left_mask"}
+    values = regression_values(
+        tiny_encoder(tmp_path / "nomic-embed-text-v1", "nomic_bert"),
+        paper="sts_regression",
+        baseline="base",
+        corpora={
+            "filtered": {
+                "kind": "graded",
+                "parts": [{"source": "sts/stsb", "scale": "zero_to_five"}, {"source": "sts/sick", "scale": "one_to_five"}],
+                "without": ["stsb"],
+            }
+        },
+        methods={
+            "base": {},
+            "head": {
+                "objective": smooth | {"slope": 2.0, "threshold": 0.25},
+                "training": {"freeze_encoder": True, "layer_decay": 1.0},
+                "select": False,
+                "reported": False,
+            },
+            "ours": {
+                "objective": smooth | {"slope": 3.0, "threshold": 0.2, "keep_head": True}, "start": "head", "corpus": "filtered",
+            },
+        },
+    )  # fmt: skip
+    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+    save_sweep(context.store, sweep_record(plan))
+    run_local(plan, context)
+    page = report_paper(context.store, "sts_regression").markdown.partition("## Table of the repository")[2]
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    under = {line.split(" | ")[0]: after.split(" | ")[0] for line, after in itertools.pairwise(lines) if after.startswith("| ↳")}
+    assert {row: ours.partition(" (")[0] for row, ours in under.items()} == {
+        "| Nomic Embed Text v1": "| ↳ base", "| Nomic Embed Text v1 + Ours": "| ↳ ours",
+    }  # fmt: skip
+    assert "regression_emnlp.yaml" not in page, "both rows were run"
 
 
 def test_killed_and_resumed_or_stopped_early_it_is_the_same_training(tmp_path: Path, tiny_encoder_dir: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sentdist.objectives.regression import Regression
 from sentdist.plan.corpora.graded import GradedCorpus
 from sentdist.plan.corpora.groups import GroupedCorpus
 from sentdist.plan.corpora.relations import RelationalCorpus
@@ -19,6 +20,7 @@ from tests.support.planning import RECIPES
 
 NAMES = sorted(path.name for path in (RECIPES / "papers").glob("*.yaml"))
 SROBERTA, BERT, LARGE = "sentence-transformers/nli-roberta-base-v2", "google-bert/bert-base-uncased", "google-bert/bert-large-uncased"
+NOMIC = "nomic-ai/nomic-embed-text-v1"
 ROBERTA, ROBERTA_LARGE = "FacebookAI/roberta-base", "FacebookAI/roberta-large"
 PHIS = [(0.01, 0.02, 0.03, 0.04, 0.05)[:number] for number in range(1, 6)]
 FIVE = {0, 1, 2, 3, 4}
@@ -54,6 +56,7 @@ PRINTED: dict[str, dict[str, Any]] = {
     "regression_table4_roberta.yaml": REGRESSION
     | {"runs": {(ROBERTA, 16, 2e-5, 1), (ROBERTA, 32, 5e-5, 4)}, "corpora": {(2, 942_069), (2, 10_249)}, "seeds": {0}},
     "regression_table5.yaml": REGRESSION | {"runs": {(BERT, 16, 5e-5, 1), (ROBERTA, 16, 2e-5, 1)}, "corpora": {(2, 942_069)}},
+    "regression_emnlp.yaml": REGRESSION | {"runs": {(NOMIC, 32, 5e-5, 4)}, "corpora": {(2, 10_249)}},
     "rse_table1.yaml": {
         "runs": {(BERT, 512, 5e-5, 3)}, "seeds": FIVE, "temperatures": {0.05}, "tasks": 7,
         # RSE's two, all five, and each: 314 K, 149 K, 330 K of ParaNMT, 318 K captions' pairs, QNLI, a million sentences
@@ -181,6 +184,32 @@ def test_regression_has_the_papers_slopes_and_thresholds(plans: dict[str, Plan])
     assert clips == {2.0}
     for plan in (plans["regression_table2.yaml"], plans["regression_table4.yaml"]):
         assert {(one.training.max_length, one.training.layer_decay) for one in trainings(plan)} == {(256, 0.95)}
+
+
+def test_the_repository_s_second_table_trains_the_head_first(plans: dict[str, Plan]) -> None:
+    """As train-jina-nomic.py and tune-jina-nomic.py of the released code have it for Nomic."""
+    plan = plans["regression_emnlp.yaml"]
+    assert {trial.method for trial in plan.trials} == {"base", "ours"}
+    for second in trainings(plan):
+        first = second.start
+        assert first is not None and first.start is None and first.selection is None and second.selection is not None
+        assert first.encoder == second.encoder and first.encoder.pooling == "mean"
+        assert (first.training.freeze_encoder, second.training.freeze_encoder) == (True, False)
+        assert (first.training.epochs, first.training.batch_size, plan.rows[first.corpus.key]) == (1, 32, 942_069)
+        for one, slope, threshold in ((first, 2.0, 0.25), (second, 3.0, 0.2)):
+            objective = one.objective
+            assert isinstance(objective, Regression)
+            assert (objective.loss, objective.slope, objective.threshold, objective.boundary) == (
+                "smooth_k2",
+                slope,
+                threshold,
+                "left_mask",
+            )
+            training = one.training
+            assert (training.clip_norm, training.warmup_fraction, training.schedule_stretch, training.max_length) == (10.0, 0.2, 2.0, 256)
+        assert isinstance(second.objective, Regression) and second.objective.keep_head
+        assert (first.training.layer_decay, second.training.layer_decay) == (1.0, 0.95)
+        assert isinstance(second.corpus, GradedCorpus) and len(second.corpus.without) == 7
 
 
 def test_corpora_are_those_of_the_papers(plans: dict[str, Plan]) -> None:

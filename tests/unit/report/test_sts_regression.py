@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sentdist.report.cell_facts import CellFacts, Untouched
 from sentdist.report.papers.sts_regression import REGRESSION_TABLES, TABLES, RegressionFacts
 from sentdist.report.rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
@@ -78,3 +79,68 @@ def test_features_find_their_rows() -> None:
 def test_a_grid_stands_beside_nothing() -> None:
     known = {f"cell {number}": facts("smooth_k2", goes_on=True) for number in range(3)}
     assert list(TABLES.beside_facts(table_of(*known), known)) == []
+
+
+NOMIC = "nomic-ai/nomic-embed-text-v1"
+HEAD = replace(facts("smooth_k2"), checkpoint=NOMIC, head_alone=True, sources=("nli/snli", "nli/mnli"), is_nli=True)
+OURS = replace(
+    facts("smooth_k2", goes_on=True, is_filtered=True), checkpoint=NOMIC, slope=3.0, threshold=0.2, start=HEAD, keeps_head=True,
+    sources=("sts/stsb", "sts/sick"),
+)  # fmt: skip
+
+
+def untouched(view: dict[str, str | None] | None = None, **encoder: str | int | None) -> CellFacts:
+    plain = {"checkpoint": NOMIC, "revision": "1", "pooling": "mean", "initialization": "pretrained"}
+    return CellFacts(untouched=Untouched(encoder={**plain, **encoder}, view={"channels": None, "postprocess": "none"} | (view or {})))
+
+
+def test_nomic_as_it_is_and_head_first_are_the_repository_s_rows() -> None:
+    known = {"base": TABLES.facts(untouched()), "head": HEAD, "ours": OURS}
+    assert TABLES.matches(known)["EMNLP"] == {"base": "Nomic Embed Text v1", "ours": "Nomic Embed Text v1 + Ours"}
+    (found,) = TABLES.beside_facts(table_of("base", "ours"), {label: known[label] for label in ("base", "ours")})
+    assert found.rows[1].paper_gain[-1] == pytest.approx(82.83 - 81.52)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"checkpoint": "nomic-ai/nomic-embed-text-v1.5"}, {"checkpoint": "minilm-l6"}, {"pooling": "cls"}, {"initialization": "random"},
+        {"layers": 6}, {"view": {"postprocess": "whiten"}},
+    ],
+)  # fmt: skip
+def test_another_untouched_encoder_is_no_row(other: dict[str, object]) -> None:
+    assert TABLES.matches({"base": TABLES.facts(untouched(**other))})["EMNLP"] == {}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(OURS, checkpoint="nomic-ai/nomic-embed-text-v1.5"),
+        replace(OURS, pooling="cls"),
+        replace(OURS, is_pretrained=False),
+        replace(OURS, is_filtered=False),
+        replace(OURS, keeps_head=False),
+        replace(OURS, head_alone=True),
+        replace(OURS, slope=3.5),
+        replace(OURS, threshold=0.25),
+        replace(OURS, boundary="one_sided"),
+        replace(OURS, sources=("sts/stsb",)),
+        replace(OURS, start=None),
+        replace(OURS, start=replace(HEAD, head_alone=False)),
+        replace(OURS, start=replace(HEAD, slope=3.0)),
+        replace(OURS, start=replace(HEAD, is_nli=False)),
+        replace(OURS, start=replace(HEAD, features="uv")),
+        replace(OURS, start=replace(HEAD, goes_on=True)),
+    ],
+)
+def test_what_differs_from_the_repository_is_not_its_row(other: RegressionFacts) -> None:
+    assert TABLES.matches({"other": other})["EMNLP"] == {}
+
+
+def test_what_begins_with_the_head_alone_is_no_row_of_the_paper() -> None:
+    """Its own tables train both together, and its second stage goes on from there."""
+    unfiltered = replace(OURS, is_filtered=False, checkpoint="google-bert/bert-base-uncased")
+    found = TABLES.matches({"head": replace(HEAD, checkpoint="google-bert/bert-base-uncased"), "second": unfiltered})
+    assert found == {"2": {}, "3": {}, "4": {}, "5": {}, "EMNLP": {}}
+    together = TABLES.matches({"second": replace(unfiltered, start=replace(HEAD, head_alone=False))})
+    assert together["3"] == {"second": "Ours + STS-B and SICK-R train"}
