@@ -26,7 +26,7 @@ SENTENCES = {
     "generated/faq": ("query", "question", "answer"),
 }
 # Whoever changes what is generated raises corpora.REVISION and writes the new digests here, in one commit.
-DIGESTS = {"generated/nli": "8b42614e0dd33a06", "generated/sts": "dcf41301a2e6a786", "generated/faq": "15de6e7659171dbb"}
+DIGESTS = {"generated/nli": "8b42614e0dd33a06", "generated/sts": "6a2bc9a3d53990dc", "generated/faq": "127f8e3e1d050b13"}
 
 
 def _digest(name: str) -> str:
@@ -47,7 +47,7 @@ def test_no_sentence_is_in_two_splits() -> None:
 
 @pytest.mark.parametrize("name", list(DIGESTS))
 def test_a_revision_stands_for_one_content(name: str) -> None:
-    assert (corpora.REVISION, _digest(name)) == ("scenes-1", DIGESTS[name])
+    assert (corpora.REVISION, _digest(name)) == ("scenes-2", DIGESTS[name])
 
 
 @pytest.mark.parametrize("name", list(corpora.GENERATED))
