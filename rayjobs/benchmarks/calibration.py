@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import t, ttest_1samp, ttest_ind
 
 from rayjobs.benchmarks.null_worlds import NullWorld
-from sentdist.evaluation.decisive import Column, Difference, Entry, against, may_be_best
+from sentdist.evaluation.decisive import Difference, against, may_be_best
+from sentdist.evaluation.variation import Column, Entry
 
 LEVEL = 0.05
 TestRule = Callable[[NDArray[np.float64], NullWorld], NDArray[np.float64]]  # (R, K + 1, N, I) tables to (R, K) p against the baseline

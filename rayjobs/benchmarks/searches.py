@@ -292,7 +292,7 @@ def _search_on_ray(store: Path, num_trials: int) -> tuple[float, float]:
     with ProcessorTime() as spent, own_cluster(num_cpus=2):
         up = spent.seconds
         with patch.object(on_cluster, "build_stage", pretended_stage):
-            record = on_cluster.run_search(planned, context, print_line=lambda line: None)
+            record = on_cluster.search_on_cluster(planned, context, print_line=lambda line: None)
         assert len(record.trials) == num_trials
         return up, spent.seconds - up
 

@@ -237,8 +237,10 @@ def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | N
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     found = None
     if plan.recipe.search is not None:
+        from sentdist.execution.cluster.connection import connect_to_drive
         from sentdist.execution.searching.on_cluster import search_on_cluster
 
+        connect_to_drive()
         found = tuned(plan.recipe, store, data, search_on_cluster, tracking=tracking)
         plan, context = found.plan, found.context
     with told_live() as (print_line, show):

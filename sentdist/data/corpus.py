@@ -71,14 +71,8 @@ class Corpus:
 
     def sentences(self, ids: np.ndarray) -> list[str]:
         """Return the sentences of the ids, in their order. Raises DataError for an id outside 0 … S − 1."""
-        wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
-        if wanted.size and not (wanted.min() >= 0 and wanted.max() < self.num_sentences):
-            raise DataError(
-                where=str(self.folder),
-                found=f"sentence ids from {wanted.min()} to {wanted.max()}",
-                expected=f"0 to {self.num_sentences - 1}",
-                remedy="The rows or the bank belong to another corpus: build it again.",
-            )
+        remedy = "The rows or the bank belong to another corpus: build it again."
+        wanted = checked_ids(ids, self.num_sentences, where=str(self.folder), remedy=remedy)
         batch_numbers = np.searchsorted(self._first_ids, wanted, side="right") - 1
         found: list[str] = [""] * len(wanted)
         for number in np.unique(batch_numbers):
@@ -92,6 +86,15 @@ class Corpus:
         """Yield all sentences in the order of their ids, a block at a time, without ever holding more than a block."""
         for batch in self._batches:
             yield batch.to_pylist()
+
+
+def checked_ids(ids: np.ndarray, num_sentences: int, *, where: str, remedy: str) -> np.ndarray:
+    """Sentence ids of any shape as (K,) int64, read in order. Raises DataError for one outside 0 … num_sentences − 1."""
+    wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
+    if wanted.size and not (wanted.min() >= 0 and wanted.max() < num_sentences):
+        found = f"sentence ids from {wanted.min()} to {wanted.max()}"
+        raise DataError(where=where, found=found, expected=f"0 to {num_sentences - 1}", remedy=remedy)
+    return wanted
 
 
 def roles(num_columns: int, *, num_positives: int = 1) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.augmentation import FUNCTION_WORDS
 from sentdist.data.nltk_folder import find_nltk, nltk_bytes
-from sentdist.errors import DataError, RecipeError
+from sentdist.errors import DataError, RecipeError, named
 from sentdist.reading import reading
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _named(name: str) -> Tagger:
     except (ImportError, AttributeError) as error:
         raise DataError(
             where=f"tagger {name}",
-            found=f"{type(error).__name__}: {error}",
+            found=named(error),
             expected="a module that can be imported, with that function",
             remedy=f'Install it on every worker, or correct the name ("{NLTK_TAGGER}" needs none).',
         ) from error

@@ -12,6 +12,7 @@ from typing import IO
 
 import numpy as np
 
+from sentdist.data.corpus import checked_ids
 from sentdist.data.tagging import Tagger, is_word, tagged
 from sentdist.errors import DataError, brief
 from sentdist.reading import drop_remedy, read_array, read_json
@@ -158,14 +159,8 @@ class FileTargets:
 
     def rows(self, sentence_ids: np.ndarray) -> TargetRows:
         """The targets of K ids (any shape, read in order); DataError for an id outside the corpus."""
-        ids = np.asarray(sentence_ids, dtype=np.int64).ravel()
-        if ids.size and not (ids.min() >= 0 and ids.max() < self.num_sentences):
-            raise DataError(
-                where=str(self.folder),
-                found=f"sentence ids from {ids.min()} to {ids.max()}",
-                expected=f"0 to {self.num_sentences - 1}",
-                remedy="Tag the corpus that the training uses: targets belong to one corpus.",
-            )
+        remedy = "Tag the corpus that the training uses: targets belong to one corpus."
+        ids = checked_ids(sentence_ids, self.num_sentences, where=str(self.folder), remedy=remedy)
         starts, sizes = self._indptr[ids], self._indptr[ids + 1] - self._indptr[ids]
         rows = np.repeat(np.arange(len(ids)), sizes)
         places = np.arange(len(rows)) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)

@@ -1,21 +1,8 @@
 """The one test by which systems are told apart: over training seeds and groups of test items at once, for a whole table of systems.
 
-The question is whether systems would differ on average over other trainings *and* other test items. The score of a system k with seed s is
-taken as  mean + seed's luck + training's own luck + items' luck:
+The question is whether systems would differ on average over other trainings *and* other test items. `variation.Column` knows how a
+column's scores vary; here differences are held against it:
 
-* **Seeds.** Rows that ran with the same seeds are paired by them: what a seed gives all of them (same order, same start) cancels in a
-  difference (two-way layout, seeds as blocks). A training's own variance is that of the residuals. Three seeds know a variance badly, a
-  table of rows knows it better: each row's is drawn towards the others' by as much as they agree (Smyth 2004, moderated t), and never by
-  more than the rows can bear (their number minus 3).
-* **Items.** Each item's contribution to the score (`evaluation/contributions.py`) is summed over its group: items that share a text, by
-  their `group` column. The part of the variance over groups that seeds × items gave is subtracted: the spread over seeds has it. This is
-  the variance behind the pigeonhole bootstrap (Owen 2007, Ann. Appl. Stat. 1, 386), which counts that part up to three times.
-* **Few seeds.** Components with different degrees of freedom are joined by Cochran & Cox's rule (1950): the critical value is the mean of
-  the components' own, weighted by their variances. Simulated false positives at 5 % are 2 to 6 %, where Satterthwaite's degrees give up to
-  13 and 8 % with 2 and 3 seeds (infra/benchmarks/calibration.md).
-* **One seed, or checkpoints that have none.** Then the interval speaks of test items only: of these very encoders on other items.
-* **An untouched checkpoint** is a constant over seeds. Against it Student's test of three seeds errs in a quarter of cases where trainings
-  have two modes, so with few rows to learn the spread from, p is not below what signs alone give: 2^(1 − seeds).
 * **Many rows.** Marks go by p over the whole table: the distribution of the greatest of all its differences, with the correlation that a
   common baseline and common items give them (max-t; Westfall & Young 1993). Who may be the best is the model confidence set (Hansen,
   Lunde & Nason 2011): rows leave until none of those left is told from another.
@@ -26,51 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import norm, t
+from scipy.stats import norm
 
-from sentdist.errors import DataError
-from sentdist.evaluation.few_seeds import NORMAL_GRID, moderated, t_quantiles
+from sentdist.evaluation.few_seeds import NORMAL_GRID, t_quantiles
+from sentdist.evaluation.variation import ALPHA, DRAWS, About, Column, Floats, Pairs
 
-About = Literal["seeds and items", "items", "seeds", "nothing"]
-Floats = NDArray[np.float64]
-ALPHA = 0.05
 POWER = 0.8  # the usual choice (Cohen 1988): four true differences of five are found
-COPIES_WITHIN = 1e-9  # points; seeds that agree so far are one run under several names, a bug worth seeing
 COPIES = "no spread over seeds: the runs are copies of each other"
 NOTHING_VARIES = "one seed and no test items: nothing varies"
-DRAWS = 4000  # of a table's joint distribution: p = 0.05 is known to 0.007
-MOST_DRAWN = 6_000_000  # differences: all pairs of a hundred rows have 1200 draws, and take 0.2 s a column
-ROWS_FOR_SPREAD = 5  # against a constant: rows whose spread is as good as known
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Entry:
-    """What one system scored in one column, in points.
-
-    scores: (N,) one a seed, in the order of `seeds`; an untouched checkpoint has one and no seeds. contributions: (N, G) of each group
-    of test items to each score, in points, rows that sum to 0; None where items are not at hand.
-    """
-
-    label: str
-    scores: Floats
-    seeds: tuple[int, ...]
-    contributions: Floats | None = None
-
-    @property
-    def is_fixed(self) -> bool:
-        return not self.seeds
-
-    @property
-    def is_copies(self) -> bool:
-        """Whether all seeds gave one and the same, on every group of items that is known."""
-        if len(self.seeds) < 2 or np.ptp(self.scores) > COPIES_WITHIN:
-            return False
-        return self.contributions is None or float(np.ptp(self.contributions, axis=0).max()) < COPIES_WITHIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,188 +51,6 @@ class Difference:
     def is_told(self) -> bool:
         """Whether the two are told apart, over the whole table."""
         return self.table_p is not None and self.table_p < ALPHA
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interval:
-    """Where the mean of one system lies at 95 %. By its spread alone: it may go beyond what the measure can be."""
-
-    low: float
-    high: float
-    about: About
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Pairs:
-    """P differences of rows j and k: their standard errors, and the normal quantile that each stands at in its own distribution."""
-
-    differences: Floats
-    errors: Floats  # 0 where nothing is known
-    normal: Floats  # |z|, ≥ 0
-    about: tuple[About, ...]
-    critical: Floats  # (P, Z) multiples of the standard error that belong to NORMAL_GRID
-    least_p: Floats  # what p cannot fall below
-
-    def margin(self, place: int, quantile: float) -> float:
-        """The distance from the difference to the end of its interval at a normal quantile."""
-        return float(self.errors[place] * np.interp(quantile, NORMAL_GRID, self.critical[place]))
-
-
-class Column:
-    """What varies, and by how much, in one column of a table."""
-
-    def __init__(self, entries: Sequence[Entry], weights: Sequence[float] | Floats = ()) -> None:
-        """weights: (G,) share of each group of items in the score, 1 in sum. Raises DataError for scores that are not finite."""
-        _check(entries, len(weights))
-        self.entries = tuple(entries)
-        self.means = np.array([entry.scores.mean() for entry in entries])
-        self.has_seeds = np.array([len(entry.seeds) > 1 for entry in entries])
-        self.is_fixed = np.array([entry.is_fixed for entry in entries])
-        self.is_copies = np.array([entry.is_copies for entry in entries])
-        self.has_items = np.array([entry.contributions is not None and len(weights) > 1 for entry in entries])  # one group says nothing
-        weights_G = np.asarray(weights, dtype=np.float64)
-        self._items_df = max(1.0, 1.0 / float(np.sum(weights_G**2)) - 1.0) if len(weights_G) else 1.0
-        self._fit_seeds()
-        self._fit_items()
-
-    def place(self, label: str) -> int:
-        """The place of a system among the entries."""
-        return next(place for place, entry in enumerate(self.entries) if entry.label == label)
-
-    def _fit_seeds(self) -> None:
-        """own: variance of each mean from its trainings' own luck, with its degrees; common: that of what seeds give all paired rows."""
-        num = len(self.entries)
-        self._own, self._own_df, self._spread_rows = np.zeros(num), np.ones(num), 0
-        self._is_paired, self._common, self._common_df = np.zeros(num, dtype=bool), 0.0, 1.0
-        rows = np.flatnonzero(self.has_seeds)
-        if not len(rows):
-            return
-        self._is_paired = self._most_common_seeds(rows)
-        residuals = {row: self.entries[row].scores - self.means[row] for row in rows}
-        variances = np.array([float(np.sum(residuals[row] ** 2)) for row in rows]) / (self._counts(rows) - 1)
-        paired = np.flatnonzero(self._is_paired)
-        if len(paired) > 1:
-            blocks = np.mean([residuals[row] for row in paired], axis=0)
-            count, seeds = len(paired), len(blocks)
-            own = {row: float(np.sum((residuals[row] - blocks) ** 2)) * count / (count - 1) / (seeds - 1) for row in paired}
-            variances = np.array([own.get(row, variance) for row, variance in zip(rows, variances, strict=True)])
-            self._common = max(0.0, float(np.sum(blocks**2)) / (seeds - 1) - float(np.mean(list(own.values()))) / count) / seeds
-            self._common_df = seeds - 1.0
-        drawn, degrees = moderated(variances, self._counts(rows) - 1.0)
-        self._own[rows], self._own_df[rows], self._spread_rows = drawn / self._counts(rows), degrees, len(rows)
-
-    def _most_common_seeds(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which rows are paired: those that ran with the seeds that most of them have."""
-        sets = [self.entries[row].seeds for row in rows]
-        most = max(set(sets), key=lambda seeds: (sets.count(seeds), seeds))
-        return np.array([entry.seeds == most and len(most) > 1 for entry in self.entries])
-
-    def _counts(self, rows: NDArray[np.intp]) -> Floats:
-        return np.array([len(self.entries[row].scores) for row in rows], dtype=np.float64)
-
-    def _fit_items(self) -> None:
-        """(K, K) covariance of the rows' means over items: `given`, of these very encoders; `beyond`, without what seeds × items gave."""
-        num = len(self.entries)
-        self._given, self._beyond = np.zeros((num, num)), np.zeros((num, num))
-        rows = np.flatnonzero(self.has_items)
-        if not len(rows):
-            return
-        found = [np.asarray(self.entries[row].contributions) for row in rows]
-        num_groups = found[0].shape[1]
-        factor = num_groups / (num_groups - 1.0)
-        means_KG = np.stack([one.mean(axis=0) for one in found])
-        given = factor * means_KG @ means_KG.T
-        interaction = np.zeros_like(given)
-        is_paired = self._is_paired[rows]
-        if is_paired.any():
-            left_KNG = np.stack([one - one.mean(axis=0) for one, paired in zip(found, is_paired, strict=True) if paired])
-            seeds = left_KNG.shape[1]
-            of_paired = sum(left_KNG[:, seed] @ left_KNG[:, seed].T for seed in range(seeds)) * factor / (seeds * (seeds - 1))
-            interaction[np.ix_(is_paired, is_paired)] = of_paired
-        for place, one in enumerate(found):
-            if not is_paired[place] and len(one) > 1:
-                interaction[place, place] = factor * float(np.sum((one - one.mean(axis=0)) ** 2)) / (len(one) * (len(one) - 1))
-        self._given[np.ix_(rows, rows)], self._beyond[np.ix_(rows, rows)] = given, given - interaction
-
-    def pairs(self, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Pairs:
-        """Rows minus others, P of both."""
-        with_seeds = self._speaks_of_seeds(rows) & self._speaks_of_seeds(others) & ~(self.is_fixed[rows] & self.is_fixed[others])
-        with_items = self.has_items[rows] & self.has_items[others]
-        copies = self.is_copies[rows] | self.is_copies[others]
-        items = np.where(with_seeds, *(_of_difference(matrix, rows, others) for matrix in (self._beyond, self._given)))
-        unpaired = self._is_paired[rows] != self._is_paired[others]
-        components = [
-            (np.where(with_seeds, self._own[rows], 0.0), self._own_df[rows]),
-            (np.where(with_seeds, self._own[others], 0.0), self._own_df[others]),
-            (np.where(with_seeds & unpaired, self._common, 0.0), np.full(len(rows), self._common_df)),
-            (np.where(with_items, np.maximum(items, 0.0), 0.0), np.full(len(rows), self._items_df)),
-        ]
-        variance = np.sum([one for one, _ in components], axis=0)
-        known = (variance > 0) & ~copies
-        critical = sum(one[:, None] * t_quantiles(degrees) for one, degrees in components) / np.where(variance > 0, variance, 1.0)[:, None]
-        errors = np.where(known, np.sqrt(variance), 0.0)
-        differences = self.means[rows] - self.means[others]
-        distance = np.abs(differences) / np.where(known, errors, 1.0)
-        names: list[About] = [
-            "nothing" if not k else "seeds and items" if s and i else "seeds" if s else "items"
-            for k, s, i in zip(known, with_seeds, with_items, strict=True)
-        ]
-        normal = np.array([np.interp(one, curve, NORMAL_GRID) for one, curve in zip(distance, critical, strict=True)])
-        return Pairs(
-            differences=differences, errors=errors, normal=np.where(known, normal, 0.0), about=tuple(names), critical=critical,
-            least_p=np.where(with_seeds, self._least_p(rows, others), 0.0),
-        )  # fmt: skip
-
-    def _speaks_of_seeds(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        return self.has_seeds[rows] | self.is_fixed[rows]
-
-    def _least_p(self, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Floats:
-        """What the signs of a row's seeds say against a constant, where too few rows tell how trainings are spread."""
-        floors = np.zeros(len(rows))
-        if self._spread_rows >= ROWS_FOR_SPREAD:
-            return floors
-        for place, (row, other) in enumerate(zip(rows, others, strict=True)):
-            if self.is_fixed[row] != self.is_fixed[other]:
-                trained = other if self.is_fixed[row] else row
-                floors[place] = 2.0 ** (1 - len(self.entries[trained].scores))
-        return floors
-
-    @cached_property
-    def draws(self) -> Floats:
-        """(R, K) what the rows' means would be by luck alone, jointly: one sample for all tests of the column."""
-        covariance = np.diag(self._own) + np.outer(self._is_paired, self._is_paired) * self._common
-        covariance = covariance + np.where(np.outer(self.has_seeds, self.has_seeds), self._beyond, self._given)
-        values, vectors = np.linalg.eigh(covariance)
-        standard = np.random.default_rng(0).standard_normal((DRAWS, len(values)))
-        return np.asarray(standard @ (vectors * np.sqrt(np.maximum(values, 0.0))).T)
-
-    def greatest(self, pairs: Pairs, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Floats:
-        """(R,) the greatest |z| of these differences by luck alone; 0 where none is tested."""
-        known = pairs.errors > 0
-        if not known.any():
-            return np.zeros(DRAWS)
-        draws = self.draws[: max(1000, MOST_DRAWN // int(known.sum()))].astype(np.float32)
-        moved = draws[:, rows[known]] - draws[:, others[known]]
-        moved /= np.sqrt(np.vecdot(moved.T, moved.T) / len(moved))  # the sample's own: a single difference has its own p again
-        return np.maximum(moved.max(axis=1), -moved.min(axis=1)).astype(np.float64)
-
-    def interval(self, label: str) -> Interval | None:
-        """Where the mean of a system lies; None where nothing varies, or its runs are copies."""
-        row = self.place(label)
-        seeds, items = bool(self.has_seeds[row]), bool(self.has_items[row])
-        if self.is_copies[row] or not (seeds or items):
-            return None
-        of_items = max(0.0, float((self._beyond if seeds else self._given)[row, row]))
-        components = [(of_items, self._items_df)]
-        if seeds:
-            components += [(self._own[row], self._own_df[row]), (self._common if self._is_paired[row] else 0.0, self._common_df)]
-        variance = sum(one for one, _ in components)
-        if variance <= 0:
-            return None
-        multiple = sum(one * float(t.isf(ALPHA / 2, degrees)) for one, degrees in components) / variance
-        margin = multiple * float(np.sqrt(variance))
-        about: About = "seeds and items" if seeds and items else "seeds" if seeds else "items"
-        return Interval(low=float(self.means[row]) - margin, high=float(self.means[row]) + margin, about=about)
 
 
 def against(columns: Sequence[Column], pairs_of: Sequence[Sequence[tuple[str, str]]]) -> list[list[Difference]]:
@@ -375,26 +145,3 @@ def _joint_quantile(greatest: list[Floats], num_tests: int) -> float:
     grid = np.linspace(1.5, 6.0, 451)
     within = np.prod([np.searchsorted(one, grid) / len(one) for one in greatest], axis=0)
     return float(grid[min(int(np.searchsorted(within, 1 - ALPHA)), len(grid) - 1)])
-
-
-def _of_difference(matrix: Floats, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Floats:
-    return np.asarray(matrix[rows, rows] + matrix[others, others] - 2 * matrix[rows, others])
-
-
-def _check(entries: Sequence[Entry], num_groups: int) -> None:
-    for entry in entries:
-        num_runs = max(1, len(entry.seeds))
-        if entry.scores.shape != (num_runs,) or not np.isfinite(entry.scores).all():
-            raise DataError(
-                where=f"scores of {entry.label!r}",
-                found=f"{entry.scores.tolist()} for {len(entry.seeds)} seeds",
-                expected="a finite score a seed",
-                remedy="Leave out runs that have no score, and say so.",
-            )
-        if entry.contributions is not None and entry.contributions.shape != (num_runs, num_groups):
-            raise DataError(
-                where=f"items of {entry.label!r}",
-                found=f"contributions of shape {entry.contributions.shape}",
-                expected=f"{num_runs} runs, {num_groups} groups of one test set",
-                remedy="Compare encoders on one version of one task.",
-            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentdist.execution.cluster.connection import connect, end_on_sigterm
+from sentdist.execution.cluster.connection import connect_to_drive
 from sentdist.execution.progress import Show
 from sentdist.execution.sweep import PrintLine, SweepSummary, run_sweep
 from sentdist.plan.unroll import Plan
@@ -20,6 +20,5 @@ def run_on_cluster(
     Raises:
         SentdistError: no cluster, one that refuses, or a mistake in the request; nothing was started.
     """
-    connect()
-    end_on_sigterm()
+    connect_to_drive()
     return run_sweep(plan, context, tracker=make_tracker(tracking, context.store), print_line=print_line, show=show)

@@ -22,6 +22,7 @@ from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.stage_task import Body
 from sentdist.execution.board.submission import Submission
+from sentdist.execution.trial_processes import TrialProcesses
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial
 from sentdist.store.scratch import scratch_folder
@@ -50,7 +51,7 @@ class Outcome:
     @property
     def message(self) -> str:
         """Kind and text of the error."""
-        return "" if self.error is None else f"{type(self.error).__name__}: {self.error}"
+        return "" if self.error is None else named(self.error)
 
 
 def run_trials(
@@ -78,10 +79,10 @@ def run_trials(
 
 def _fit(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, lines: _TrialLines) -> ResourceError | None:
     """Have Tune run the trials; what went wrong with Tune itself, None if nothing did."""
-    scratch = Path(tempfile.gettempdir())
+    scratch, processes = Path(tempfile.gettempdir()), TrialProcesses()
     try:
-        with scratch_folder(scratch, "tune") as folder:
-            _tuner(by_key, submission, body, at_once=at_once, lines=lines, scratch=str(folder)).fit()
+        with scratch_folder(scratch, "tune") as folder, processes.ended_on_leaving():
+            _tuner(by_key, submission, body, at_once=at_once, callbacks=[lines, processes], scratch=str(folder)).fit()
             keep_experiment(submission.context.store, folder / submission.sweep, submission.sweep)
     except (OSError, tune.TuneError, EOFError) as error:
         return scratch_trouble(scratch, error)
@@ -98,7 +99,9 @@ def scratch_trouble(scratch: Path, error: BaseException) -> ResourceError:
     )
 
 
-def _tuner(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, lines: _TrialLines, scratch: str) -> tune.Tuner:
+def _tuner(
+    by_key: dict[str, Trial], submission: Submission, body: Body, *, at_once: int, callbacks: list[tune.Callback], scratch: str
+) -> tune.Tuner:
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(_run_trial, trials=by_key, submission=submission, body=body), TRIAL_RESOURCES),
         tune_config=tune.TuneConfig(
@@ -108,7 +111,7 @@ def _tuner(by_key: dict[str, Trial], submission: Submission, body: Body, *, at_o
             name=submission.sweep,
             storage_path=scratch,
             verbose=0,
-            callbacks=[lines],
+            callbacks=callbacks,
             stop=_UntilStopped(),
             failure_config=tune.FailureConfig(max_failures=LOST_ACTORS),
         ),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, named
 from sentdist.inference.ready_encoder import LoadedEncoder
 
 Batches = Iterable[Mapping[str, list[str]]]  # of mteb's data loader
@@ -92,7 +92,7 @@ def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> lis
     except OSError as error:
         raise DataError(
             where="mteb",
-            found=f"{type(error).__name__}: {error}",
+            found=named(error),
             expected="the data of its tasks, from the Hugging Face Hub or its cache",
             remedy="Look at the connection, or at HF_HOME and HF_HUB_OFFLINE.",
         ) from error
@@ -122,7 +122,7 @@ def _own(name: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise DataError(
             where=f"mteb task {name}",
-            found=f"{type(error).__name__}: {error}",
+            found=named(error),
             expected="a module that can be imported, with that class",
             remedy="Correct the name, or put its folder on PYTHONPATH.",
         ) from error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from sentdist.errors import StoreError
+from sentdist.errors import StoreError, named
 from sentdist.learning.device_random import device_random_state, set_device_random_state
 from sentdist.learning.early_stopping import EarlyStopping
 
@@ -64,7 +64,7 @@ def write_progress(folder: Path, progress: Progress, facts: EngineFacts) -> None
     except OSError as error:
         raise StoreError(
             where=str(folder),
-            found=f"{type(error).__name__}: {error}",
+            found=named(error),
             expected="a folder that can be written",
             remedy="Free some space or choose another place for checkpoints; the previous checkpoint is untouched.",
         ) from error
@@ -82,7 +82,7 @@ def read_progress(folder: Path) -> tuple[Progress, EngineFacts]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             where=str(path),
-            found=f"{type(error).__name__}: {error}",
+            found=named(error),
             expected="the progress file of a whole checkpoint",
             remedy="Resume from an older checkpoint, or start anew.",
         ) from error

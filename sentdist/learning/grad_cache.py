@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sentdist.learning.device_random import drawn_again
-from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.objective import anchors_and_candidates
 
 TOKENS_MULTIPLE = 64  # of a micro-batch: a C library serves tensors of few sizes from a heap that stays small; costs 1 % at 3000 tokens
 LOGITS_AT_ONCE = 2**24  # 64 MiB in float32, and about three times that while a block is differentiated
@@ -90,3 +91,15 @@ def mean_over_blocks(loss: Callable[[int, int], Tensor], *, num_rows: int, num_c
     borders = [(first, min(first + block, num_rows)) for first in range(0, num_rows, block)]
     means = [checkpoint(loss, first, last, use_reentrant=False, preserve_rng_state=False) * (last - first) for first, last in borders]
     return torch.stack(means).sum() / num_rows
+
+
+def against_candidates(loss: Callable[..., Tensor], embeddings: Tensor, batch: Batch) -> Tensor:
+    """Mean over this rank's anchors of a loss against the candidates of all ranks, in such blocks.
+
+    loss(anchors_BD, candidates_MD, first_row=…): the mean over these anchors, of which the first is that row of the global batch.
+    """
+    anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
+    return mean_over_blocks(
+        lambda first, last: loss(anchors_BD[first:last], candidates_MD, first_row=batch.first_row + first),
+        num_rows=len(anchors_BD), num_columns=len(candidates_MD),
+    )  # fmt: skip

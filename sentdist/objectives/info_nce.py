@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
@@ -64,15 +65,9 @@ class InfoNCE(ObjectiveSpec):
 
     def _of_batch(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """A corpus with a negative column gives hard negatives."""
-        from sentdist.learning.grad_cache import mean_over_blocks
-        from sentdist.learning.objective import anchors_and_candidates
+        from sentdist.learning.grad_cache import against_candidates
 
-        anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
-
-        def of_block(first: int, last: int) -> Tensor:
-            return info_nce(anchors_BD[first:last], candidates_MD, first_row=batch.first_row + first, temperature=self.temperature)
-
-        return mean_over_blocks(of_block, num_rows=len(anchors_BD), num_columns=len(candidates_MD))
+        return against_candidates(partial(info_nce, temperature=self.temperature), embeddings, batch)
 
 
 def info_nce(anchors_BD: Tensor, candidates_MD: Tensor, *, first_row: int, temperature: float | Tensor) -> Tensor:

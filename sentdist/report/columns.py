@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sentdist.errors import DataError
-from sentdist.evaluation.decisive import Column, Entry, Floats, Interval
 from sentdist.evaluation.items import Items
+from sentdist.evaluation.variation import Column, Entry, Floats, Interval
 from sentdist.plan.measures import Measure, mean_of
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.rows import ResultRow, SystemRows, read_items

@@ -10,7 +10,8 @@ from scipy.stats import norm
 
 from sentdist.errors import DataError
 from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
-from sentdist.evaluation.decisive import ALPHA, Difference, Interval
+from sentdist.evaluation.decisive import Difference
+from sentdist.evaluation.variation import ALPHA, Interval
 from sentdist.plan.chosen_tasks import named_task
 from sentdist.plan.measures import Measure
 from sentdist.plan.stage import Json

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import DataError, duration
-from sentdist.evaluation.decisive import Difference, Interval, may_be_best
+from sentdist.evaluation.decisive import Difference, may_be_best
 from sentdist.evaluation.summary import Summary, summarize
+from sentdist.evaluation.variation import Interval
 from sentdist.plan.measures import Measure
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, lead_column, table_columns

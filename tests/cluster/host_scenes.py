@@ -99,10 +99,10 @@ def _follow(plan: Plan, context: Context, *, is_over: Callable[[StageEvent], boo
 
 def searches(root: str, *, at_once: int) -> None:
     """A TPE search with halving, with so many trials at once, until its end."""
-    from sentdist.execution.searching.on_cluster import run_search
+    from sentdist.execution.searching.on_cluster import search_on_cluster
     from tests.cluster.small_search import small_search
 
-    run_search(*small_search(Path(root)), print_line=print, at_once=at_once)
+    search_on_cluster(*small_search(Path(root)), print_line=print, at_once=at_once)
 
 
 def _tell_where() -> None:

@@ -103,7 +103,7 @@ def shows(shown: Shown, record: SearchRecord, *, all_curves: bool = True) -> Non
 def test_trials_are_runs_while_a_search_runs_on_a_cluster(
     cluster: Any, server: MlflowServer, client: MlflowClient, tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:
-    from sentdist.execution.searching.on_cluster import run_search
+    from sentdist.execution.searching.on_cluster import search_on_cluster
 
     planned, context = a_search("live-search", tiny_encoder_dir, tmp_path)
     shown, meanwhile, lines = Shown(client, "live-search"), list[tuple[int, str, bool]](), list[str]()
@@ -116,7 +116,7 @@ def test_trials_are_runs_while_a_search_runs_on_a_cluster(
                 run = shown.trials[last.number]
                 meanwhile.append((last.number, run.info.status, "loss" in run.data.metrics))
 
-        record = run_search(planned, context, print_line=lines.append, watch=watch, tracker=following.tracker, at_once=1)
+        record = search_on_cluster(planned, context, print_line=lines.append, watch=watch, tracker=following.tracker, at_once=1)
     assert {one.state for one in record.trials} == {"finished", "pruned", "failed"}
     assert {status for _, status, _ in meanwhile} == {"RUNNING"}
     assert any(has_curve for _, _, has_curve in meanwhile), meanwhile

@@ -1,90 +1,25 @@
-"""Sweeps on a real MLflow server: what stands there, what a restart adds, and what a dead server costs."""
+"""Sweeps on a real MLflow server: what stands there, and what a restart or another driver adds."""
 
 from __future__ import annotations
 
 import json
 import pickle
-import time
 from collections import Counter
-from datetime import datetime
 from pathlib import Path
 
 import mlflow
 import pytest
 from mlflow import MlflowClient
-from mlflow.entities import Run
 
-from sentdist.errors import RecipeError, ResourceError
-from sentdist.plan.stages import Train
-from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
 from sentdist.tracking.rebuild import rebuild
 from sentdist.tracking.views import TAG
+from tests.cluster.tracked_sweep import Tracked
 from tests.support.mlflow_fixtures import NUM_POINTS, STS, MlflowServer, drive, grid_sweep, make_up, small_sweep
 
 pytestmark = pytest.mark.cluster
-
-
-class Tracked:
-    """A finished sweep, its store, and its runs as the server shows them."""
-
-    def __init__(self, plan: Plan, store: ArtifactStore, client: MlflowClient) -> None:
-        self.plan = plan
-        self.sweep = sweep_record(plan)
-        self.store = store
-        self.client = client
-
-    def begin(self, uri: str) -> MlflowTracker:
-        save_sweep(self.store, self.sweep)
-        tracker = MlflowTracker(uri, self.store)
-        tracker.begin_sweep(self.sweep, {stage.key: stage.canonical() for stage in self.plan.stages})
-        return tracker
-
-    @property
-    def experiment(self) -> str:
-        found = self.client.get_experiment_by_name(self.sweep.name)
-        assert found is not None
-        return str(found.experiment_id)
-
-    def runs(self, filter_string: str = "") -> list[Run]:
-        return list(self.client.search_runs([self.experiment], filter_string))
-
-    @property
-    def trials(self) -> dict[str, Run]:
-        return {run.info.run_name: run for run in self.runs() if "sentdist.trial" in run.data.tags}
-
-    @property
-    def shared(self) -> dict[str, Run]:
-        return {run.info.run_name: run for run in self.runs() if "sentdist.key" in run.data.tags}
-
-    @property
-    def parent(self) -> Run:
-        (found,) = [run for run in self.runs() if "sentdist.sweep" in run.data.tags]
-        return found
-
-    def artifacts(self, run: Run, folder: str | None = None) -> set[str]:
-        return {item.path for item in self.client.list_artifacts(run.info.run_id, folder)}
-
-    def state(self) -> dict[str, object]:
-        """All that a person can see of the runs, but the machine's own metrics."""
-        return {
-            f"{run.info.run_name} {run.info.run_id}": (
-                (run.info.status, run.info.start_time, run.info.end_time if "sentdist.sweep" not in run.data.tags else None),
-                sorted(run.data.params.items()),
-                sorted((name, value) for name, value in run.data.metrics.items() if not name.startswith("system/")),
-                [
-                    [point.step for point in self.client.get_metric_history(run.info.run_id, name)]
-                    for name in ("loss", "avg_sts")
-                    if name in run.data.metrics
-                ],
-                run.data.tags.get("mlflow.note.content"),
-                sorted(self.artifacts(run)),
-                len(run.inputs.dataset_inputs),
-            )
-            for run in self.runs()
-        }
 
 
 @pytest.fixture(scope="module")
@@ -228,66 +163,6 @@ def test_a_training_that_goes_back_to_its_checkpoint_repeats_no_point(tracked: T
     tracker.finish_sweep()
 
 
-def test_without_a_server_training_goes_on_and_a_rebuild_brings_all_in(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
-    away = MlflowServer(tmp_path / "never-started")
-    missed = Tracked(small_sweep("missed", num_phi_sets=1), ArtifactStore(tmp_path / "store"), client)
-    started = time.monotonic()
-    tracker = missed.begin(away.uri)
-    drive(tracker, missed.plan.stages, missed.store)
-    tracker.finish_sweep()
-    assert time.monotonic() - started < 30.0  # on a busy machine; with MLflow's own settings a single request gives up after minutes
-    assert len(tracker.warnings) == 1
-    assert "is away" in tracker.warnings[0]
-    assert "--rebuild" in tracker.warnings[0]
-    (done,) = rebuild(missed.store, server.uri)
-    assert (done.num_trials, done.num_scored, done.num_runs) == (4, 4, 7)
-    assert len(missed.trials) == 4
-    assert len(missed.shared) == 3
-    assert missed.parent.info.end_time >= missed.parent.info.start_time  # it began with its first stage, not now
-    run = missed.trials["RCL · seed 0"]
-    assert len(client.get_metric_history(run.info.run_id, "loss")) == NUM_POINTS
-    scores, ended = next(trial.scores for trial in missed.plan.trials if trial.name == "RCL · seed 0"), missed.sweep.records(missed.store)
-    trained_ms, scored_ms = (datetime.fromisoformat(ended[stage.key].created_at).timestamp() * 1000 for stage in (scores.encoder, scores))
-    assert (run.info.start_time, run.info.end_time) == (trained_ms - 12_500, scored_ms)  # a record's time is in whole seconds
-    before = missed.state()
-    rebuild(missed.store, server.uri, "missed")
-    assert missed.state() == before
-    with pytest.raises(ResourceError, match="away"):
-        rebuild(missed.store, away.uri, "missed")
-
-
-def test_a_server_that_dies_in_mid_run_costs_one_warning_and_nothing_is_lost(
-    client: MlflowClient, server: MlflowServer, tmp_path: Path
-) -> None:
-    cut = Tracked(small_sweep("cut", num_phi_sets=1), ArtifactStore(tmp_path), client)
-    tracker = cut.begin(server.uri)
-    stages = list(cut.plan.stages)
-    training = next(number for number, stage in enumerate(stages) if isinstance(stage, Train))
-    drive(tracker, stages[:training], cut.store)
-    run = tracker.begin(stages[training].key)
-    run.metrics({"loss": 1.0}, step=1)
-    server.stop()
-    started = time.monotonic()
-    run.metrics({"loss": 0.9}, step=2)
-    warnings = run.close()
-    tracker.finish(make_up(stages[training], cut.store).record)
-    warnings += drive(tracker, stages[training:], cut.store)
-    tracker.finish_sweep()
-    took = time.monotonic() - started
-    server.start()
-    assert took < 30.0
-    assert len(tracker.warnings) == 1
-    assert len(warnings) <= 1  # the last handles were opened while the server was known to be away
-    rebuild(cut.store, server.uri)
-    state = cut.state()
-    assert {run.info.status for run in cut.runs()} == {"FINISHED"}
-    assert len(cut.runs()) == 1 + len(cut.trials) + len(cut.shared)
-    points = client.get_metric_history(cut.trials["Eq. 1 · seed 0"].info.run_id, "loss")
-    assert [point.step for point in points if point.step % 5 == 0] == [5 * number for number in range(1, NUM_POINTS + 1)]
-    rebuild(cut.store, server.uri)
-    assert cut.state() == state
-
-
 def test_a_rebuild_takes_few_requests_a_trial_and_none_when_all_is_there(server: MlflowServer, tmp_path: Path) -> None:
     """A trial costs: its run, data sets, end, figures with curve and tags, and three files (record, training's record, history)."""
     took = {}
@@ -313,49 +188,6 @@ def test_two_runs_of_one_trial_become_one(tracked: Tracked, server: MlflowServer
         tracked.client.create_run(tracked.experiment, run_name="twin", start_time=run.info.start_time + 1, tags=tags)
     rebuild(tracked.store, server.uri, tracked.sweep.name)
     assert tracked.state() == before
-
-
-def test_a_sweep_that_was_cut_off_is_shown_as_far_as_it_came(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
-    half = Tracked(small_sweep("half", num_phi_sets=1), ArtifactStore(tmp_path), client)
-    save_sweep(half.store, half.sweep)
-    last = half.plan.trials[-1]
-    for stage in half.plan.stages:
-        if stage.key != last.key:
-            make_up(stage, half.store)
-    rebuild(half.store, server.uri)
-    assert half.parent.info.status == "KILLED"
-    assert half.trials[last.name].info.status == "KILLED"
-    assert half.trials[last.name].data.metrics["loss"] > 0
-    make_up(last.scores, half.store)
-    rebuild(half.store, server.uri)
-    assert {run.info.status for run in half.runs()} == {"FINISHED"}
-
-
-def test_a_sweep_that_is_complete_stays_so_when_its_killed_driver_is_cleared_up(
-    server: MlflowServer, client: MlflowClient, tmp_path: Path
-) -> None:
-    swept = Tracked(small_sweep("again", num_phi_sets=1), ArtifactStore(tmp_path), client)
-    killed, second = swept.begin(server.uri), swept.begin(server.uri)
-    training = next(stage for stage in swept.plan.stages if isinstance(stage, Train))
-    killed.begin(training.key)
-    killed.finish_sweep("stopped")
-    assert swept.parent.info.status == "KILLED"
-    drive(second, swept.plan.stages, swept.store)
-    second.finish_sweep()
-    killed.finish_sweep("stopped")
-    assert {run.info.status for run in swept.runs()} == {"FINISHED"}
-
-
-def test_a_failed_trial_says_why(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
-    failed = Tracked(small_sweep("failed", num_phi_sets=1), ArtifactStore(tmp_path), client)
-    tracker = failed.begin(server.uri)
-    trial = failed.plan.trials[-1]
-    tracker.begin(trial.key)
-    tracker.fail(trial.key, "the loss is not finite at step 7")
-    tracker.finish_sweep("failed")
-    run = failed.trials[trial.name]
-    assert run.info.status == failed.parent.info.status == "FAILED"
-    assert "not finite at step 7" in run.data.tags["mlflow.note.content"]
 
 
 def test_a_report_is_kept_on_the_sweep(tracked: Tracked, server: MlflowServer, tmp_path: Path) -> None:
@@ -393,8 +225,3 @@ def test_the_best_encoder_is_registered_once_and_loads(tracked: Tracked, server:
     assert expected.shape == (2, 32)
     got = mlflow.pyfunc.load_model("models:/tracked@best").predict(["a dog runs", "music"])
     assert got == pytest.approx(expected, abs=1e-6)  # the same weights, twice
-
-
-def test_an_address_that_is_no_server_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="http"):
-        MlflowTracker("sqlite:///mlflow.db", ArtifactStore(tmp_path))

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.usefixtures(
 
 
 def test_a_search_in_a_bucket(cluster: Any, tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    from sentdist.execution.searching.on_cluster import run_search
+    from sentdist.execution.searching.on_cluster import search_on_cluster
 
     write_data(tmp_path / "data")
     shutil.copytree(tiny_encoder_dir, tmp_path / "encoder")
@@ -43,8 +43,8 @@ def test_a_search_in_a_bucket(cluster: Any, tmp_path: Path, tiny_encoder_dir: Pa
         root = s3.root(uuid.uuid4().hex).replace("s3://", "s3://key:secret@")  # other processes have no credentials of their own
         in_bucket = replace(on_disk, store=ArtifactStore(root))
         with pytest.raises(EndedError):
-            run_search(planned, in_bucket, print_line=lambda line: None, watch=stops_at_the_fifth_rung, at_once=1)
-        found = run_search(planned, in_bucket, print_line=lambda line: None, at_once=1)
+            search_on_cluster(planned, in_bucket, print_line=lambda line: None, watch=stops_at_the_fifth_rung, at_once=1)
+        found = search_on_cluster(planned, in_bucket, print_line=lambda line: None, at_once=1)
         assert outcome(found) == outcome(alone)
         assert found.finalists == alone.finalists and found.spent_sentences == alone.spent_sentences, "nothing is built twice"
         assert not list(in_bucket.store.artifacts("rung")) and not list(in_bucket.store.names("running"))

@@ -20,7 +20,7 @@ def test_a_search_in_tune_ends_as_one_in_this_process(cluster: Any, tmp_path: Pa
     from ray import tune
 
     from sentdist.execution.searching.in_process import search_in_process
-    from sentdist.execution.searching.on_cluster import run_search
+    from sentdist.execution.searching.on_cluster import search_on_cluster
 
     data = write_data(tmp_path / "data")
     space: Json = {"training.learning_rate": {"choice": [1e-4, 1e-2, 1e30]}}  # the last one diverges
@@ -29,7 +29,7 @@ def test_a_search_in_tune_ends_as_one_in_this_process(cluster: Any, tmp_path: Pa
     alone = search_in_process(planned, here, print_line=lambda line: None)
     planned, there = tiny_search(tiny_encoder_dir, data, tmp_path / "there", **options)
     lines: list[str] = []
-    found = run_search(planned, there, print_line=lines.append, at_once=1)
+    found = search_on_cluster(planned, there, print_line=lines.append, at_once=1)
     assert outcome(found) == outcome(alone)
     assert found.finalists == alone.finalists and found.spent_sentences == alone.spent_sentences
     assert [one.state for one in found.trials].count("failed") == 1 and any("FAILED" in line for line in lines)

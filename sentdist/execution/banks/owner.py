@@ -20,7 +20,7 @@ import ray
 import ray.experimental
 from ray.exceptions import ActorUnavailableError, RayActorError
 
-from sentdist.errors import DataError, StoreError
+from sentdist.errors import DataError, StoreError, named
 from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
 from sentdist.execution.metrics import BANK_BYTES, show
 from sentdist.learning.bank_shape import REMEDY, BankShape
@@ -236,7 +236,7 @@ def _read_shards(order: BankOrder, first: int, last: int) -> Iterator[np.ndarray
             try:
                 array = np.load(stream, allow_pickle=False)
             except (ValueError, EOFError) as error:
-                raise _damaged(place, f"{type(error).__name__}: {error}", expected) from error
+                raise _damaged(place, named(error), expected) from error
         if array.shape != (rows, shape.width) or array.dtype.name != shape.dtype:
             raise _damaged(place, f"a {array.dtype.name} array of shape {array.shape}", expected)
         yield array
@@ -263,10 +263,10 @@ def _look_now_and_then(owner: Any, every_s: float) -> None:
 
 def _owners() -> list[tuple[Any, list[BankFacts]]]:
     owners: list[tuple[Any, list[BankFacts]]] = []
-    for named in ray.util.list_named_actors(all_namespaces=True):
-        if named["name"].startswith(PREFIX):
+    for listed in ray.util.list_named_actors(all_namespaces=True):
+        if listed["name"].startswith(PREFIX):
             try:
-                owner = ray.get_actor(named["name"], namespace=named["namespace"])
+                owner = ray.get_actor(listed["name"], namespace=listed["namespace"])
                 owners.append((owner, ray.get(owner.facts.remote())))
             except (ValueError, RayActorError):  # it ended since: so did its banks
                 continue

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, OwnerDiedError, RayActorError, RayTaskError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, OwnerDiedError, RayActorError, RayTaskError
 
 import sentdist
 from sentdist.errors import ArtifactLost
@@ -29,6 +29,7 @@ BOARDS = "sentdist-board-"  # their names begin so
 CALLS_AT_ONCE = 20_000  # to a board: one for each stage in flight, two for each process that uses it
 FRESH_BOARDS = 3  # how often a caller puts up with a board that dies under it
 MOST_LOSSES = 20  # damaged inputs that one stage may meet, one after another; then the disk itself is at fault
+LEAVE_S = 30.0  # that a driver waits for its work to end; the board ends it, whether somebody waits or not
 PATIENCE_S = 60.0  # how long work outlives the processes that asked for it: whoever submits again meanwhile finds it going on
 
 
@@ -89,9 +90,9 @@ class BoardClient:
         return self.actor.events.remote(since, self.submission.id)
 
     def leave(self) -> None:
-        """Say that this submission ends, and with it the work that only it needs. The last one ends the board."""
-        with suppress(RayActorError):  # it ends with this call, or with that of another submission
-            ray.get(self.actor.leave.remote(self.submission.id))
+        """Say that this submission ends, and with it the work that only it needs; waits a while for that. The last one ends the board."""
+        with suppress(RayActorError, GetTimeoutError):  # it ends with this call, or with that of another submission
+            ray.get(self.actor.leave.remote(self.submission.id), timeout=LEAVE_S)
 
     def unregister(self) -> None:
         """Say that this process needs the board no longer, while others of the submission may."""

@@ -64,6 +64,12 @@ def check_auth_mode() -> None:
         )
 
 
+def connect_to_drive() -> None:
+    """Join the cluster as `connect` does, to have it build things; SIGTERM ends that in order."""
+    connect()
+    end_on_sigterm()
+
+
 def end_on_sigterm() -> None:
     """`ray job stop` sends SIGTERM and kills 3 s later: leave the board in that time, so that work nobody waits for ends too."""
     if threading.current_thread() is threading.main_thread():

@@ -22,11 +22,11 @@ from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.stage_task import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
-from sentdist.execution.cluster.connection import connect, end_on_sigterm
 from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
 from sentdist.execution.searching.trial import ToRun
 from sentdist.execution.sweep import offered_to
+from sentdist.execution.trial_processes import TrialProcesses
 from sentdist.execution.trials import (
     FAILURE,
     LOST_ACTORS,
@@ -62,7 +62,9 @@ def search_on_cluster(
     tracker: Tracker | None = None,
     at_once: int | None = None,
 ) -> SearchRecord:
-    """As `search_in_process`, on the cluster that RAY_ADDRESS names. at_once: trials at the same time; None: as many as there is room for.
+    """As `search_in_process`, on the cluster that this process has joined.
+
+    at_once: trials at the same time; None: as many as there is room for.
 
     Raises:
         RecipeError: as `search_in_process`.
@@ -70,21 +72,6 @@ def search_on_cluster(
         SweepStopped: by `sentdist stop`; submitted again, the search goes on.
         StoreError: the store cannot be written.
     """
-    connect()
-    end_on_sigterm()
-    return run_search(planned, context, print_line=print_line, watch=watch, tracker=tracker, at_once=at_once)
-
-
-def run_search(
-    planned: Searched,
-    context: Context,
-    *,
-    print_line: Callable[[str], None],
-    watch: Watch | None = None,
-    tracker: Tracker | None = None,
-    at_once: int | None = None,
-) -> SearchRecord:
-    """As `search_on_cluster`, on the cluster that this process is connected to."""
     one_of_each = planned.plan([(method, planned.first(method)) for method in planned.methods])
     offer = offered_to(one_of_each, context, frozenset(stage.key for stage in one_of_each.stages))
     context = offer.context
@@ -113,9 +100,10 @@ def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_li
     ends = _Ends(conductor)
     scheduler = _Decides(conductor, ends, print_line)
     body: Body = build_stage
+    processes = TrialProcesses()
     scratch = Path(tempfile.gettempdir())
     try:
-        with scratch_folder(scratch, "tune") as folder:
+        with scratch_folder(scratch, "tune") as folder, processes.ended_on_leaving():
             tune.Tuner(
                 tune.with_resources(tune.with_parameters(_run_trial, desk=desk, submission=submission, body=body), TRIAL_RESOURCES),
                 tune_config=tune.TuneConfig(
@@ -130,7 +118,8 @@ def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_li
                     storage_path=str(folder),
                     verbose=0,
                     stop=ends,
-                    callbacks=[JsonLoggerCallback(), CSVLoggerCallback()],  # `ExperimentAnalysis` and `ResultGrid` read what they write
+                    # `ExperimentAnalysis` and `ResultGrid` read what the first two write.
+                    callbacks=[JsonLoggerCallback(), CSVLoggerCallback(), processes],
                     failure_config=tune.FailureConfig(max_failures=LOST_ACTORS),
                 ),
             ).fit()
@@ -138,8 +127,8 @@ def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_li
     except (OSError, tune.TuneError, EOFError) as error:
         raise scratch_trouble(scratch, error) from error
     finally:
-        ray.kill(desk)
         board.leave()
+        ray.kill(desk)
     if ends.was_stopped:
         conductor.stop()
         raise SweepStopped(

@@ -7,7 +7,7 @@ from pickle import UnpicklingError
 
 import torch
 
-from sentdist.errors import StoreError
+from sentdist.errors import StoreError, named
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder
@@ -35,7 +35,7 @@ def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, st
         except StoreError as error:  # of an engine that does not fit
             raise OfNoUse(f"{error.found}; this training has {error.expected}") from error
         except (RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
-            raise OfNoUse(f"{type(error).__name__}: {error}") from error
+            raise OfNoUse(named(error)) from error
 
     step, notes = running.resume(load)
     if step is None and not fresh:

@@ -1,0 +1,54 @@
+"""A driver that is ended while it is inside Ray Tune ends, leaves nothing behind on the cluster, and the search goes on later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentdist.execution.searching.in_process import search_in_process
+from sentdist.plan.stage import Json
+from sentdist.store.searches import Event, Rung, Suggested
+from tests.support.tiny_data import write_data
+from tests.support.waiting import wait_for
+from tests.unit.execution.test_searching import outcome, tiny_search
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.usefixtures("one_thread")]
+
+ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
+SPACE: Json = {"training.learning_rate": {"choice": [1e-4, 1e-3, 1e-2]}}
+
+
+def ends_at(kind: type[Event], number: int, error: BaseException) -> Callable[[Sequence[Event]], None]:
+    """Raises an error in the driver when so many events of a kind are noted."""
+
+    def watch(events: Sequence[Event]) -> None:
+        if isinstance(events[-1], kind) and sum(isinstance(event, kind) for event in events) == number:
+            raise error
+
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "number"), [(SystemExit(143), Rung, 2), (KeyboardInterrupt(), Suggested, 2)], ids=["at a rung", "at a suggestion"]
+)
+def test_a_search_whose_driver_ends_inside_tune(
+    cluster: Any, tmp_path: Path, tiny_encoder_dir: Path, error: BaseException, kind: type[Event], number: int
+) -> None:
+    from sentdist.execution.searching.on_cluster import search_on_cluster
+
+    data = write_data(tmp_path / "data")
+    options: dict[str, Any] = {"changes": ONLY, "suggest": "grid", "samples": None, "space": SPACE}
+    planned, here = tiny_search(tiny_encoder_dir, data, tmp_path / "here", **options)
+    alone = search_in_process(planned, here, print_line=lambda line: None)
+    planned, there = tiny_search(tiny_encoder_dir, data, tmp_path / "there", **options)
+    started = time.monotonic()
+    with pytest.raises(type(error)):
+        search_on_cluster(planned, there, print_line=lambda line: None, watch=ends_at(kind, number, error))
+    assert time.monotonic() - started < 240
+    wait_for(lambda: not any(map(cluster.actors, ("_Desk", "ImplicitFunc", "BoardActor"))), what="Tune and the board to end", seconds=30.0)
+    found = search_on_cluster(planned, there, print_line=lambda line: None, at_once=1)
+    assert outcome(found) == outcome(alone)

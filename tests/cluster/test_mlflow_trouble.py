@@ -1,0 +1,129 @@
+"""Sweeps and MLflow when something goes wrong: a server that is away or dies, a driver that is killed, a trial that fails."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from sentdist.errors import RecipeError, ResourceError
+from sentdist.plan.stages import Train
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import save_sweep
+from sentdist.tracking.mlflow_tracker import MlflowTracker
+from sentdist.tracking.rebuild import rebuild
+from tests.cluster.tracked_sweep import Tracked
+from tests.support.mlflow_fixtures import NUM_POINTS, MlflowServer, drive, make_up, small_sweep
+
+pytestmark = pytest.mark.cluster
+
+
+def test_without_a_server_training_goes_on_and_a_rebuild_brings_all_in(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
+    away = MlflowServer(tmp_path / "never-started")
+    missed = Tracked(small_sweep("missed", num_phi_sets=1), ArtifactStore(tmp_path / "store"), client)
+    started = time.monotonic()
+    tracker = missed.begin(away.uri)
+    drive(tracker, missed.plan.stages, missed.store)
+    tracker.finish_sweep()
+    assert time.monotonic() - started < 30.0  # on a busy machine; with MLflow's own settings a single request gives up after minutes
+    assert len(tracker.warnings) == 1
+    assert "is away" in tracker.warnings[0]
+    assert "--rebuild" in tracker.warnings[0]
+    (done,) = rebuild(missed.store, server.uri)
+    assert (done.num_trials, done.num_scored, done.num_runs) == (4, 4, 7)
+    assert len(missed.trials) == 4
+    assert len(missed.shared) == 3
+    assert missed.parent.info.end_time >= missed.parent.info.start_time  # it began with its first stage, not now
+    run = missed.trials["RCL · seed 0"]
+    assert len(client.get_metric_history(run.info.run_id, "loss")) == NUM_POINTS
+    scores, ended = next(trial.scores for trial in missed.plan.trials if trial.name == "RCL · seed 0"), missed.sweep.records(missed.store)
+    trained_ms, scored_ms = (datetime.fromisoformat(ended[stage.key].created_at).timestamp() * 1000 for stage in (scores.encoder, scores))
+    assert (run.info.start_time, run.info.end_time) == (trained_ms - 12_500, scored_ms)  # a record's time is in whole seconds
+    before = missed.state()
+    rebuild(missed.store, server.uri, "missed")
+    assert missed.state() == before
+    with pytest.raises(ResourceError, match="away"):
+        rebuild(missed.store, away.uri, "missed")
+
+
+def test_a_server_that_dies_in_mid_run_costs_one_warning_and_nothing_is_lost(
+    client: MlflowClient, server: MlflowServer, tmp_path: Path
+) -> None:
+    cut = Tracked(small_sweep("cut", num_phi_sets=1), ArtifactStore(tmp_path), client)
+    tracker = cut.begin(server.uri)
+    stages = list(cut.plan.stages)
+    training = next(number for number, stage in enumerate(stages) if isinstance(stage, Train))
+    drive(tracker, stages[:training], cut.store)
+    run = tracker.begin(stages[training].key)
+    run.metrics({"loss": 1.0}, step=1)
+    server.stop()
+    started = time.monotonic()
+    run.metrics({"loss": 0.9}, step=2)
+    warnings = run.close()
+    tracker.finish(make_up(stages[training], cut.store).record)
+    warnings += drive(tracker, stages[training:], cut.store)
+    tracker.finish_sweep()
+    took = time.monotonic() - started
+    server.start()
+    assert took < 30.0
+    assert len(tracker.warnings) == 1
+    assert len(warnings) <= 1  # the last handles were opened while the server was known to be away
+    rebuild(cut.store, server.uri)
+    state = cut.state()
+    assert {run.info.status for run in cut.runs()} == {"FINISHED"}
+    assert len(cut.runs()) == 1 + len(cut.trials) + len(cut.shared)
+    points = client.get_metric_history(cut.trials["Eq. 1 · seed 0"].info.run_id, "loss")
+    assert [point.step for point in points if point.step % 5 == 0] == [5 * number for number in range(1, NUM_POINTS + 1)]
+    rebuild(cut.store, server.uri)
+    assert cut.state() == state
+
+
+def test_a_sweep_that_was_cut_off_is_shown_as_far_as_it_came(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
+    half = Tracked(small_sweep("half", num_phi_sets=1), ArtifactStore(tmp_path), client)
+    save_sweep(half.store, half.sweep)
+    last = half.plan.trials[-1]
+    for stage in half.plan.stages:
+        if stage.key != last.key:
+            make_up(stage, half.store)
+    rebuild(half.store, server.uri)
+    assert half.parent.info.status == "KILLED"
+    assert half.trials[last.name].info.status == "KILLED"
+    assert half.trials[last.name].data.metrics["loss"] > 0
+    make_up(last.scores, half.store)
+    rebuild(half.store, server.uri)
+    assert {run.info.status for run in half.runs()} == {"FINISHED"}
+
+
+def test_a_sweep_that_is_complete_stays_so_when_its_killed_driver_is_cleared_up(
+    server: MlflowServer, client: MlflowClient, tmp_path: Path
+) -> None:
+    swept = Tracked(small_sweep("again", num_phi_sets=1), ArtifactStore(tmp_path), client)
+    killed, second = swept.begin(server.uri), swept.begin(server.uri)
+    training = next(stage for stage in swept.plan.stages if isinstance(stage, Train))
+    killed.begin(training.key)
+    killed.finish_sweep("stopped")
+    assert swept.parent.info.status == "KILLED"
+    drive(second, swept.plan.stages, swept.store)
+    second.finish_sweep()
+    killed.finish_sweep("stopped")
+    assert {run.info.status for run in swept.runs()} == {"FINISHED"}
+
+
+def test_a_failed_trial_says_why(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
+    failed = Tracked(small_sweep("failed", num_phi_sets=1), ArtifactStore(tmp_path), client)
+    tracker = failed.begin(server.uri)
+    trial = failed.plan.trials[-1]
+    tracker.begin(trial.key)
+    tracker.fail(trial.key, "the loss is not finite at step 7")
+    tracker.finish_sweep("failed")
+    run = failed.trials[trial.name]
+    assert run.info.status == failed.parent.info.status == "FAILED"
+    assert "not finite at step 7" in run.data.tags["mlflow.note.content"]
+
+
+def test_an_address_that_is_no_server_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="http"):
+        MlflowTracker("sqlite:///mlflow.db", ArtifactStore(tmp_path))
