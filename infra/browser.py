@@ -123,6 +123,8 @@ def open_browser(uri: str, *, width: int = 1500, height: int = 1000) -> Iterator
             options.add_argument(flag)
         chrome = Chrome(options=options, service=ChromeService(paths[1]))
         try:
+            chrome.set_page_load_timeout(PATIENCE_S)  # Selenium's own are 300 s for a page, 30 s for a script
+            chrome.set_script_timeout(PATIENCE_S)
             log_in(chrome, uri)
             chrome.get(f"{uri.rstrip('/')}/health")
             for name, value in SETTINGS.items():

@@ -203,7 +203,7 @@ class Hosts:
                 with _gone():
                     os.kill(int(pid), signal.SIGKILL)
         for script in self._scripts.values():
-            script.wait()
+            script.wait(timeout=STARTED_WITHIN_S)
         for name in [*self._names, self._hub]:
             _ip("netns", "del", name)
 
