@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from sentdist.disk_errors import AGAIN, NO_RIGHT, RIGHTS, words_for
 from sentdist.errors import DataError, SentdistError, brief, first_line
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ def reading(
     except SentdistError:
         raise
     except OSError as error:
+        if words := words_for(error):
+            raise kind(where=name, found=words, expected=expected, remedy=AGAIN) from error
+        if error.errno in NO_RIGHT:
+            raise kind(where=name, found="no right to read it", expected=expected, remedy=RIGHTS) from error
         raise damaged(f"a file that cannot be read ({first_line(error) if error.strerror is None else error.strerror})") from error
     except UnicodeError as error:
         raise damaged("a file that cannot be read (bytes that are no UTF-8)") from error
@@ -79,12 +84,18 @@ def reading(
 
 
 def unreadable(path: Path, *, most_bytes: int | None = None, may_be_pipe: bool = False) -> str | None:
-    """Why `path` is no file to read, in a few words; None where it is one. Never opens it: opening a pipe may wait for ever."""
+    """Why `path` is no file to read, in a few words; None where it is one. Never opens it: opening a pipe may wait for ever.
+
+    Raises:
+        OSError: its disk or file server fails, see `disk_errors`.
+    """
     try:
         status = os.stat(path)
     except FileNotFoundError:
         return "a link to nothing" if os.path.islink(path) else "no such file"
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        if words_for(error):
+            raise
         return (error.strerror if isinstance(error, OSError) else None) or first_line(error)
     for is_kind, name in _KINDS:
         if is_kind(status.st_mode) and not (may_be_pipe and is_kind is stat.S_ISFIFO):

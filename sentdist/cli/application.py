@@ -27,25 +27,27 @@ from sentdist.cli import (
 )
 from sentdist.cli.printing import open_console
 from sentdist.cli.unforeseen import kept_traceback
-from sentdist.errors import SentdistError, first_line
+from sentdist.disk_errors import NO_RIGHT, failing_disk_told, words_for
+from sentdist.errors import SentdistError, StoreError, first_line
 
-MISTAKE, FAILURE = 2, 1  # exit codes: what a person can correct, and what nobody foresaw
+MISTAKE, FAILURE = 2, 1  # exit codes: what a person can correct in what was typed or given; a disk that fails, or what nobody foresaw
 # How click ends a command itself. By typer's version ClickException, an ancestor of BadParameter, is click's or typer's own.
 _OWN_ENDINGS: tuple[type[BaseException], ...] = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2], BrokenPipeError)
 
 
 class _Commands(TyperGroup):
-    """Tells a SentdistError in one sentence (exit code 2), any other in one line with the place of its traceback (1);
-    `--debug` shows it."""
+    """Tells a SentdistError in one sentence (exit code 2, or 1 where a disk or file server failed), any other in one line
+    with the place of its traceback (1); `--debug` shows it."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with failing_disk_told("this command"):
+                return super().invoke(ctx)
         except SentdistError as error:
             if ctx.params.get("debug"):
                 raise
             _tell(str(error))
-            raise typer.Exit(MISTAKE) from None
+            raise typer.Exit(FAILURE if _is_of_a_disk(error) else MISTAKE) from None
         except _OWN_ENDINGS:
             raise
         except Exception as error:
@@ -55,6 +57,12 @@ class _Commands(TyperGroup):
             name = type(error).__name__
             _tell(f"Not foreseen: {name if said == name else f'{name}: {said}'}. The traceback is in {kept_traceback(error)}.")
             raise typer.Exit(FAILURE) from error
+
+
+def _is_of_a_disk(error: SentdistError) -> bool:
+    """Whether it says that a disk or file server failed or refused, not that something was given which cannot be used."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and (isinstance(error, StoreError) or words_for(cause) is not None or cause.errno in NO_RIGHT)
 
 
 def _tell(sentence: str) -> None:

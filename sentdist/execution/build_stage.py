@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from sentdist.disk_errors import failing_disk_told
 from sentdist.errors import ArtifactLost, named
 from sentdist.execution.board.attempts import may_be_a_lost_peer
 from sentdist.execution.board.events import StageEvent
@@ -31,7 +32,8 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
     started = time.perf_counter()
     try:
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", message=_start_message(stage, submission)))
-        artifact = _build(stage, submission, sink)
+        with failing_disk_told(f"{stage.kind} {stage.label}"):
+            artifact = _build(stage, submission, sink)
     except ArtifactLost as loss:  # an input: whoever asked for this stage asks again, see `BoardClient.follow`
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(loss)))
         raise

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from sentdist.disk_errors import words_for
 from sentdist.errors import StoreError, named
 from sentdist.learning.device_random import device_random_state, set_device_random_state
 from sentdist.learning.early_stopping import EarlyStopping
@@ -71,7 +72,7 @@ def write_progress(folder: Path, progress: Progress, facts: EngineFacts) -> None
 
 
 def read_progress(folder: Path) -> tuple[Progress, EngineFacts]:
-    """The progress of the checkpoint in `folder`; StoreError when it is missing or damaged."""
+    """The progress of the checkpoint in `folder`; StoreError when it is missing or damaged, OSError when its disk fails."""
     path = folder / PROGRESS_FILE
     try:
         found = json.loads(path.read_text())
@@ -80,6 +81,8 @@ def read_progress(folder: Path) -> tuple[Progress, EngineFacts]:
         fields["stopping"] = EarlyStopping(**fields["stopping"]) if fields["stopping"] is not None else None
         return Progress(**fields), EngineFacts(**found["engine"])
     except (OSError, ValueError, KeyError, TypeError) as error:
+        if words_for(error):
+            raise
         raise StoreError(
             where=str(path),
             found=named(error),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from sentdist.disk_errors import failing_disk_told
 from sentdist.errors import ArtifactLost
 from sentdist.learning.bank import BankReader, FileBank
 from sentdist.learning.checkpoint import DevScore
@@ -56,7 +57,7 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
     found = context.store.get(stage)
     if found is not None:
         return found
-    with full_gpu_told(stage, context):
+    with full_gpu_told(stage, context), failing_disk_told(f"{stage.kind} {stage.label}"):
         artifact = train_here(stage, context, listen=listen) if isinstance(stage, Train | Rung) else build_in_process(stage, context)
     give_back_gpu_memory()  # the next stage may run in another process
     if listen is not None:

@@ -14,6 +14,7 @@ from pickle import UnpicklingError
 
 import torch
 
+from sentdist.disk_errors import words_for
 from sentdist.errors import ArtifactLost, StoreError, first_line
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
@@ -150,8 +151,12 @@ def _load(session: TrainSession, found: Artifact, context: Context) -> str | Non
     except ArtifactLost as error:
         return error.found
     except StoreError as error:
+        if words_for(error.__cause__):  # it may be whole
+            raise
         return f"{error.found}; this training has {error.expected}"
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
+        if words_for(error):
+            raise
         return first_line(error)
     return None
 

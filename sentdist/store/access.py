@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from pyarrow import fs
 
 from sentdist.addresses import without_secrets
+from sentdist.disk_errors import NO_RIGHT, WORDS, words_for
 from sentdist.errors import StoreError
+from sentdist.store.silence import told_if_silent
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 REASONS: dict[int | None, str] = {
-    errno.ENOSPC: "no space left",
-    errno.EDQUOT: "a quota that is used up",
-    errno.EROFS: "a read-only file system",
-    errno.EACCES: "no right to read or write",
-    errno.EPERM: "no right to read or write",
+    **WORDS,
+    **dict.fromkeys(NO_RIGHT, "no right to read or write"),
     errno.ENOTDIR: "a file where a folder should be",
     errno.EEXIST: "a file where a folder should be",
-    errno.ESTALE: "a network file system that is gone (stale handle)",
-    errno.EIO: "an error of the disk",
     errno.ELOOP: "symbolic links that lead round in a circle",
 }
 # What a store's server answers, as the AWS library puts it; a request that asks for no body (HEAD) is told only the status.
@@ -67,10 +64,14 @@ def open_root(root: str) -> tuple[fs.FileSystem, str]:
 
 
 @contextmanager
-def reading(root: str) -> Iterator[None]:
-    """Turn what a file system raises while it is read into a StoreError."""
+def reading(root: str, *, awaited: bool = False) -> Iterator[None]:
+    """Turn what a file system raises while it is read into a StoreError. awaited: a small request; say so if it gets no answer.
+
+    Object stores give up by themselves; disks and file servers may never answer.
+    """
     try:
-        yield
+        with told_if_silent(root) if awaited else nullcontext():
+            yield
     except OSError as error:
         raise StoreError(
             where=root,
@@ -81,12 +82,20 @@ def reading(root: str) -> Iterator[None]:
 
 
 @contextmanager
-def writing(root: str) -> Iterator[None]:
-    """Turn what a file system raises while it is written into a StoreError."""
+def writing(root: str, *, awaited: bool = False) -> Iterator[None]:
+    """Turn what a file system raises while it is written into a StoreError. awaited: as `reading` takes it."""
     try:
-        yield
+        with told_if_silent(root) if awaited else nullcontext():
+            yield
     except OSError as error:
         raise not_written(root, error) from error
+
+
+def is_of_disk(error: OSError, below: str | Path) -> bool:
+    """Whether a disk failed or refused a right, at a file below a folder; where the error names no file, it counts as one of these."""
+    if words_for(error) is None and error.errno not in NO_RIGHT:
+        return False
+    return not isinstance(error.filename, str | bytes) or Path(os.fsdecode(error.filename)).is_relative_to(below)
 
 
 def reason_of(error: OSError) -> str:
@@ -103,7 +112,7 @@ def not_written(root: str, error: OSError) -> StoreError:
     """Why a store could not be written."""
     return StoreError(
         where=root,
-        found="no right to write" if error.errno in (errno.EACCES, errno.EPERM) else reason_of(error),
+        found="no right to write" if error.errno in NO_RIGHT else reason_of(error),
         expected="a store that can be written",
         remedy="Free room, correct the rights, or name another with --store. What is finished is kept; submit again.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from sentdist.errors import StoreError
-from sentdist.store.access import reading, writing
+from sentdist.store.access import not_written, reading, writing
 from sentdist.store.record import Record
 
 IN_USE_S = 24 * 3600.0  # a copy that somebody asked for since is left alone: a training may have its files open
@@ -44,8 +45,10 @@ def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str)
     except StoreError:
         shutil.rmtree(scratch)
         raise
-    except OSError:  # another process of this machine was faster
-        shutil.rmtree(scratch)
+    except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # which say that another process of this machine was faster
+            raise not_written(str(copy.parent), error) from error
     return copy
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +35,14 @@ def damage_of(folder: Path, expected: Mapping[str, FileFacts], names: Iterable[s
     Sizes are compared before anything is read."""
     wanted = [name for name in expected if name in set(names)]
     for name in wanted:
-        path = folder / name
-        if not path.is_file():
+        try:
+            status = os.stat(folder / name)  # not `is_file`: in some versions of Python a file server that fails has no files
+        except (FileNotFoundError, NotADirectoryError):
             return f"{name}: missing"
-        if path.stat().st_size != expected[name].num_bytes:
-            return f"{name}: {path.stat().st_size:,} bytes, {expected[name].num_bytes:,} were written"
+        if not stat.S_ISREG(status.st_mode):
+            return f"{name}: missing"
+        if status.st_size != expected[name].num_bytes:
+            return f"{name}: {status.st_size:,} bytes, {expected[name].num_bytes:,} were written"
     for name in wanted:
         sha256 = expected[name].sha256
         if sha256 is not None and facts_of(folder / name).sha256 != sha256:

@@ -16,13 +16,14 @@ from pyarrow import fs
 
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
-from sentdist.store.access import FULL, not_written, open_root, reading, shown_root, writing
+from sentdist.store.access import is_of_disk, not_written, open_root, reading, shown_root, writing
 from sentdist.store.copies import copy_of
 from sentdist.store.differences import Difference, differences
 from sentdist.store.durable import append_line, make_folder, publish_folder, replace_file
 from sentdist.store.integrity import FileFacts, damage_of, damage_of_content, facts_of_tree
 from sentdist.store.record import Artifact, Record
 from sentdist.store.scratch import scratch_folder
+from sentdist.store.silence import told_if_silent
 
 RECORD = "record.json"
 STAGING = ".staging"
@@ -83,7 +84,7 @@ class ArtifactStore:
     def artifacts(self, kind: str | None = None) -> Iterator[Artifact]:
         """All finished artifacts, in order of their places."""
         selector = fs.FileSelector(f"{self.base}/{kind}" if kind else self.base, recursive=True, allow_not_found=True)
-        with reading(self.shown):
+        with reading(self.shown, awaited=self.is_local):
             files = self.filesystem.get_file_info(selector)
         for info in sorted(files, key=lambda info: info.path):
             place = info.path.removeprefix(f"{self.base}/")
@@ -101,13 +102,13 @@ class ArtifactStore:
         """
         parent = Path(self.base) / STAGING if self.is_local else Path(tempfile.gettempdir())
         with ExitStack() as stack:
-            with writing(self.shown if self.is_local else str(parent)):
+            with writing(self.shown if self.is_local else str(parent), awaited=True):
                 make_folder(parent)  # also the store's own folder must be on the disk
                 folder = stack.enter_context(scratch_folder(parent, "staged", mode=0o777))
             try:
                 yield folder
             except OSError as error:
-                if error.errno in FULL:  # the writer of the artifact met it, not the store itself
+                if is_of_disk(error, self.base if self.is_local else folder):  # the writer of the artifact met it, not the store itself
                     raise not_written(self.shown, error) from error
                 raise
 
@@ -265,10 +266,9 @@ class ArtifactStore:
         """Free bytes of the disk of a local store, which need not exist yet; None of a remote one."""
         if not self.is_local:
             return None
-        folder = Path(self.base)
-        while not folder.is_dir():
-            folder = folder.parent
-        return shutil.disk_usage(folder).free
+        with reading(self.shown, awaited=True):
+            folder = next(path for path in (Path(self.base), *Path(self.base).parents) if path.is_dir())
+            return shutil.disk_usage(folder).free
 
     def write_text(self, place: str, text: str) -> str:
         """Write a file that is not an artifact (a sweep's plan, a report); returns its address."""
@@ -313,13 +313,13 @@ class ArtifactStore:
 
     def names(self, place: str) -> list[str]:
         """Names of the files in a folder of the store, sorted; none if there is no such folder."""
-        with reading(self.shown):
+        with reading(self.shown, awaited=self.is_local):
             infos = self.filesystem.get_file_info(fs.FileSelector(f"{self.base}/{place}", allow_not_found=True))
         return sorted(info.base_name for info in infos if info.type == fs.FileType.File)
 
     def _content(self, place: str) -> bytes | None:
         """The bytes of a file; None if there is no such file."""
-        with reading(self.shown):
+        with reading(self.shown, awaited=self.is_local):
             try:
                 with self.filesystem.open_input_stream(f"{self.base}/{place}") as stream:
                     return bytes(stream.read())
@@ -387,8 +387,9 @@ class ArtifactStore:
     def _write_text(self, place: str, text: str) -> None:
         if self.is_local:
             path = Path(self.base) / place
-            make_folder(path.parent)
-            replace_file(path, text.encode(), beside=f"{path.name}.{uuid.uuid4().hex[:8]}.part")
+            with told_if_silent(self.shown):
+                make_folder(path.parent)
+                replace_file(path, text.encode(), beside=f"{path.name}.{uuid.uuid4().hex[:8]}.part")
             return
         with self.filesystem.open_output_stream(f"{self.base}/{place}") as stream:  # an object appears whole or not at all
             stream.write(text.encode())

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from sentdist.errors import SweepStopped
+from sentdist.errors import StoreError, SweepStopped
 from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.progress import Show, SweepProgress
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import sweep_names
 
 LOOK_UP_S = 0.5  # how long after the end it may still wait for events
 
@@ -42,6 +44,7 @@ def _print_events(
     board: BoardClient, progress: SweepProgress, print_line: Callable[[str], None], show: Show, is_over: threading.Event
 ) -> None:
     since: int | None = None
+    store = _Store(board.submission.context.store)
     while True:
         news = board.events(since)
         while not ray.wait([news], timeout=LOOK_UP_S)[0]:
@@ -49,6 +52,7 @@ def _print_events(
                 return
             if line := progress.silence_line():
                 print_line(line)
+                store.ask()
             show(progress)
         try:
             events, since = ray.get(news)
@@ -66,3 +70,21 @@ def _print_events(
         for event in events:
             print_line(progress.line(event))
         show(progress)
+
+
+class _Store:
+    """Asked where nothing happens for long: if it does not answer, that is told, see `silence.py`; a board that waits for it cannot."""
+
+    def __init__(self, store: ArtifactStore) -> None:
+        self._store = store
+        self._asking: threading.Thread | None = None
+
+    def ask(self) -> None:
+        """A small question, in the background."""
+        if self._asking is None or not self._asking.is_alive():
+            self._asking = threading.Thread(target=self._ask, name="sentdist-store", daemon=True)
+            self._asking.start()
+
+    def _ask(self) -> None:
+        with suppress(StoreError):  # whoever builds a stage meets it, too, and tells it
+            sweep_names(self._store)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from sentdist.disk_errors import words_for
 from sentdist.errors import StoreError
 from sentdist.plan.stage import Stage
 from sentdist.store.access import reading, reason_of
@@ -64,12 +65,14 @@ class _Seal:
 
     @staticmethod
     def read(path: Path) -> _Seal | None:
-        """None if it is not there or cannot be read."""
+        """None if it is not there or is damaged; OSError if its disk fails: that says nothing of the checkpoint."""
         try:
             found = json.loads(path.read_text())
             files = {name: FileFacts(num_bytes=int(size), sha256=str(sha256)) for name, (size, sha256) in found["files"].items()}
             return _Seal(rank=int(found["rank"]), world_size=int(found["world_size"]), files=files)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            if words_for(error):
+                raise
             return None
 
 

@@ -18,6 +18,7 @@ from sentdist.errors import StoreError
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder, forget_running, newest_step
 from sentdist.execution.training.rank import train_as_first
+from sentdist.learning.checkpoint import PROGRESS_FILE, EngineFacts, Progress, read_progress, write_progress
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
@@ -129,6 +130,30 @@ def test_a_disk_that_cannot_be_read_for_a_moment_costs_no_checkpoint(tmp_path: P
     with pytest.raises(StoreError, match=r"stays where it is"):
         running.resume(fails)
     assert _resumed(running) == ("whole", [])
+
+
+@pytest.mark.parametrize("file", ["seal-00000.json", PROGRESS_FILE])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
+def test_a_file_of_a_checkpoint_that_cannot_be_read_for_a_moment_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, number: int
+) -> None:
+    running = RunningFolder(ArtifactStore(tmp_path), STAGE)
+    running.save(lambda folder: write_progress(folder, Progress(step=5), EngineFacts(engine="torch", zero_stage=0, world_size=1)), step=5)
+    real = Path.read_text
+
+    def fails(path: Path, *rest: Any, **named: Any) -> str:
+        if path.name == file:
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, *rest, **named)
+
+    def read(found: Found) -> None:
+        read_progress(found.folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", fails)
+        with pytest.raises(StoreError, match=r"stays where it is"):
+            running.resume(read)
+    assert running.resume(read) == (5, [])
 
 
 @pytest.mark.parametrize(

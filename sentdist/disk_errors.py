@@ -1,0 +1,48 @@
+"""What a disk or a file server says when it fails, in plain words: it tells nothing of what a file holds, so no file is given up for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sentdist.errors import StoreError
+
+WORDS: dict[int | None, str] = {
+    errno.ENOSPC: "no space left",
+    errno.EDQUOT: "a quota that is used up",
+    errno.EROFS: "a read-only file system",
+    errno.EIO: "an error of the disk",
+    errno.ESTALE: "a network file system that is gone (stale handle)",
+    errno.ETIMEDOUT: "a server that does not answer (timed out)",
+    errno.EHOSTDOWN: "a server that is down",
+    errno.EHOSTUNREACH: "a server that cannot be reached",
+    errno.ENETUNREACH: "a server that cannot be reached",
+    errno.ENETDOWN: "a network that is down",
+    errno.ENOTCONN: "a file system whose server has ended",
+    errno.ECONNABORTED: "a file system whose server has ended",
+    errno.ENODEV: "a disk that is gone",
+    errno.ENXIO: "a disk that is gone",
+}
+NO_RIGHT = (errno.EACCES, errno.EPERM)
+RIGHTS = "Correct its rights, then run it again."
+AGAIN = "Look at the disk or the file server, then run it again: what is finished is kept."
+
+
+def words_for(error: BaseException | None) -> str | None:
+    """What such an error means; None for every other."""
+    return WORDS.get(error.errno) if isinstance(error, OSError) else None
+
+
+@contextmanager
+def failing_disk_told(where: str) -> Iterator[None]:
+    """Turn what a disk or file server raises when it fails, whoever met it, into a StoreError; where: if the error names no file."""
+    try:
+        yield
+    except OSError as error:
+        words = words_for(error)
+        if words is None:
+            raise
+        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else where
+        raise StoreError(where=name, found=words, expected="a disk or file server that answers", remedy=AGAIN) from error
