@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.checkpoint import Progress
+from sentdist.learning.checkpoint import DevScore, Progress
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.heads import HEADS_FILE
@@ -32,6 +32,7 @@ from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import WIDTH, ToyEncoder, toy_batches
 from tests.support.graded_data import regression_values, write_graded
+from tests.support.relations_data import relations_values, write_relations_data
 from tests.support.tiny_data import tiny_plan
 from tests.support.tiny_encoders import tiny_encoder
 
@@ -253,6 +254,22 @@ def test_the_repository_s_two_stages_stand_under_their_row(tmp_path: Path) -> No
         "| Nomic Embed Text v1": "| ↳ base", "| Nomic Embed Text v1 + Ours": "| ↳ ours",
     }  # fmt: skip
     assert "regression_emnlp.yaml" not in page, "both rows were run"
+
+
+def test_relations_alone_are_chosen_by_the_scores_that_they_change(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    whole = relations_values(tiny_encoder_dir)
+    methods = whole["methods"]
+    assert isinstance(methods, dict)
+    found: Any = next(one for one in methods.values() if isinstance(one, dict) and one.get("view"))
+    own = {"objective": {"name": "rse"}, "view": found["view"], "training": {"freeze_encoder": True, "learning_rate": 0.05}}
+    values = whole | {"methods": {"m": own}, "baseline": None, "evaluation": {"tasks": ["stsb"]}}
+    stage, context = train_of(values, write_relations_data(tmp_path / "data"), tmp_path / "store", "m")
+    session = TrainSession(stage, context, make_engine=TorchEngine, bank=None)
+    before = session.engine.weights()
+    scores = [event.score for event in session.events() if isinstance(event, DevScore)]
+    after = session.engine.weights()
+    assert len(set(scores)) > 1 and session.progress.best_score == max(scores)
+    assert all(torch.equal(after[name], before[name]) is name.startswith("encoder.") for name in before)
 
 
 def test_killed_and_resumed_or_stopped_early_it_is_the_same_training(tmp_path: Path, tiny_encoder_dir: Path) -> None:

@@ -12,12 +12,13 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from tests.support.planning import plan_of
+from tests.support.relations_data import ENTAILMENT, TWIN
 
 SMOOTH: dict[str, Json] = {"name": "regression", "slope": 2.0, "threshold": 0.25}
 NLI: Json = {"kind": "graded", "parts": [{"source": "nli/snli", "columns": ["premise", "hypothesis", "label"], "scale": "nli"}]}
 PAIRS: Json = {"source": "pairs/some", "columns": ["anchor", "positive"]}
-GROUPS: Json = {"kind": "groups", "parts": [{"source": "nli/snli"}]}
-RELATIONS: Json = {"kind": "relations", "relations": [{"name": "twin", "sources": [{"source": "text/wiki", "kind": "same"}]}]}
+RELATIONS: Json = {"kind": "relations", "relations": [ENTAILMENT, TWIN]}
+BY_RELATION: Json = {"relations": {"weights": {"entailment": 1.0}}}
 
 
 def values(objective: Json, corpus: Json = PAIRS, **method: Json) -> dict[str, Json]:
@@ -41,6 +42,7 @@ AUXILIARY: Json = {"name": "auxiliary", "adversary": "none"}
     ("objective", "corpus"),
     [
         (SMOOTH, NLI),
+        ({"name": "rse"}, RELATIONS),
         ({"name": "mlm"}, PAIRS),
         (AUXILIARY, PAIRS),
         ({"name": "symmetric_info_nce", "learn_temperature": True}, PAIRS),
@@ -83,6 +85,11 @@ def test_equal_dev_scores_choose_no_checkpoint() -> None:
     with pytest.raises(RecipeError, match=r"methods\.m\.select: found stsb-dev to choose a checkpoint of an encoder that is frozen"):
         planned(chosen)
     assert planned(values(SMOOTH, NLI, select=False) | {"selection": {"task": "stsb-dev"}}).selection is None
+
+
+def test_scores_by_relation_choose_one_for_relations_are_what_is_trained() -> None:
+    chosen = values({"name": "rse"}, RELATIONS, view=BY_RELATION) | {"selection": {"task": "stsb-dev"}}
+    assert planned(chosen).selection is not None
 
 
 def test_a_key_has_it_only_where_it_is_said() -> None:
