@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sentdist.errors import ResourceError
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
 from sentdist.store.searches import Event, Rung, Suggested
@@ -52,3 +53,15 @@ def test_a_search_whose_driver_ends_inside_tune(
     wait_for(lambda: not any(map(cluster.actors, ("_Desk", "ImplicitFunc", "BoardActor"))), what="Tune and the board to end", seconds=30.0)
     found = search_on_cluster(planned, there, print_line=lambda line: None, at_once=1)
     assert outcome(found) == outcome(alone)
+
+
+def test_a_head_that_starts_no_process_ends_the_search(
+    cluster: Any, tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentdist.execution.searching import on_cluster
+
+    monkeypatch.setattr(on_cluster, "DESK_S", 0.0)
+    planned, context = tiny_search(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store", changes=ONLY, space=SPACE)
+    with pytest.raises(ResourceError, match="no process for the search within 0 s"):
+        on_cluster.search_on_cluster(planned, context, print_line=lambda line: None)
+    wait_for(lambda: not any(map(cluster.actors, ("_Desk", "ImplicitFunc", "BoardActor"))), what="what it started to end", seconds=60.0)

@@ -11,11 +11,12 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray.exceptions import GetTimeoutError
 from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from sentdist.errors import SweepStopped, counted
+from sentdist.errors import ResourceError, SweepStopped, counted
 from sentdist.execution.banks.owner import HEAD
 from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
@@ -48,6 +49,7 @@ from sentdist.tracking.tracker import NullTracker, Tracker
 
 NUMBER = "trial"  # the field of a trial's config that names it here
 SHARE = "share"
+DESK_S = 600.0  # for a process on the head to start; on a machine with five times as much to do as it can it takes 40 s
 NO_END = 2**31  # trials: the searcher says when there are no more
 
 log = logging.getLogger(__name__)
@@ -166,7 +168,13 @@ class _Asks(Searcher):
         trial = self._conductor.next()
         if trial is None:
             return Searcher.FINISHED
-        ray.get(self._desk.put.remote(trial))
+        try:
+            ray.get(self._desk.put.remote(trial), timeout=DESK_S)
+        except GetTimeoutError:
+            raise ResourceError(
+                where="the cluster's head", found=f"no process for the search within {DESK_S:.0f} s", expected="room for one that only waits",
+                remedy="Look at it with `ray status`. What is finished is kept; submit again.",
+            ) from None  # fmt: skip
         return {NUMBER: trial.number, "method": trial.method, "seed": trial.train.seed, **trial.suggestion}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None: ...
