@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from sentdist.addresses import without_secrets
 from sentdist.errors import ServerError, listed
 from sentdist.services.folders import ray_folder
 from sentdist.services.ports import HOST, Port, answers, free_port
@@ -118,7 +119,7 @@ def examine(state: State, environment: MutableMapping[str, str]) -> Iterator[tup
         environment.update(state.addresses | {"RAY_ADDRESS": state.ray})
         yield True, "this shell does not know them yet: `source .sentdist/env`. What follows looks at them."
     elif noted and any(environment.get(name) != address for name, address in zip(NAMED_BY, (state.ray, state.mlflow), strict=True)):
-        others = ", ".join(f"{name}={environment.get(name, '')}" for name in NAMED_BY)
+        others = ", ".join(f"{name}={without_secrets(environment.get(name, ''))}" for name in NAMED_BY)
         yield True, f"this shell uses other ones ({others}); `source .sentdist/env` changes to these."
 
 

@@ -266,6 +266,8 @@ def test_doctor_looks_at_the_servers_of_this_folder(tmp_path: Path) -> None:
     shell["RAY_ADDRESS"] = "10.0.0.1:6379"
     assert "this shell uses other ones (RAY_ADDRESS=10.0.0.1:6379" in list(servers.examine(state, shell))[2][1]
     assert shell["RAY_ADDRESS"] == "10.0.0.1:6379"
+    shell["MLFLOW_TRACKING_URI"] = "http://me:word@10.0.0.1:5001"
+    assert "MLFLOW_TRACKING_URI=http://10.0.0.1:5001)" in list(servers.examine(state, shell))[2][1]
 
 
 def test_a_server_is_known_though_the_clock_was_set(stubborn: Running) -> None:
