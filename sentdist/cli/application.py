@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -26,7 +27,7 @@ from sentdist.cli import (
     using,
 )
 from sentdist.cli.printing import open_console
-from sentdist.cli.unforeseen import kept_traceback
+from sentdist.cli.unforeseen import kept_traceback, print_traceback
 from sentdist.disk_errors import NO_RIGHT, failing_disk_told, words_for
 from sentdist.errors import SentdistError, StoreError, first_line
 
@@ -45,6 +46,7 @@ class _Commands(TyperGroup):
                 return super().invoke(ctx)
         except SentdistError as error:
             if ctx.params.get("debug"):
+                sys.excepthook = print_traceback
                 raise
             _tell(str(error))
             raise typer.Exit(FAILURE if _is_of_a_disk(error) else MISTAKE) from None
@@ -52,6 +54,7 @@ class _Commands(TyperGroup):
             raise
         except Exception as error:
             if ctx.params.get("debug"):
+                sys.excepthook = print_traceback
                 raise
             said = first_line(error)
             name = type(error).__name__

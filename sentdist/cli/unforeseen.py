@@ -8,6 +8,7 @@ import tempfile
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
 
 from sentdist.addresses import without_secrets
 
@@ -26,6 +27,11 @@ def kept_traceback(error: BaseException) -> Path:
         return _written(cache, now, text)
     except OSError:
         return _written(Path(tempfile.gettempdir()), now, text)
+
+
+def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """In place of Python's own `sys.excepthook`, which shows addresses as they are."""
+    sys.stderr.write(without_secrets("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _written(folder: Path, now: datetime, text: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,17 @@ def test_a_kept_traceback_hides_it(world: Path, monkeypatch: pytest.MonkeyPatch)
     except RuntimeError as error:
         kept = kept_traceback(error).read_text()
     assert SECRET not in kept and kept.count("store.example") >= 2
+
+
+def test_debug_s_traceback_hides_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.excepthook", sys.__excepthook__)
+    found = CliRunner().invoke(app, ["--debug", "report", "demo", "--store", STORE])
+    assert found.exc_info is not None
+    sys.excepthook(*found.exc_info)
+    error = OSError(f"connection to {STORE} refused")
+    sys.excepthook(OSError, error, error.__traceback__)
+    said = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in said and said.count("store.example") >= 2 and SECRET not in said
 
 
 def test_a_run_keeps_no_secret_of_the_addresses_it_was_given(tiny_encoder_dir: Path, world: Path) -> None:
