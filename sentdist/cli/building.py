@@ -185,6 +185,10 @@ def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path 
 
 def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
     plan, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
+
+    from sentdist.execution.sigterm import end_on_sigterm
+
+    end_on_sigterm()
     found, tracking = None, os.environ.get("MLFLOW_TRACKING_URI")
     if plan.recipe.search is not None:
         from sentdist.execution.searching.in_process import search_in_process

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,10 +23,11 @@ def serve(
 
     Its files are downloaded and compared with the digests that were noted when it was registered; then `mlflow models serve` answers.
     """
+    from sentdist.execution.sigterm import end_on_sigterm
     from sentdist.store.scratch import scratch_folder
     from sentdist.tracking.serving import verified_copy
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the folder and the server go, too
+    end_on_sigterm()  # so that the folder and the server go, too
     with scratch_folder(Path(tempfile.gettempdir()), "served") as empty:
         folder = verified_copy(model, uri, empty)
         typer.echo(f"{model}: all files are as they were registered. Requests go to http://127.0.0.1:{port}/invocations")

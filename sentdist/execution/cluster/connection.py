@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
-import threading
-from types import FrameType
 
 import ray
 from ray.exceptions import RayError
@@ -15,6 +12,7 @@ from ray.exceptions import RayError
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal
 from sentdist.execution.cluster.messages import shorten_messages
+from sentdist.execution.sigterm import end_on_sigterm
 
 AUTH_MODES = ("token", "disabled")
 IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray's job server sets it for the drivers that it starts
@@ -68,13 +66,3 @@ def connect_to_drive() -> None:
     """Join the cluster as `connect` does, to have it build things; SIGTERM ends that in order."""
     connect()
     end_on_sigterm()
-
-
-def end_on_sigterm() -> None:
-    """`ray job stop` sends SIGTERM and kills 3 s later: leave the board in that time, so that work nobody waits for ends too."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _stop)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)

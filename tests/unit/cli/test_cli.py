@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
+from sentdist.execution import local_progress
 from tests.support.machine_speed import slower_than_reference
 from tests.support.tiny_data import tiny_values, write_data
 
@@ -100,6 +102,24 @@ def test_debug_shows_where_an_error_came_from() -> None:
     answer = _call("--debug", "plan", "demmo.yaml")
     assert answer.exception is not None
     assert type(answer.exception).__name__ == "RecipeError"
+
+
+def test_sigterm_ends_a_local_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has begun is put away, and its runs in MLflow are told: nothing of that happens where the signal ends the process."""
+    before, put_away = signal.getsignal(signal.SIGTERM), []
+
+    def build(*given: object, **named: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            put_away.append(True)
+
+    monkeypatch.setattr(local_progress, "build_locally", build)
+    try:
+        assert _call("run", DEMO, "--local", "--store", str(tmp_path)).exit_code == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert put_away
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import pytest
 
 from sentdist.errors import RecipeError
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.cluster.connection import check_auth_mode, end_on_sigterm
+from sentdist.execution.cluster.connection import check_auth_mode
+from sentdist.execution.sigterm import end_on_sigterm
 from sentdist.stages.planning.planned import planned
 
 RECIPES = Path(__file__).parents[3] / "rayjobs" / "recipes"
