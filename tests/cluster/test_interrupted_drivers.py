@@ -1,4 +1,4 @@
-"""A driver that is ended while it is inside Ray Tune ends, leaves nothing behind on the cluster, and the search goes on later."""
+"""A driver that is ended while it is inside Ray Tune ends, leaves nothing behind on the cluster, and search or sweep go on later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sentdist.errors import ResourceError
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
 from sentdist.store.searches import Event, Rung, Suggested
-from tests.support.tiny_data import write_data
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.waiting import wait_for
 from tests.unit.execution.test_searching import outcome, tiny_search
 
@@ -53,6 +53,23 @@ def test_a_search_whose_driver_ends_inside_tune(
     wait_for(lambda: not any(map(cluster.actors, ("_Desk", "ImplicitFunc", "BoardActor"))), what="Tune and the board to end", seconds=30.0)
     found = search_on_cluster(planned, there, print_line=lambda line: None, at_once=1)
     assert outcome(found) == outcome(alone)
+
+
+def test_a_sweep_whose_driver_ends_inside_tune(cluster: Any, tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    from sentdist.execution.sweep import run_sweep
+
+    methods: Json = {"base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}}
+    values = tiny_values(tiny_encoder_dir, methods=methods, baseline="base", seeds=[0, 1, 2], runtime={"engine": "torch"})
+    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+
+    def print_line(line: str) -> None:
+        if line.startswith("trial "):
+            raise SystemExit(143)
+
+    with pytest.raises(SystemExit):
+        run_sweep(plan, context, print_line=print_line)
+    wait_for(lambda: not any(map(cluster.actors, ("ImplicitFunc", "BoardActor"))), what="Tune and the board to end", seconds=30.0)
+    assert not run_sweep(plan, context, print_line=lambda line: None).failures
 
 
 def test_a_head_that_starts_no_process_ends_the_search(
