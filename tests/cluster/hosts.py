@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ class Hosts:
         self.folder = folder
         self._names: list[str] = []
         self._scripts: dict[int, subprocess.Popen[str]] = {}
+        self._servers: list[subprocess.Popen[str]] = []
+        self._gcs: list[list[str]] = []  # environment and command of the last one that was killed
         self._environment = os.environ | {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -55,11 +57,23 @@ class Hosts:
     def address(self, host: int) -> str:
         return f"10.77.{self._subnet}.{host + 1}"
 
-    def start_head(self, *, with_dashboard: bool = True) -> None:
-        """Host 0, with the dashboard and the job server, which are ten processes; nothing scales this cluster, so no monitor runs."""
+    def start_head(self, *more: str, with_dashboard: bool = True, environment: Mapping[str, str] | None = None) -> None:
+        """Host 0, with the dashboard and the job server, which are ten processes; nothing scales this cluster, so no monitor runs.
+
+        more: options of `ray start`. environment: of this node alone.
+        """
         address = [f"--dashboard-host={self.address(0)}", f"--dashboard-port={DASHBOARD_PORT}"] if with_dashboard else []
         dashboard = [f"--include-dashboard={str(with_dashboard).lower()}", *address]
-        self._start_node(0, "--head", "--no-monitor", f"--port={RAY_PORT}", *dashboard, f"--system-config={json.dumps(NOTICING)}")
+        self._start_node(
+            0,
+            "--head",
+            "--no-monitor",
+            f"--port={RAY_PORT}",
+            *dashboard,
+            f"--system-config={json.dumps(NOTICING)}",
+            *more,
+            environment=environment,
+        )
 
     def join(self, host: int, *, token: str | None = None, monotonic_s: int = 0) -> None:
         """A host joins the cluster, for the first time or again.
@@ -109,16 +123,46 @@ class Hosts:
         """A command on a host; its process itself, not a shell around it. The options are those of `subprocess.Popen`."""
         return subprocess.Popen(self._inside(host, command), cwd=ROOT, env=self._environment, text=True, start_new_session=True, **options)
 
+    def start_server(self, host: int, *command: str) -> None:
+        """A command that ends with the hosts."""
+        with (self.folder / f"{self._name(host)}.server").open("a") as log:
+            self._servers.append(self.start(host, *command, stdout=log, stderr=log))
+
     def pids(self, host: int) -> list[int]:
         """The ids of all processes on a host."""
         return [int(pid) for pid in _ip("netns", "pids", self._name(host)).split()]
 
     def kill_node(self, host: int) -> None:
         """Take the Ray node of a host away; what runs on it goes with it."""
-        for pid in _ip("netns", "pids", self._name(host)).split():
-            with _gone(), suppress(FileNotFoundError):
-                if b"raylet/raylet" in (Path("/proc") / pid / "cmdline").read_bytes().partition(b"\0")[0]:
-                    os.kill(int(pid), signal.SIGKILL)
+        for pid in self._running(host, "raylet/raylet"):
+            with _gone():
+                os.kill(pid, signal.SIGKILL)
+
+    def kill(self, host: int, *, but: Container[int] = ()) -> None:
+        """Take all processes of a host away at once, as a loss of power does, but those of these ids."""
+        for pid in self.pids(host):
+            if pid not in but:
+                with _gone():
+                    os.kill(pid, signal.SIGKILL)
+
+    def empty_disk(self, host: int) -> None:
+        """As that of a new machine, or of a new pod."""
+        for path in self.disk(host).iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def kill_gcs(self) -> bool:
+        """Take the process away in which the head keeps its tables, and only that; False if there is none."""
+        found = self._running(0, "gcs/gcs_server")
+        for pid in found:
+            self._gcs = [_variables(pid, "environ"), _variables(pid, "cmdline")]
+            with _gone():
+                os.kill(pid, signal.SIGKILL)
+        return bool(found)
+
+    def start_gcs_again(self) -> None:
+        """As it was started before `kill_gcs`."""
+        environment, command = self._gcs
+        self.start_server(0, "env", *environment, *command)
 
     def submit(self, *command: str, environment: dict[str, str] | None = None, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         """`ray job submit --working-dir . -- COMMAND` on host 0, to its end."""
@@ -147,6 +191,15 @@ class Hosts:
         files = [path for name in ("raylet.err", "gcs_server.err", "dashboard.log", "job-driver*.log") for path in self.folder.rglob(name)]
         return "\n".join(f"== {path}\n{path.read_text(errors='replace')[-1500:]}" for path in files if not path.is_symlink())
 
+    def _running(self, host: int, program: str) -> list[int]:
+        """The ids of the processes of a host whose program has this in its path."""
+        found = []
+        for pid in self.pids(host):
+            with suppress(OSError):  # it went away by itself meanwhile
+                if program in _variables(pid, "cmdline")[0]:
+                    found.append(pid)
+        return found
+
     @property
     def _hub(self) -> str:
         return f"sd{self._subnet}hub"
@@ -172,18 +225,23 @@ class Hosts:
             _ip("-n", name, "link", "set", interface, "up")
         return self.address(host)
 
-    def _start_node(self, host: int, *options: str, token: str | None = None, monotonic_s: int = 0) -> None:
+    def _start_node(
+        self, host: int, *options: str, token: str | None = None, monotonic_s: int = 0, environment: Mapping[str, str] | None = None
+    ) -> None:
         if self._name(host) not in self._names:
             self.wire(host)
         sizes = ["--num-cpus=1", "--num-gpus=0", f"--object-store-memory={100 * 2**20}"]
         clock = ["unshare", "--time", "--fork", "--monotonic", str(monotonic_s)] if monotonic_s else []
         command = [*clock, "ray", "start", *options, f"--node-ip-address={self.address(host)}", *sizes, "--disable-usage-stats"]
-        done = self._run(host, command, timeout_s=STARTED_WITHIN_S, token=token)
+        given = dict(environment or {}) | ({"RAY_AUTH_TOKEN": token} if token else {})
+        done = self._run(host, command, timeout_s=STARTED_WITHIN_S, environment=given)
         if done.returncode:
             raise RuntimeError(f"host {host} did not start: {done.stdout[-1500:]}{done.stderr[-1500:]}\n{self.logs()}")
 
-    def _run(self, host: int, command: list[str], *, timeout_s: float, token: str | None = None) -> subprocess.CompletedProcess[str]:
-        environment = self._environment | ({"RAY_AUTH_TOKEN": token} if token else {})
+    def _run(
+        self, host: int, command: list[str], *, timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        environment = self._environment | dict(environment or {})
         output = self.folder / f"{self._name(host)}.{time.monotonic_ns()}"  # a file: what ray leaves running would keep a pipe open
         with output.open("w") as out, output.with_suffix(".err").open("w") as err:
             done = subprocess.run(
@@ -202,8 +260,8 @@ class Hosts:
             for pid in _ip("netns", "pids", name).split():
                 with _gone():
                     os.kill(int(pid), signal.SIGKILL)
-        for script in self._scripts.values():
-            script.wait(timeout=STARTED_WITHIN_S)
+        for process in [*self._scripts.values(), *self._servers]:
+            process.wait(timeout=STARTED_WITHIN_S)
         for name in [*self._names, self._hub]:
             _ip("netns", "del", name)
 
@@ -244,6 +302,11 @@ def _claim_subnet() -> int:
             _ip("-n", hub, "link", "set", "bridge", "up")
             return subnet
     raise RuntimeError("no subnet 10.77.x.0/24 is free: `ip netns list` shows who has them")
+
+
+def _variables(pid: int, file: str) -> list[str]:
+    """The strings in a file of a process such as `cmdline`."""
+    return (Path("/proc") / str(pid) / file).read_bytes().decode(errors="surrogateescape").rstrip("\0").split("\0")
 
 
 @contextmanager

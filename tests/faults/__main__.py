@@ -18,7 +18,8 @@ from pathlib import Path
 
 from sentdist.errors import counted
 from tests.cluster.hosts import why_not
-from tests.faults.kinds import FAULTS
+from tests.cluster.redis_host import why_no_redis
+from tests.faults.kinds import FAULTS, fault_named, ready
 from tests.faults.page import page
 from tests.faults.rounds import look_later, outcome_of, play, undisturbed
 from tests.faults.selection import VARIANT_WEIGHTS, RoundPlan, plan_round
@@ -30,15 +31,16 @@ OUTCOMES = "outcomes.jsonl"
 def main() -> int:
     """Play the rounds that the arguments ask for; 1 if something was wrong."""
     options = _options()
-    if reason := why_not():
+    if reason := why_not() or (why_no_redis() if options.with_redis else None):
         print(reason)
         return 2
     results: Path = options.results or Path(tempfile.mkdtemp(prefix="sd-soak-results-", dir="/tmp"))
-    chosen = [fault for fault in FAULTS if (fault.name in options.fault if options.fault else fault.awaits is None)]
+    named = [fault for fault in FAULTS if fault.name in (options.fault or ())]
+    chosen = named or ready(with_redis=options.with_redis)
     numbers = range(options.rounds) if options.only is None else options.only
     plans = [plan_round(options.seed, number, chosen, options.variant or tuple(VARIANT_WEIGHTS)) for number in numbers]
     print(f"{counted(len(plans), 'round')}, {len(chosen)} kinds of fault, results in {results}", flush=True)
-    late = _play(plans, results) if plans else []
+    late = _play(plans, results, with_redis=options.with_redis) if plans else []
     outcomes = [outcome_of(line) for line in (results / OUTCOMES).read_text().splitlines()]
     num_wrong = sum(bool(outcome.wrong) for outcome in outcomes)
     print(*late, f"{len(outcomes) - num_wrong} of {counted(len(outcomes), 'round')} ended as the undisturbed run", sep="\n", flush=True)
@@ -50,10 +52,10 @@ def main() -> int:
     return 1 if num_wrong or late else 0
 
 
-def _play(plans: Sequence[RoundPlan], results: Path) -> list[str]:
+def _play(plans: Sequence[RoundPlan], results: Path, *, with_redis: bool) -> list[str]:
     """Play rounds and keep their outcomes; what was found wrong with them only later."""
     expected: dict[str, dict[str, str]] = {}
-    with world(results) as lived_in:
+    with world(results, with_redis=with_redis) as lived_in:
         for plan in plans:
             if plan.variant not in expected:
                 expected[plan.variant] = undisturbed(lived_in, plan.variant, results)
@@ -74,10 +76,14 @@ def _options() -> argparse.Namespace:
         "--fault", action="append", help="only this kind of fault; may be repeated", choices=[fault.name for fault in FAULTS]
     )
     parser.add_argument("--variant", action="append", help="only this sweep; may be repeated", choices=list(VARIANT_WEIGHTS))
+    parser.add_argument("--with-redis", action="store_true", help="the head keeps its tables in Redis, and is lost, too")
     parser.add_argument("--results", type=Path, help="where outcomes and logs are kept; those of earlier calls count, too")
     parser.add_argument("--page", type=Path, help="write the table there, such as infra/benchmarks/faults.md")
     parser.add_argument("--machine", help="a sentence for the page: what the rounds ran on, what else ran there")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if not options.with_redis and any(fault_named(name).with_redis for name in options.fault or ()):
+        parser.error("this kind of fault needs --with-redis")
+    return options
 
 
 if __name__ == "__main__":

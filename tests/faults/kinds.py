@@ -39,7 +39,7 @@ class Fault:
     """A kind of fault.
 
     begin: injects it; False if there is nothing to do it to just now. end: what makes it pass, `lasts_s` seconds later. then: what the
-    user has to do, if anything.
+    user has to do, if anything. with_redis: only in a world whose head keeps its tables in Redis.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Fault:
     lasts_s: tuple[float, float] = (0.0, 0.0)
     then: Literal["nothing", "submit again"] = "nothing"
     awaits: str | None = None
+    with_redis: bool = False
 
 
 def _kill(scene: Scene, *, what: str, host: int | None = None) -> bool:
@@ -91,6 +92,18 @@ def _make_whole(scene: Scene) -> None:
 
 def _lose_host(scene: Scene) -> bool:
     scene.world.lose_host()
+    return True
+
+
+def _lose_gcs(scene: Scene) -> bool:
+    return scene.world.hosts.kill_gcs()
+
+
+def _lose_head(scene: Scene) -> bool:
+    """With all that runs there, the driver among it."""
+    for driver in scene.running:
+        driver.was_ended = True
+    scene.world.lose_head()
     return True
 
 
@@ -190,6 +203,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(name="host back with another clock", begin=_lose_host, end=_come_back_rebooted, lasts_s=SECONDS),
     Fault(name="host cut off for a moment", begin=_cut_off, end=_make_whole, lasts_s=UNNOTICED_S),
     Fault(name="host cut off and given up", begin=_cut_off, end=_make_whole, lasts_s=NOTICED_S),
+    Fault(name="kill -9 GCS", begin=_lose_gcs, end=_make_whole, lasts_s=SECONDS, with_redis=True),
+    Fault(name="head gone and back", begin=_lose_head, end=_make_whole, lasts_s=SECONDS, then="submit again", with_redis=True),
     Fault(name="kill -9 MLflow", begin=_end_mlflow, end=_make_whole, lasts_s=SECONDS),
     Fault(name="SIGSTOP MLflow", begin=_halt_mlflow, end=_make_whole, lasts_s=SECONDS),
     Fault(name="store full", begin=_fill, end=_make_whole, lasts_s=SECONDS, then="submit again"),
@@ -200,6 +215,11 @@ FAULTS: tuple[Fault, ...] = (
         for what, files, moments, awaits in DAMAGES
     ),
 )
+
+
+def ready(*, with_redis: bool = False) -> list[Fault]:
+    """The kinds that can be injected into a world, with or without a Redis."""
+    return [fault for fault in FAULTS if fault.awaits is None and (with_redis or not fault.with_redis)]
 
 
 def fault_named(name: str) -> Fault:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.hosts import why_not
-from tests.faults.kinds import FAULTS
+from tests.faults.kinds import ready
 from tests.faults.rounds import look_later, play, undisturbed
 from tests.faults.selection import plan_round
 from tests.faults.world import World, world
@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.soak, pytest
 SEED, NUM_ROUNDS = 0, 10
 BUDGET_S = 240.0  # of the rounds together; what has not begun by then is skipped
 VARIANTS = ("torch-1",)  # the others start Ray Train for each training: too long for every run of the tests
-READY = [fault for fault in FAULTS if fault.awaits is None]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +51,6 @@ def test_a_disturbed_sweep_ends_as_an_undisturbed_one(
 ) -> None:
     if time.monotonic() - began > BUDGET_S:
         pytest.skip(f"the rounds before took {BUDGET_S:.0f} s")
-    plan = plan_round(SEED, number, READY, VARIANTS)
+    plan = plan_round(SEED, number, ready(), VARIANTS)
     outcome = play(lived_in, plan, expected[plan.variant], tmp_path)
     assert not outcome.wrong, f"{outcome.line}\n{tmp_path}"

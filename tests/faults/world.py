@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ import yaml
 
 from sentdist.plan.stage import Json
 from tests.cluster.hosts import INTERFACE, RAY_PORT, ROOT, Hosts, hosts
+from tests.cluster.redis_host import PATIENT_S as FINDS_THE_HEAD_WITHIN_S
+from tests.cluster.redis_host import Redis, start_redis
 from tests.faults.disk import Disk
-from tests.faults.processes import Process, look_at, send
+from tests.faults.processes import Process, look_at
 from tests.support.tiny_data import write_data
 from tests.support.waiting import wait_for
 
@@ -49,7 +51,7 @@ class LookedAtLater:
 class World:
     """Everything that outlives a round; make it with `world`."""
 
-    def __init__(self, folder: Path, hosts: Hosts, disk: Disk) -> None:
+    def __init__(self, folder: Path, hosts: Hosts, disk: Disk, redis: Redis | None = None) -> None:
         from tests.support.tiny_encoders import tiny_encoder  # torch takes seconds, and the tests of decisions need none of it
 
         self.folder = folder
@@ -59,6 +61,7 @@ class World:
         self.scratch = folder / "tmp"
         self.mlflow = f"http://{hosts.address(0)}:{MLFLOW_PORT}"
         self.mlflow_db = folder / "mlflow.db"
+        self._redis = redis
         self._encoder = tiny_encoder(folder / "encoder", "bert")
         self.later: list[LookedAtLater] = []
         self._server: subprocess.Popen[str] | None = None
@@ -71,19 +74,26 @@ class World:
         path.write_text(yaml.safe_dump(_recipe(name, self._encoder, RUNTIMES[variant])))
         return path
 
-    def sentdist(self, *arguments: str, log: Path, tracking: bool = True) -> subprocess.Popen[str]:
-        """`sentdist ARGUMENTS` on the head."""
+    def sentdist(self, *arguments: str, log: Path, tracking: bool = True, host: int = 0) -> subprocess.Popen[str]:
+        """`sentdist ARGUMENTS` on a host, usually the head."""
         settings = [f"RAY_ADDRESS={self.hosts.address(0)}:{RAY_PORT}", "PYTHONUNBUFFERED=1"]
         settings += [f"MLFLOW_TRACKING_URI={self.mlflow}"] * tracking
         with log.open("ab") as errors:
             return self.hosts.start(
-                0, "env", *settings, sys.executable, "-m", "sentdist.cli", *arguments, stdout=subprocess.PIPE, stderr=errors
+                host, "env", *settings, sys.executable, "-m", "sentdist.cli", *arguments, stdout=subprocess.PIPE, stderr=errors
             )
 
     def start_cluster(self) -> None:
-        self.hosts.start_head()  # Ray Train asks the dashboard whether its controllers live
+        self._start_head()
         self.hosts.join(1)
         wait_for(lambda: self.ask("census")["num_nodes"] == NUM_HOSTS, what=f"{NUM_HOSTS} nodes", seconds=PATIENT_S)
+
+    def _start_head(self) -> None:
+        """With a dashboard: Ray Train asks it whether its controllers live."""
+        if self._redis is None:
+            self.hosts.start_head()
+        else:
+            self.hosts.start_head(*self._redis.options, environment=self._redis.environment)
 
     def start_mlflow(self) -> None:
         command = [sys.executable, "-m", "mlflow", "server", "--host", self.hosts.address(0), "--port", str(MLFLOW_PORT), "--workers", "1"]
@@ -106,8 +116,15 @@ class World:
 
     def lose_host(self) -> None:
         """Host 1 loses its power."""
-        for process in look_at(self.hosts.pids(1), 1):
-            send(process, signal.SIGKILL)
+        self.hosts.kill(1)
+
+    def lose_head(self) -> None:
+        """Host 0 loses its power; the MLflow server stands elsewhere where a head may be lost, so it stays."""
+        servers = {pid for pid in self.hosts.pids(0) if self._server is not None and _group(pid) == self._server.pid}
+        self.hosts.kill(0, but=servers)
+        if self._inspector is not None:
+            _part(self._inspector)
+            self._inspector = None
 
     def ask(self, question: str, *arguments: Any) -> Any:
         """An answer of the inspector (see inspector.py), which is started if it is not there."""
@@ -129,11 +146,24 @@ class World:
         self.disk.make_writable()
         self.disk.free()
         self.hosts.plug_in(1)
+        self._bring_head_back()
         wait_for(lambda: self._has_all_hosts(monotonic_s), what=f"{NUM_HOSTS} nodes", seconds=PATIENT_S)
         if self._server is None or self._server.poll() is not None:
             self.start_mlflow()
         self.signal_mlflow(signal.SIGCONT)
         wait_for(lambda: bool(self.ask("answers", f"{self.mlflow}/health")), what="the MLflow server", seconds=PATIENT_S)
+
+    def _bring_head_back(self) -> None:
+        there = {process.what for process in self.processes("raylet", "GCS") if process.host == 0}
+        if there == {"raylet"}:
+            self.hosts.start_gcs_again()
+        elif "raylet" not in there:
+            for is_last in (False, False, True):  # as Kubernetes does: Ray gives its raylet 30 s, which a busy machine may exceed
+                self.lose_head()  # what its raylet left
+                self.hosts.empty_disk(0)  # another pod takes its place
+                with nullcontext() if is_last else suppress(RuntimeError):
+                    self._start_head()
+                    return
 
     def _has_all_hosts(self, monotonic_s: int) -> bool:
         """Whether the cluster counts all hosts; one whose raylet has ended (also because the head had given it up) joins first."""
@@ -148,10 +178,7 @@ class World:
             if process is not None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                for pipe in (process.stdin, process.stdout):
-                    if pipe is not None:
-                        pipe.close()
+                _part(process)
 
     def keep_logs(self, folder: Path) -> None:
         """Copy what the cluster wrote, of each file the end."""
@@ -164,8 +191,11 @@ class World:
 
 
 @contextmanager
-def world(logs: Path) -> Iterator[World]:
-    """A world with its cluster and its server running; if it does not come up or breaks, its logs are kept there."""
+def world(logs: Path, *, with_redis: bool = False) -> Iterator[World]:
+    """A world with its cluster and its server running; if it does not come up or breaks, its logs are kept there.
+
+    with_redis: the head's tables lie in a Redis on a host of its own, so that the head may be lost.
+    """
     made = Path(tempfile.mkdtemp(prefix="sd-soak-", dir="/tmp"))
     scratch = made / "tmp"
     scratch.mkdir()
@@ -173,9 +203,11 @@ def world(logs: Path) -> Iterator[World]:
     # Ray's sockets stay below its usual folder: their paths may have 107 letters.
     settings = QUIET | {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "RAY_TMPDIR": "/tmp", "GLOO_SOCKET_IFNAME": INTERFACE}
     settings["RAY_worker_niceness"] = "0"  # else workers get what everything else on the machine leaves
+    if with_redis:
+        settings["RAY_gcs_rpc_server_reconnect_timeout_s"] = str(FINDS_THE_HEAD_WITHIN_S)
     try:
         with disk.mounted(), hosts(**settings) as some:
-            lived_in = World(made, some, disk)
+            lived_in = World(made, some, disk, start_redis(some) if with_redis else None)
             try:
                 lived_in.start_cluster()
                 lived_in.make_whole()
@@ -187,6 +219,21 @@ def world(logs: Path) -> Iterator[World]:
                 lived_in.close()
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _part(process: subprocess.Popen[str]) -> None:
+    """From one that was killed."""
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def _group(pid: int) -> int | None:
+    """The process group of a process; None if it went away by itself meanwhile."""
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return None
 
 
 def _recipe(name: str, encoder: Path, runtime: dict[str, Json]) -> dict[str, Json]:

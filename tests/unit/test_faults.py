@@ -14,7 +14,7 @@ from sentdist.execution.progress import SweepProgress
 from tests.faults.artifacts import differences, digests, record_marks
 from tests.faults.disk import damage
 from tests.faults.events import Observed, built_twice, observed, recovery_s
-from tests.faults.kinds import FAULTS, fault_named
+from tests.faults.kinds import FAULTS, fault_named, ready
 from tests.faults.moments import MOMENTS, Sight
 from tests.faults.page import page
 from tests.faults.processes import Process
@@ -38,6 +38,11 @@ def test_as_many_rounds_as_kinds_inject_each_kind() -> None:
     assert len(FAULTS) >= 18
     first = {plan_round(0, number, FAULTS).injections[0].fault for number in range(len(FAULTS))}
     assert first == {fault.name for fault in FAULTS}
+
+
+def test_a_head_is_lost_only_where_its_tables_are_kept() -> None:
+    kept = {fault.name for fault in ready(with_redis=True)} - {fault.name for fault in ready()}
+    assert kept == {"kill -9 GCS", "head gone and back"}
 
 
 def test_what_is_drawn_is_possible() -> None:
