@@ -25,7 +25,8 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 )  # fmt: skip
-SETTINGS = {"mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true"}  # else MLflow 3.17 covers a third of a new user's page
+# Else MLflow 3.17 covers a third of a new user's page; the page after the login has opened it already.
+SETTINGS = {"mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true", "mlflow.assistant.panelOpen_v1": "false"}
 
 
 def found() -> tuple[str, str] | None:
