@@ -232,7 +232,8 @@ TASK_KINDS: dict[str, TaskKind] = {
             chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_retrieval",
         ),
         TaskKind(
-            name="classification", main=Measure(name="accuracy", title="accuracy", unit="accuracy × 100"), columns=("text",), further=lambda card: (card.label,),
+            name="classification", main=Measure(name="accuracy", title="accuracy", unit="accuracy × 100"),
+            columns=("text",), further=lambda card: (card.label,),
             table="Labels from frozen embeddings", works=("senteval",),
             own=(
                 "`text`, `label`; a linear classifier fitted to the end (SentEval's stops too early on small data); "
@@ -263,7 +264,8 @@ TASK_KINDS: dict[str, TaskKind] = {
             loader="sentdist.stages.tasks.forums:load_forums",
         ),
         TaskKind(
-            name="clustering", main=Measure(name="v_measure", title="V-measure", unit="V-measure × 100"), columns=("text",), further=lambda card: (card.label,),
+            name="clustering", main=Measure(name="v_measure", title="V-measure", unit="V-measure × 100"),
+            columns=("text",), further=lambda card: (card.label,),
             table="Clusters", works=("v_measure",),
             own="`text`, `label`",
             make=_clustering, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_clustering",
@@ -282,7 +284,8 @@ TASK_KINDS: dict[str, TaskKind] = {
             loader="sentdist.stages.tasks.geometry:load_geometry",
         ),
         TaskKind(
-            name="links", main=Measure(name="mrr", title="MRR", unit="mean reciprocal rank or share of triples × 100"), floors=("word_overlap", "bm25"), table=None,
+            name="links", main=Measure(name="mrr", title="MRR", unit="mean reciprocal rank or share of triples × 100"),
+            floors=("word_overlap", "bm25"), table=None,
             make=None, encodes=_of_links, loader="sentdist.stages.tasks.scoring:load_link_ranks",
         ),
     )

@@ -1,4 +1,4 @@
-"""Says when a store does not answer: whoever asks a file server that is away waits, for hours if need be, and hears of no error."""
+"""Says when a store does not answer: whoever asks a file server that is away waits, for hours if need be, and gets no error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _watcher: list[threading.Thread] = []
 
 @contextmanager
 def told_if_silent(shown: str) -> Iterator[None]:
-    """While the context is open, this thread waits for a store to answer; around small requests, for large ones take long."""
+    """While the context is open, this thread waits for a store to answer; meant for small requests, since large ones take long."""
     if not _watcher:
         _watcher.append(threading.Thread(target=_watch, name="sentdist-store-silence", daemon=True))
         _watcher[0].start()

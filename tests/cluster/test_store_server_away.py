@@ -1,4 +1,4 @@
-"""A store on a real mount whose server stands still or ends: what its user hears, and that the same command goes on when it is back."""
+"""A store on a real mount whose server stands still or ends: what its user is told, and that the same command goes on when it is back."""
 
 from __future__ import annotations
 

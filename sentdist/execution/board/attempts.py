@@ -26,8 +26,9 @@ class GroupLostError(Exception):
 
 
 # What takes a process away without a word of its own; whatever a body raises is final.
-LOSSES = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError, GroupLostError)
-GONE = (RayActorError, WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError)
+_PROCESS_LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError)
+LOSSES = (*_PROCESS_LOST, GroupLostError)
+GONE = (*_PROCESS_LOST, RayActorError)
 
 
 @dataclass(frozen=True, kw_only=True)
