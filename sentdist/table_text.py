@@ -10,7 +10,7 @@ from typing import IO
 Row = Sequence[object]
 
 # What a spreadsheet takes for the beginning of a formula (OWASP, "CSV Injection"); white space before it is skipped by some.
-_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n\x00]")
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20\t\r\n\x00]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)")
 # An underscore inside a word is a letter, and brackets are markup only where a link, its definition or a footnote can begin.
 _MARKUP = re.compile(r"[\\`*<>|~$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|\[(?=\^)")

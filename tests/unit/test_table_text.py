@@ -23,6 +23,7 @@ STARTS_A_FORMULA = re.compile(r"\s*[=+\-@\t\r]")
 
 
 @example(rows=[["", "-inf"]])
+@example(rows=[["", " \r"]])
 @given(st.lists(st.lists(NASTY, min_size=2, max_size=2), min_size=1, max_size=4))
 def test_no_cell_of_a_csv_file_is_a_formula_and_none_is_lost(rows: list[list[str]]) -> None:
     read = list(csv.reader(io.StringIO(csv_text(rows), newline="")))
