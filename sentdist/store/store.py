@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -17,16 +18,16 @@ from pyarrow import fs
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import is_of_disk, not_written, open_root, reading, shown_root, writing
-from sentdist.store.copies import copy_of
+from sentdist.store.copies import copy_of, move_objects
 from sentdist.store.differences import Difference, differences
-from sentdist.store.durable import append_line, make_folder, publish_folder, replace_file
+from sentdist.store.durable import append_line, publish_folder, replace_file
 from sentdist.store.integrity import FileFacts, damage_of, damage_of_content, facts_of_tree
+from sentdist.store.local_root import STAGING, LocalRoot
 from sentdist.store.record import Artifact, Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.silence import told_if_silent
 
 RECORD = "record.json"
-STAGING = ".staging"
 ASIDE = ".aside"  # what was damaged and is of no use any more, for a person to look at; `sentdist store gc` removes it
 
 log = logging.getLogger(__name__)
@@ -41,14 +42,15 @@ class ArtifactStore:
     Writers of one key do not disturb one another: whoever commits first is kept, the other's work is dropped.
     """
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, *, was_written: bool = False) -> None:
         self.root = str(root)
         self.shown = shown_root(self.root)  # for messages and records
         self.filesystem, self.base = open_root(self.root)
         self.is_local = isinstance(self.filesystem, fs.LocalFileSystem)
+        self.local_root = LocalRoot(Path(self.base), self.shown, was_written=was_written)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return ArtifactStore, (self.root,)
+        return partial(ArtifactStore, was_written=self.local_root.was_written), (self.root,)
 
     def has(self, stage: Stage) -> bool:
         return self.get(stage) is not None
@@ -103,7 +105,8 @@ class ArtifactStore:
         parent = Path(self.base) / STAGING if self.is_local else Path(tempfile.gettempdir())
         with ExitStack() as stack:
             with writing(self.shown if self.is_local else str(parent), awaited=True):
-                make_folder(parent)  # also the store's own folder must be on the disk
+                if self.is_local:
+                    self.local_root.make_folder(parent)
                 folder = stack.enter_context(scratch_folder(parent, "staged", mode=0o777))
             try:
                 yield folder
@@ -225,16 +228,10 @@ class ArtifactStore:
         target = f"{ASIDE}/{place.replace('/', '-')}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
         try:
             if self.is_local:
-                make_folder(Path(self.base) / ASIDE)
+                self.local_root.make_folder(Path(self.base) / ASIDE)
                 (Path(self.base) / place).rename(Path(self.base) / target)
             else:
-                fs.copy_files(
-                    f"{self.base}/{place}",
-                    f"{self.base}/{target}",
-                    source_filesystem=self.filesystem,
-                    destination_filesystem=self.filesystem,
-                )
-                self.filesystem.delete_dir(f"{self.base}/{place}")
+                move_objects(self.filesystem, f"{self.base}/{place}", f"{self.base}/{target}")
         except FileNotFoundError:
             return "another process has moved it aside"
         except OSError as error:
@@ -284,7 +281,7 @@ class ArtifactStore:
         with writing(self.shown):
             if self.is_local:
                 path = Path(self.base) / place
-                make_folder(path.parent)
+                self.local_root.make_folder(path.parent)
                 append_line(path, line.encode())
                 return
             before = self.read_text(place, errors="replace") or ""
@@ -293,6 +290,8 @@ class ArtifactStore:
     def write_folder(self, folder: Path, place: str) -> str:
         """Copy a local folder that is not an artifact (a report), over what was there; returns the address."""
         with writing(self.shown):
+            if self.is_local:
+                self.local_root.make_folder(Path(self.base) / place)
             self.filesystem.create_dir(f"{self.base}/{place}", recursive=True)
             fs.copy_files(str(folder), f"{self.base}/{place}", destination_filesystem=self.filesystem)
         return self._uri(place)
@@ -372,7 +371,7 @@ class ArtifactStore:
 
     def _publish_by_rename(self, folder: Path, place: str, record: Record) -> None:
         target = Path(self.base) / place
-        make_folder(target.parent)
+        self.local_root.make_folder(target.parent)
         if folder.stat().st_dev != target.parent.stat().st_dev:  # made elsewhere: a rename cannot cross file systems
             folder = shutil.copytree(folder, Path(self.base) / STAGING / uuid.uuid4().hex)
         publish_folder(folder, target, last=RECORD, content=record.sealed)
@@ -388,7 +387,7 @@ class ArtifactStore:
         if self.is_local:
             path = Path(self.base) / place
             with told_if_silent(self.shown):
-                make_folder(path.parent)
+                self.local_root.make_folder(path.parent)
                 replace_file(path, text.encode(), beside=f"{path.name}.{uuid.uuid4().hex[:8]}.part")
             return
         with self.filesystem.open_output_stream(f"{self.base}/{place}") as stream:  # an object appears whole or not at all

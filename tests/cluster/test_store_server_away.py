@@ -35,7 +35,7 @@ class Server:
         self._mirrored.mkdir()
 
     def start(self) -> None:
-        subprocess.run(["umount", "--lazy", str(self.mount)], capture_output=True, check=False)
+        self.end()
         process = subprocess.Popen(["bindfs", "-f", str(self._mirrored), str(self.mount)])
         self._process = process
         wait_for(lambda: self.mount.is_mount() or process.poll() is not None, what="the mount")
@@ -51,6 +51,10 @@ class Server:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def unmount(self) -> None:
+        """An empty folder is left where the file system was."""
+        subprocess.run(["umount", "--lazy", str(self.mount)], check=True)
 
     def end(self) -> None:
         if self._process is not None:
@@ -121,6 +125,21 @@ def test_a_server_that_ends_under_a_sweep_ends_it_in_one_sentence(server: Server
     code, told = running.end()
     assert code == 1, told
     assert len(told.strip().splitlines()) == 1 and "a file system whose server has ended" in told and "Not foreseen" not in told
+    server.start()
+    code, told = _start(tmp_path, "run", "--local", *command).end()
+    assert code == 0, told
+
+
+def test_a_file_system_that_is_unmounted_under_a_sweep_ends_it_and_nothing_is_written_below(
+    server: Server, command: list[str], tmp_path: Path
+) -> None:
+    running = _start(tmp_path, "run", "--local", *command)
+    wait_for(lambda: " done in " in running.printed.read_text(), what="a stage", seconds=240)
+    server.unmount()
+    code, told = running.end()
+    assert code == 1, told
+    assert len(told.strip().splitlines()) == 1 and "Was its file system unmounted" in told
+    assert not list(server.mount.rglob("*")), "the folder below the mount is as empty as it was"
     server.start()
     code, told = _start(tmp_path, "run", "--local", *command).end()
     assert code == 0, told

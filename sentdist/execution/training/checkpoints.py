@@ -17,8 +17,9 @@ from sentdist.plan.stage import Stage
 from sentdist.store.access import reading, reason_of
 from sentdist.store.durable import make_folder, replace_file, sync_folder, sync_tree
 from sentdist.store.integrity import FileFacts, damage_of, facts_of_tree
+from sentdist.store.local_root import STAGING
 from sentdist.store.scratch import scratch_folder
-from sentdist.store.store import STAGING, ArtifactStore
+from sentdist.store.store import ArtifactStore
 
 RUNNING = "running"
 KEPT = 2  # checkpoints: where the newest turns out to be damaged, the one before it is as good a start
@@ -253,7 +254,7 @@ class RunningFolder:
                 yield folder
             return
         parent = Path(self._store.base) / STAGING
-        make_folder(parent)
+        self._store.local_root.make_folder(parent)
         with scratch_folder(parent, "checkpoint") as folder:
             yield folder
 

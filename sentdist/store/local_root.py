@@ -1,0 +1,54 @@
+"""The folder of a local store, which must stay the one that was written first: a file system that is unmounted under a run leaves an
+empty folder behind, or none, and what is written there is lost to the store."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from sentdist.errors import StoreError
+from sentdist.store.durable import make_folder
+
+STAGING = ".staging"  # what is being made; it stays when nothing is, so that the store is known by it
+
+
+class LocalRoot:
+    """Makes the folders of a store. was_written: by this process or by the one that sent the store here; then it is not made again."""
+
+    def __init__(self, base: Path, shown: str, *, was_written: bool) -> None:
+        self.was_written = was_written
+        self._staging = base / STAGING
+        self._shown = shown
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder of the store with its parents, each name on the disk.
+
+        Raises:
+            StoreError: the store is not where it was.
+            OSError: what the disk says.
+        """
+        if not self.was_written:
+            make_folder(self._staging)
+        elif not self._is_there():
+            raise StoreError(
+                where=self._shown,
+                found=f"no {STAGING} in it any more, which every store has once it was written",
+                expected="the store that this run began with",
+                remedy="Was its file system unmounted, or the folder moved? Bring it back and submit again: what is finished in it is kept.",
+            ) from FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._staging))
+        self.was_written = True
+        make_folder(path)
+
+    def _is_there(self) -> bool:
+        """Asked by an attempt to make the folder, too: a file server's client may still remember that it was not there."""
+        if self._staging.is_dir():
+            return True
+        try:
+            self._staging.mkdir()
+        except FileExistsError:
+            return True
+        except FileNotFoundError:
+            return False
+        self._staging.rmdir()
+        return False

@@ -1,0 +1,60 @@
+"""A store whose file system is taken away under a run: nothing is written to the folder that is left, and it goes on when it is back."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sentdist.errors import StoreError
+from sentdist.store.store import ArtifactStore
+
+
+def _staged(store: ArtifactStore) -> None:
+    with store.staged():
+        pass
+
+
+WRITES: dict[str, Callable[[ArtifactStore], object]] = {
+    "makes an artifact": _staged,
+    "writes a file": lambda store: store.write_text("sweeps/one.json", "{}"),
+    "adds a line": lambda store: store.append_line("searches/one/log.jsonl", "{}"),
+    "writes a folder": lambda store: store.write_folder(Path(__file__).parent, "reports/one"),
+    "asks whether it can": lambda store: store.check_writable(),
+    "moves aside": lambda store: store.set_aside("train/one", "damaged"),
+}
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["here", "sent to another process"])
+@pytest.mark.parametrize("leaves", ["an empty folder", "nothing"])
+@pytest.mark.parametrize("what", WRITES)
+def test_a_store_that_was_taken_away_takes_nothing(tmp_path: Path, what: str, leaves: str, is_sent: bool) -> None:
+    root = tmp_path / "volume" / "store"
+    store = ArtifactStore(root)
+    store.check_writable()
+    store = pickle.loads(pickle.dumps(store)) if is_sent else store
+    away = root if leaves == "an empty folder" else root.parent
+    away.rename(tmp_path / "away")
+    root.parent.mkdir(exist_ok=True)
+    if leaves == "an empty folder":
+        root.mkdir()
+
+    with pytest.raises(StoreError, match=r"no \.staging in it any more.*Was its file system unmounted"):
+        WRITES[what](store)
+    assert not list(root.rglob("*"))
+    assert root.exists() == (leaves == "an empty folder")
+
+    for path in (root, root.parent):
+        if path.exists() and path.stem == away.stem:
+            path.rmdir()
+    (tmp_path / "away").rename(away)
+    store.write_text("sweeps/one.json", "{}")
+    assert (root / "sweeps" / "one.json").read_text() == "{}"
+
+
+def test_a_store_is_made_by_the_first_who_writes_it(tmp_path: Path) -> None:
+    store = pickle.loads(pickle.dumps(ArtifactStore(tmp_path / "new" / "store")))
+    store.write_text("sweeps/one.json", "{}")
+    assert store.read_text("sweeps/one.json") == "{}"
