@@ -15,7 +15,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
-from sentdist.execution import local_progress
+from sentdist.execution import local_progress, sigterm
 from tests.support.machine_speed import slower_than_reference
 from tests.support.tiny_data import tiny_values, write_data
 
@@ -104,13 +104,17 @@ def test_debug_shows_where_an_error_came_from() -> None:
     assert type(answer.exception).__name__ == "RecipeError"
 
 
-def test_sigterm_ends_a_local_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [None, "SystemExit is raised (sys.exit is called)."], ids=["plain", "as Ray raises it"])
+def test_sigterm_ends_a_local_run_in_order(code: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has begun is put away, and its runs in MLflow are told: nothing of that happens where the signal ends the process."""
     before, put_away = signal.getsignal(signal.SIGTERM), []
+    monkeypatch.setattr(sigterm, "_received", None)
 
     def build(*given: object, **named: object) -> None:
         try:
             signal.raise_signal(signal.SIGTERM)
+        except SystemExit as ending:
+            raise SystemExit(code or ending.code) from None
         finally:
             put_away.append(True)
 
