@@ -73,9 +73,11 @@ def explain(
     store: StoreRoot = None,
 ) -> None:
     """Show the fields in which two stages differ."""
+    from sentdist.store.differences import explained
+
     opened = open_store(store)
     one, other = opened.find(first), opened.find(second)
-    differences = opened.explain(one, other)
+    differences = explained(one, other, opened.artifacts())
     if not differences:
         typer.echo(f"{one.record.place} and {other.record.place} are one stage.")
         return

@@ -16,6 +16,7 @@ from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Rung, Targets, Train
 from sentdist.stages.bodies import build_in_process
+from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.store.store import Artifact
 
 
@@ -32,7 +33,7 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
     started = time.perf_counter()
     try:
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", message=_start_message(stage, submission)))
-        with failing_disk_told(f"{stage.kind} {stage.label}"):
+        with failing_disk_told(f"{stage.kind} {stage.label}"), inputs_watched():
             artifact = _build(stage, submission, sink)
     except ArtifactLost as loss:  # an input: whoever asked for this stage asks again, see `BoardClient.follow`
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(loss)))

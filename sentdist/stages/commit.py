@@ -5,21 +5,25 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import subprocess
-import time
 from functools import cache
 from pathlib import Path
 
 from sentdist.plan.stage import Json, Stage
 from sentdist.stages.context import Context
+from sentdist.stages.inputs_in_use import check_inputs
 from sentdist.store.store import Artifact
 
 LIBRARIES = ("sentdist", "torch", "transformers", "ray", "deepspeed", "mlflow", "sentence-transformers", "scipy", "numpy")
 
 
-def commit(stage: Stage, folder: Path, context: Context, *, started: float, results: dict[str, Json]) -> Artifact:
-    """Publish what lies in `folder` as the stage's artifact. started: what `time.perf_counter` said then."""
+def commit(stage: Stage, folder: Path, context: Context, *, seconds: float, results: dict[str, Json]) -> Artifact:
+    """Publish what lies in `folder` as the stage's artifact.
+
+    Raises:
+        ArtifactLost: an input was changed while it was read.
+    """
+    check_inputs()
     runtime: dict[str, Json] = context.runtime.model_dump(mode="json")
-    seconds = time.perf_counter() - started
     return context.store.commit(stage, folder, seconds=seconds, runtime=runtime, environment=environment(), results=results)
 
 

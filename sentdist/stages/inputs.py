@@ -12,6 +12,7 @@ from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
+from sentdist.stages.inputs_in_use import note_input
 
 
 def folder_of(stage: Stage, context: Context) -> Path:
@@ -25,7 +26,9 @@ def folder_of(stage: Stage, context: Context) -> Path:
         raise ArtifactLost(
             where=f"{context.store.shown}/{stage.place}", found="nothing", expected="a finished input", remedy="Run the whole recipe."
         )
-    return context.store.folder(artifact)
+    folder = context.store.folder(artifact)
+    note_input(context.store, artifact)
+    return folder
 
 
 def load_encoder(stage: Train, context: Context) -> SentenceEncoder:

@@ -24,6 +24,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import folder_of
+from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.stages.rungs import Begun, before, commit_rung, events_until, from_rung, save_on_ranks
 from sentdist.stages.train import TrainSession, commit_training
 from sentdist.store.store import Artifact
@@ -57,7 +58,7 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
     found = context.store.get(stage)
     if found is not None:
         return found
-    with full_gpu_told(stage, context), failing_disk_told(f"{stage.kind} {stage.label}"):
+    with full_gpu_told(stage, context), failing_disk_told(f"{stage.kind} {stage.label}"), inputs_watched():
         artifact = train_here(stage, context, listen=listen) if isinstance(stage, Train | Rung) else build_in_process(stage, context)
     give_back_gpu_memory()  # the next stage may run in another process
     if listen is not None:

@@ -52,7 +52,7 @@ def _build(stage: Overlap, context: Context, finders: dict[tuple[tuple[ScoredTas
         rows = [{"task": leaks.task, **vars(item)} for leaks in found for item in leaks.items]
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / ITEMS, compression="zstd")
         results: dict[str, Json] = {"tasks": {leaks.task: _counts(leaks) for leaks in found}}
-        return commit(stage, folder, context, started=started, results=results)
+        return commit(stage, folder, context, seconds=time.perf_counter() - started, results=results)
 
 
 def task_texts(task: ScoredTask, data_root: str | None, folders: Folders = ()) -> TaskTexts:

@@ -21,7 +21,7 @@ from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, training_of
 from sentdist.reading import reading
-from sentdist.stages.commit import environment
+from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.train import TrainSession
 from sentdist.store.store import Artifact
@@ -94,10 +94,7 @@ def sentences(train: Train, step: int) -> int:
 
 def commit_rung(stage: Rung, folder: Path, context: Context, begun: Begun, *, seconds: float) -> Artifact:
     """Publish the checkpoint below `folder`; on one process only."""
-    return context.store.commit(
-        stage, folder, seconds=seconds, runtime=context.runtime.model_dump(mode="json"), environment=environment(),
-        results=rung_results(begun, seconds=seconds),
-    )  # fmt: skip
+    return commit(stage, folder, context, seconds=seconds, results=rung_results(begun, seconds=seconds))
 
 
 def events_until(

@@ -73,7 +73,7 @@ def publish(stage: Sharded | Tokens, folder: Path, context: Context, *, body: Sh
     names = [folder / shard_name(number, body) for number in range(num_shards(body.num_rows, rows_per_shard))]
     results = body.finish(folder, names, rows_per_shard=rows_per_shard)
     results["sentences_per_s"] = round(body.num_rows / (time.perf_counter() - started), 1)
-    return commit(stage, folder, context, started=started, results=results)
+    return commit(stage, folder, context, seconds=time.perf_counter() - started, results=results)
 
 
 def num_shards(num_rows: int, rows_per_shard: int) -> int:

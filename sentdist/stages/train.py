@@ -36,7 +36,7 @@ from sentdist.plan import specs
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.cards import training_card
-from sentdist.stages.commit import environment
+from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
 from sentdist.stages.inputs import folder_of, load_encoder
@@ -297,8 +297,7 @@ def embed_in_training(engine: Engine, encoder: SentenceEncoder, task: LoadedTask
 
 def commit_training(stage: Train, folder: Path, context: Context, *, results: dict[str, Json], seconds: float) -> Artifact:
     """Publish the folder that `finish` filled; on one process only."""
-    runtime: dict[str, Json] = context.runtime.model_dump(mode="json")
-    return context.store.commit(stage, folder, seconds=seconds, runtime=runtime, environment=environment(), results=results)
+    return commit(stage, folder, context, seconds=seconds, results=results)
 
 
 @dataclass(frozen=True, kw_only=True)

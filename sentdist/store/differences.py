@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sentdist.plan.stage import Json
+from sentdist.store.record import Artifact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +16,12 @@ class Difference:
     field: str
     first: Json
     second: Json
+
+
+def explained(first: Artifact, second: Artifact, known: Iterable[Artifact]) -> list[Difference]:
+    """The fields in which two stages differ, followed into the input stages that differ, of which the `known` ones tell."""
+    stages: dict[Json, Json] = {artifact.key: artifact.record.stage for artifact in known}
+    return list(differences(first.record.stage, second.record.stage, lambda key: stages.get(key, {"stage": key})))
 
 
 def differences(first: Json, second: Json, stage_of: Callable[[Json], Json], where: str = "") -> Iterator[Difference]:

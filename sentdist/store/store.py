@@ -18,13 +18,13 @@ from pyarrow import fs
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import is_of_disk, not_written, open_root, reading, shown_root, writing
-from sentdist.store.copies import copy_of, move_objects
-from sentdist.store.differences import Difference, differences
+from sentdist.store.copies import copies_folder, copy_of, move_objects
 from sentdist.store.durable import append_line, publish_folder, replace_file
-from sentdist.store.integrity import FileFacts, damage_of, damage_of_content, facts_of_tree
+from sentdist.store.integrity import damage_of, damage_of_content, facts_of_tree
 from sentdist.store.local_root import STAGING, LocalRoot
 from sentdist.store.record import Artifact, Record
 from sentdist.store.scratch import scratch_folder
+from sentdist.store.seen import change_below, damage_unless_seen
 from sentdist.store.silence import told_if_silent
 
 RECORD = "record.json"
@@ -32,7 +32,6 @@ ASIDE = ".aside"  # what was damaged and is of no use any more, for a person to 
 
 log = logging.getLogger(__name__)
 
-_whole: set[tuple[str, FileFacts]] = set()  # path and what was written there: what this process has found whole
 _named: set[str] = set()  # unreadable records that could not be moved and were told of once
 
 
@@ -176,6 +175,18 @@ class ArtifactStore:
             raise self._set_lost_aside(artifact, damage)
         return folder
 
+    def check_unchanged(self, artifact: Artifact) -> None:
+        """Have another look at the files that `folder` gave to this process, which may have been reading them since.
+
+        Raises:
+            ArtifactLost: one was changed, replaced or moved away. The artifact is moved aside, unless it was built again.
+        """
+        folder = Path(self.base) / artifact.record.place if self.is_local else copies_folder() / artifact.key
+        with reading(self.shown):
+            change = change_below(folder)
+        if change is not None:
+            raise self._set_lost_aside(artifact, change)
+
     def damage(self, artifact: Artifact) -> str | None:
         """What is wrong with the files of an artifact, each read anew; None if all are as they were written. Changes nothing.
 
@@ -209,10 +220,6 @@ class ArtifactStore:
         if content is None or wrong is not None:
             raise self._set_lost_aside(artifact, f"{inner}: {wrong}")
         return BytesIO(content)
-
-    def explain(self, first: Artifact, second: Artifact) -> list[Difference]:
-        """The fields in which two stages differ, followed into the input stages that differ."""
-        return list(differences(first.record.stage, second.record.stage, self._stage_of))
 
     def drop(self, artifact: Artifact) -> None:
         """Remove an artifact: the record first, so that nobody sees half of it."""
@@ -326,19 +333,13 @@ class ArtifactStore:
                 return None
 
     def _damage(self, artifact: Artifact, folder: Path, names: tuple[str, ...]) -> str | None:
-        """As `damage_of`, of those files that this process has not yet found whole."""
-        record = artifact.record
-        facts = record.facts
+        """As `damage_unless_seen`; no names: of all files."""
+        facts = artifact.record.facts
         unknown = next((name for name in names if name not in facts), None)
         if unknown is not None:
             return f"{unknown}: not among its files"
-        marks = {name: (f"{folder}/{name}", facts[name]) for name in names or facts}
-        unseen = [name for name, mark in marks.items() if mark not in _whole]
         with reading(self.shown):
-            damage = damage_of(folder, facts, unseen)
-        if damage is None:
-            _whole.update(marks[name] for name in unseen)
-        return damage
+            return damage_unless_seen(folder, facts, names or tuple(facts))
 
     def _copy(self, artifact: Artifact) -> Path:
         return copy_of(artifact.record, filesystem=self.filesystem, path=f"{self.base}/{artifact.record.place}", shown=self.shown)
@@ -392,7 +393,3 @@ class ArtifactStore:
             return
         with self.filesystem.open_output_stream(f"{self.base}/{place}") as stream:  # an object appears whole or not at all
             stream.write(text.encode())
-
-    def _stage_of(self, key: Json) -> Json:
-        found = [artifact for artifact in self.artifacts() if artifact.key == key]
-        return found[0].record.stage if found else {"stage": key}

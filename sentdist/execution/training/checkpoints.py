@@ -102,7 +102,7 @@ class RunningFolder:
         self._stage = stage
         self._rank = rank
         self._world_size = world_size
-        self._exchange = exchange
+        self.exchange = exchange
 
     @property
     def is_first(self) -> bool:
@@ -119,7 +119,7 @@ class RunningFolder:
             self._write(write, step)
         except (OSError, RuntimeError, StoreError) as error:  # torch and DeepSpeed raise RuntimeErrors where a file cannot be written
             problem = error.found if isinstance(error, StoreError) else reason_of(error) if isinstance(error, OSError) else str(error)[:200]
-        problem = _first(self._exchange(problem))
+        problem = _first(self.exchange(problem))
         if self.is_first:
             with suppress(OSError, StoreError):
                 steps = _steps(self._store, self._stage)
@@ -154,7 +154,7 @@ class RunningFolder:
                 found = newest_step(self._store, self._stage, below=below)
             except StoreError as error:
                 found = error
-        (found, *_) = self._exchange(found)
+        (found, *_) = self.exchange(found)
         if isinstance(found, StoreError):
             raise found
         return found if isinstance(found, int) else None
@@ -182,7 +182,7 @@ class RunningFolder:
 
     def _agree(self, verdict: object) -> str | None:
         """The first reason that a rank has, on all ranks; an error of one of them is raised on all."""
-        said = self._exchange(verdict)
+        said = self.exchange(verdict)
         for one in said:
             if isinstance(one, StoreError):
                 raise one
@@ -206,7 +206,7 @@ class RunningFolder:
                 lies = self._store.set_aside(f"{RUNNING}/{self._stage.key}/{step:08d}", why)
         elif self.is_first:
             lies = self._store.set_aside(f"{RUNNING}/{self._stage.key}/{step:08d}", why)
-        return f"the checkpoint of step {step} is of no use ({why}): {_first(self._exchange(lies))}"
+        return f"the checkpoint of step {step} is of no use ({why}): {_first(self.exchange(lies))}"
 
     def _write(self, write: Callable[[Path], None], step: int) -> None:
         target = self._path(step)

@@ -22,6 +22,7 @@ from sentdist.learning.freed_memory import give_back_freed_memory, give_back_gpu
 from sentdist.learning.gather import held_group
 from sentdist.plan.stages import Bank, Rung, Targets, Train
 from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.stages.sharded import Sharded
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import NullRun
@@ -69,7 +70,7 @@ def _follow(order: Order, sink: EventSink) -> None:
     """What the other workers do for an order that the first one has begun.
     What a person must fix all of them raise at the same step, and the first one says it; but a GPU may be full for one of them alone."""
     stage, context = order.stage, order.submission.context
-    with full_gpu_told(stage, context), suppress(SentdistError):
+    with full_gpu_told(stage, context), suppress(SentdistError), inputs_watched():
         match stage:
             case Train() | Rung():
                 train_rank(stage, context, sink, NullRun())

@@ -7,11 +7,12 @@ from pickle import UnpicklingError
 
 import torch
 
-from sentdist.errors import StoreError, named
+from sentdist.errors import ArtifactLost, StoreError, named
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder
 from sentdist.plan.stages import Rung, Train
+from sentdist.stages.inputs_in_use import lost_input
 from sentdist.stages.train import TrainSession
 
 
@@ -52,7 +53,14 @@ def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, st
 
 
 def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train | Rung, sink: EventSink | None) -> None:
-    """Write a checkpoint. One that cannot be written is told of, and the training goes on: what it had written before is still there."""
+    """Write a checkpoint. One that cannot be written is told of, and the training goes on: what it had written before is still there.
+
+    Raises:
+        ArtifactLost: an input was changed under the training, as any rank saw it; on all ranks. Earlier checkpoints are of the whole input.
+    """
+    for loss in running.exchange(lost_input()):
+        if isinstance(loss, ArtifactLost):
+            raise loss
     problem = running.save(session.save, step=session.progress.step)
     if problem is not None and sink is not None:
         message = f"its checkpoint could not be written ({problem}); the training goes on, the checkpoint before it stays"

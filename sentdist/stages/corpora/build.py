@@ -46,4 +46,4 @@ def build_corpus(stage: CorpusStage, context: Context) -> Artifact:
             add_reversed=rows.add_reversed,
             num_positives=stage.num_positives,
         )
-        return commit(stage, folder, context, started=started, results=asdict(facts) | rows.facts)
+        return commit(stage, folder, context, seconds=time.perf_counter() - started, results=asdict(facts) | rows.facts)

@@ -48,7 +48,7 @@ def build_scores(stage: Scores, context: Context, *, make_embed: MakeEmbed = emb
         if cloud is not None:
             cloud.write(folder)
         (folder / "scores.json").write_text(json.dumps(results, indent=1))
-        return commit(stage, folder, context, started=started, results=results)
+        return commit(stage, folder, context, seconds=time.perf_counter() - started, results=results)
 
 
 def _told(score: TaskScore, task: LoadedTask) -> pa.Table:

@@ -40,7 +40,7 @@ def kept_or_encoded(
             with context.store.staged() as folder:
                 pq.write_table(pa.table({"digest": new}), folder / DIGESTS)
                 np.save(folder / EMBEDDINGS, found_SD)
-                commit(made, folder, context, started=started, results={"num_sentences": len(new)})
+                commit(made, folder, context, seconds=time.perf_counter() - started, results={"num_sentences": len(new)})
         known |= dict(zip(new, found_SD, strict=True))
     return np.stack([known[digest] for digest in digests]).astype(np.float32)
 

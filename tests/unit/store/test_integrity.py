@@ -18,7 +18,9 @@ from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Corpus, Train
 from sentdist.stages.local import run_local
+from sentdist.store import integrity, seen
 from sentdist.store import store as store_module
+from sentdist.store.integrity import FileFacts
 from sentdist.store.record import Record
 from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore
 from sentdist.store.sweep import load_sweep
@@ -33,7 +35,7 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forget what this process has found whole, as a new one would not know it."""
 
     def forget() -> None:
-        monkeypatch.setattr(store_module, "_whole", set())
+        seen.forget()
         monkeypatch.setattr(store_module, "_named", set())
 
     forget()
@@ -79,15 +81,31 @@ def test_damage_is_told_and_the_artifact_is_moved_aside(tmp_path: Path, damage: 
     assert collect_garbage(store, older_than_s=-1) == [f"{ASIDE}/{aside.name}"]
 
 
-def test_only_files_that_are_asked_for_are_looked_at_and_each_once_a_process(tmp_path: Path, fresh_process: Callable[[], None]) -> None:
+def test_only_files_that_are_asked_for_are_read_and_each_once_a_process_unless_it_changes(
+    tmp_path: Path, fresh_process: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = ArtifactStore(tmp_path)
     artifact = _put(store)
+    read: list[str] = []
+    facts_of = integrity.facts_of
+
+    def noted(path: Path) -> FileFacts:
+        read.append(path.name)
+        return facts_of(path)
+
+    monkeypatch.setattr(integrity, "facts_of", noted)
     folder = store.folder(artifact, "data.txt")
     _flip(folder / "other.txt", at=0)
+    for _ in range(3):
+        assert store.folder(artifact, "data.txt") == folder
+    assert read == ["data.txt"]
+    os.utime(folder / "data.txt")
     assert store.folder(artifact, "data.txt") == folder
-    _flip(folder / "data.txt")
-    assert store.folder(artifact, "data.txt") == folder  # found whole before, in this process
+    assert read == ["data.txt", "data.txt"]
     fresh_process()
+    store.folder(artifact, "data.txt")
+    assert read == ["data.txt"] * 3
+    _flip(folder / "data.txt")
     with pytest.raises(ArtifactLost):
         store.folder(artifact, "data.txt")
 

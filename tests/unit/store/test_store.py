@@ -17,6 +17,7 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Corpus, Train
+from sentdist.store.differences import explained
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
 from sentdist.store.tidying import collect_garbage, orphans
 
@@ -161,9 +162,9 @@ def test_explain_names_the_fields_in_which_two_stages_differ(store: ArtifactStor
         _put(store, stage)
     first = _put(store, _train())
     second = _put(store, _train(seed=1, objective=InfoNCE(temperature=0.05), corpus=limited))
-    found = {difference.field: (difference.first, difference.second) for difference in store.explain(first, second)}
+    found = {difference.field: (difference.first, difference.second) for difference in explained(first, second, store.artifacts())}
     assert found == {"seed": (0, 1), "objective.temperature": (1.0, 0.05), "corpus.limit": (None, 100)}
-    assert store.explain(first, first) == []
+    assert explained(first, first, store.artifacts()) == []
 
 
 def test_a_dropped_artifact_is_gone(store: ArtifactStore) -> None:

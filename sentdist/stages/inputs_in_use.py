@@ -1,0 +1,59 @@
+"""The inputs that the stage under way reads: most lie in memory as they lie on the disk, so a change under it changes what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sentdist.errors import ArtifactLost, StoreError
+from sentdist.store.store import Artifact, ArtifactStore
+
+_in_use: list[list[tuple[ArtifactStore, Artifact]]] = []  # of each stage that this process builds; one may build another one that it needs
+
+
+@contextmanager
+def inputs_watched() -> Iterator[None]:
+    """While a stage is built. An error that comes of a changed input (ids that no corpus has) is told as the loss of that input.
+
+    Raises:
+        ArtifactLost: an input was changed, replaced or moved away under the stage.
+    """
+    _in_use.append([])
+    try:
+        yield
+    except ArtifactLost:
+        raise
+    except Exception as error:
+        if (loss := lost_input()) is not None:
+            raise loss from error
+        raise
+    finally:
+        _in_use.pop()
+
+
+def note_input(store: ArtifactStore, artifact: Artifact) -> None:
+    """Its files are being read from now on."""
+    for used in _in_use:
+        used.append((store, artifact))
+
+
+def check_inputs() -> None:
+    """Before anything is published that was made from them.
+
+    Raises:
+        ArtifactLost: as `inputs_watched`.
+    """
+    for used in _in_use:
+        for store, artifact in used:
+            store.check_unchanged(artifact)
+
+
+def lost_input() -> ArtifactLost | None:
+    """What `check_inputs` raises, for whoever must tell others first. A store that cannot be read says nothing of its files."""
+    try:
+        check_inputs()
+    except ArtifactLost as loss:
+        return loss
+    except StoreError:
+        return None
+    return None

@@ -1,0 +1,84 @@
+"""What this process has found whole: a file is read for that once, and again when it has been changed since."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentdist.store.integrity import FileFacts, damage_of, facts_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stamp:
+    """What the file system says of a file; a file that was changed has another one."""
+
+    modified_ns: int
+    changed_ns: int
+    num_bytes: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> _Stamp:
+        return cls(modified_ns=status.st_mtime_ns, changed_ns=status.st_ctime_ns, num_bytes=status.st_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    facts: FileFacts
+    stamp: _Stamp
+    inode: int
+
+
+_whole: dict[str, _Seen] = {}  # by path
+
+
+def forget() -> None:
+    """As a new process knows nothing."""
+    _whole.clear()
+
+
+def damage_unless_seen(folder: Path, facts: Mapping[str, FileFacts], names: Iterable[str]) -> str | None:
+    """As `damage_of`, of those files that this process has not yet found whole as they are now."""
+    unseen = [name for name in names if not _is_as_seen(folder / name, facts[name])]
+    before = {name: status for name in unseen if (status := _status(folder / name)) is not None}  # what changes while it is read is noticed
+    damage = damage_of(folder, facts, unseen)
+    if damage is None:
+        _whole.update(
+            {str(folder / name): _Seen(facts=facts[name], stamp=_Stamp.of(one), inode=one.st_ino) for name, one in before.items()}
+        )
+    return damage
+
+
+def change_below(folder: Path) -> str | None:
+    """What has happened since to the first file of a folder that this process found whole and that is another one now.
+
+    A file may lie in memory as it lay on the disk (memory mapping), so one that was replaced by its like counts, too.
+    """
+    for path, seen in list(_whole.items()):
+        if not path.startswith(f"{folder}/"):
+            continue
+        name, status = path.removeprefix(f"{folder}/"), _status(Path(path))
+        if status is None:
+            return f"{name}: moved away while it was read"
+        if (stamp := _Stamp.of(status)) == seen.stamp:
+            continue
+        if status.st_ino != seen.inode:
+            return f"{name}: replaced while it was read"
+        found = facts_of(Path(path))
+        if found.num_bytes != seen.facts.num_bytes or seen.facts.sha256 not in (None, found.sha256):
+            return f"{name}: changed while it was read"
+        _whole[path] = _Seen(facts=seen.facts, stamp=stamp, inode=status.st_ino)
+    return None
+
+
+def _is_as_seen(path: Path, facts: FileFacts) -> bool:
+    seen, status = _whole.get(str(path)), _status(path)
+    return seen is not None and status is not None and seen.facts == facts and seen.stamp == _Stamp.of(status)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,106 @@
+"""An input that is changed while a stage reads it: whatever was made from it is not published, and the sweep ends as an undisturbed one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sentdist.learning.loop import StepReport
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Train
+from sentdist.stages.inputs_in_use import check_inputs, inputs_watched
+from sentdist.stages.local import run_local
+from sentdist.store.record import Artifact
+from sentdist.store.store import ASIDE, ArtifactStore
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+
+def _change(path: Path, *, bit: int = 1) -> None:
+    """In place, so that memory into which the file is mapped changes with it; the lowest bit leaves most ids valid."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2 // 8 * 8)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ bit]))
+
+
+def _replace(path: Path) -> None:
+    other = path.with_name("other")
+    shutil.copyfile(path, other)
+    other.replace(path)
+
+
+def _move_away(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "changed": _change,
+    "changed beyond what is valid": lambda path: _change(path, bit=128),
+    "replaced": _replace,
+    "moved away": _move_away,
+}
+RESULTS = (".safetensors", ".npy", ".parquet", ".arrow", "scores.json")  # what holds no seconds
+FILES = {"corpus": "corpus/*/rows.arrow", "tokens": "tokens/*/ids.npy", "bank": "bank/*/shards/*"}
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", FILES)
+def test_a_training_on_an_input_that_changes_under_it_is_not_published(
+    kind: str, change: str, undisturbed: dict[str, dict[str, str]], tmp_path: Path, tiny_encoder_dir: Path
+) -> None:
+    data = write_data(tmp_path / "data")
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=data, store=tmp_path / "store")
+    changed: list[Path] = []
+
+    def listen(stage: Stage, _: object, event: object) -> None:
+        if isinstance(stage, Train) and stage.banks and isinstance(event, StepReport) and event.step == 2 and not changed:
+            changed.extend(sorted((tmp_path / "store").glob(FILES[kind]))[:1])
+            CHANGES[change](changed[0])
+
+    run_local(plan, context, listen=listen)
+    assert changed
+    assert _digests(context.store, plan.stages) == undisturbed
+    assert len(list((tmp_path / "store" / ASIDE).iterdir())) == 1
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("undisturbed")
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(folder / "data"), store=folder / "store")
+    run_local(plan, context)
+    torch.set_num_threads(before)
+    return _digests(context.store, plan.stages)
+
+
+def _digests(store: ArtifactStore, stages: tuple[Stage, ...]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for stage in stages:
+        artifact = store.get(stage)
+        assert isinstance(artifact, Artifact)
+        digests = artifact.record.digests
+        found[stage.place] = {name: digests[name] for name in digests if name.endswith(RESULTS)}
+    return found
+
+
+def test_what_no_stage_reads_is_not_looked_at(tmp_path: Path) -> None:
+    with inputs_watched():
+        check_inputs()
+    with pytest.raises(KeyError, match="its own"), inputs_watched():
+        raise KeyError("its own")
+
+
+def test_nothing_is_published_but_through_the_look_at_the_inputs() -> None:
+    root = Path(__file__).parents[3]
+    sources = [path for room in ("sentdist", "rayjobs") for path in (root / room).rglob("*.py")]
+    found = {path.relative_to(root).as_posix() for path in sources if "store.commit(" in path.read_text()}
+    assert found - {"rayjobs/benchmarks/peers.py"} == {"sentdist/stages/commit.py"}, "a benchmark's made-up corpus has no inputs"
