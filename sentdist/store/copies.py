@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from pyarrow import fs
@@ -32,7 +33,7 @@ def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str)
     """
     copy = copies_folder() / record.key
     if copy.is_dir():
-        os.utime(copy)  # what was used last is removed last
+        keep_copy(copy)
         return copy
     with writing(str(copy.parent)):
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -50,6 +51,12 @@ def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str)
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # which say that another process of this machine was faster
             raise not_written(str(copy.parent), error) from error
     return copy
+
+
+def keep_copy(copy: Path) -> None:
+    """It is in use: what was used last is removed last."""
+    with suppress(FileNotFoundError):
+        os.utime(copy)
 
 
 def make_room(folder: Path, wanted_bytes: int, *, now: float | None = None) -> list[Path]:

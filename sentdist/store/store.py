@@ -18,7 +18,7 @@ from pyarrow import fs
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import is_of_disk, not_written, open_root, reading, shown_root, writing
-from sentdist.store.copies import copies_folder, copy_of, move_objects
+from sentdist.store.copies import copies_folder, copy_of, keep_copy, move_objects
 from sentdist.store.durable import append_line, publish_folder, replace_file
 from sentdist.store.integrity import damage_of, damage_of_content, facts_of_tree
 from sentdist.store.local_root import STAGING, LocalRoot
@@ -179,13 +179,18 @@ class ArtifactStore:
         """Have another look at the files that `folder` gave to this process, which may have been reading them since.
 
         Raises:
-            ArtifactLost: one was changed, replaced or moved away. The artifact is moved aside, unless it was built again.
+            ArtifactLost: one was changed, replaced or moved away. It is moved aside; of an object store only this machine's copy goes.
         """
         folder = Path(self.base) / artifact.record.place if self.is_local else copies_folder() / artifact.key
         with reading(self.shown):
             change = change_below(folder)
-        if change is not None:
+        if change is not None and self.is_local:
             raise self._set_lost_aside(artifact, change)
+        if change is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise self._lost(artifact.record.place, f"{change} (of its copy {folder})")
+        if not self.is_local:
+            keep_copy(folder)
 
     def damage(self, artifact: Artifact) -> str | None:
         """What is wrong with the files of an artifact, each read anew; None if all are as they were written. Changes nothing.

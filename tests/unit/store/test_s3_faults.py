@@ -3,13 +3,14 @@ a long one is told in one sentence, and costs nothing that was finished."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sentdist.errors import StoreError
+from sentdist.errors import ArtifactLost, StoreError
 from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.plan.stages import Corpus, Train
 from sentdist.store import seen
@@ -84,6 +85,21 @@ def test_what_cannot_be_read_for_now_is_not_taken_for_damaged(s3: FaultyS3, stor
     s3.be(None)
     assert store.folder(artifact)
     assert store.names(ASIDE) == []
+
+
+def test_a_copy_that_changes_while_it_is_read_is_made_again_and_the_artifact_stays(store: ArtifactStore) -> None:
+    artifact = _commit(store)
+    folder = store.folder(artifact)
+    os.utime(folder, (0, 0))
+    store.check_unchanged(artifact)
+    assert folder.stat().st_mtime > 0, "a copy in use is not taken for an old one"
+    with (folder / "data.bin").open("r+b") as file:
+        file.write(b"y")
+    with pytest.raises(ArtifactLost, match=r"data\.bin: changed while it was read \(of its copy"):
+        store.check_unchanged(artifact)
+    assert store.at(artifact.record.place) == artifact and store.names(ASIDE) == []
+    store.folder(artifact)
+    store.check_unchanged(artifact)
 
 
 def test_damage_on_the_server_is_moved_aside_and_damage_of_a_copy_is_copied_again(s3: FaultyS3, store: ArtifactStore) -> None:
