@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here, run_local
 from sentdist.stages.train import TrainSession
-from sentdist.store.store import Artifact
+from sentdist.store.store import RECORD, Artifact
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
 from tests.support.graded_data import regression_values, write_graded
@@ -119,7 +120,12 @@ def test_a_head_that_is_gone_is_named(tmp_path: Path, tiny_encoder_dir: Path) ->
     data = write_graded(tmp_path / "data")
     stage, context = with_inputs(regression_values(tiny_encoder_dir), "longer", data, tmp_path / "store")
     assert stage.start is not None
-    (folder_of(stage.start, context) / HEADS_FILE).unlink()
+    folder = folder_of(stage.start, context)
+    (folder / HEADS_FILE).unlink()
+    record = json.loads((folder / RECORD).read_text())
+    for noted in ("files", "digests"):
+        del record[noted][HEADS_FILE]
+    (folder / RECORD).write_text(json.dumps({name: value for name, value in record.items() if name != "sha256"}))
     with pytest.raises(EncoderError, match="keep_head: found a checkpoint without heads"):
         session_of(stage, context)
 
