@@ -123,9 +123,8 @@ def test_a_head_that_is_gone_is_named(tmp_path: Path, tiny_encoder_dir: Path) ->
     folder = folder_of(stage.start, context)
     (folder / HEADS_FILE).unlink()
     record = json.loads((folder / RECORD).read_text())
-    for noted in ("files", "digests"):
-        del record[noted][HEADS_FILE]
-    (folder / RECORD).write_text(json.dumps({name: value for name, value in record.items() if name != "sha256"}))
+    del record["files"][HEADS_FILE], record["digests"], record["sha256"]
+    (folder / RECORD).write_text(json.dumps(record))
     with pytest.raises(EncoderError, match="keep_head: found a checkpoint without heads"):
         session_of(stage, context)
 
