@@ -30,7 +30,7 @@ from sentdist.cli.printing import open_console
 from sentdist.cli.unforeseen import kept_traceback, print_traceback
 from sentdist.disk_errors import NO_RIGHT, failing_disk_told, words_for
 from sentdist.errors import SentdistError, StoreError, first_line
-from sentdist.execution.sigterm import as_told
+from sentdist.execution.sigterm import with_signal_code
 
 MISTAKE, FAILURE = 2, 1  # exit codes: what a person can correct in what was typed or given; a disk that fails, or what nobody foresaw
 # How click ends a command itself. By typer's version ClickException, an ancestor of BadParameter, is click's or typer's own.
@@ -54,7 +54,7 @@ class _Commands(TyperGroup):
         except _OWN_ENDINGS:
             raise
         except SystemExit as ending:
-            raise as_told(ending) from None
+            raise with_signal_code(ending) from None
         except Exception as error:
             if ctx.params.get("debug"):
                 sys.excepthook = print_traceback

@@ -16,7 +16,7 @@ def end_on_sigterm() -> None:
         signal.signal(signal.SIGTERM, _stop)
 
 
-def as_told(ending: SystemExit) -> SystemExit:
+def with_signal_code(ending: SystemExit) -> SystemExit:
     """How this process ends: where a signal has ended it, with the signal's exit code. Ray raises its own SystemExit, a sentence, in place
     of one that reaches its waiting calls."""
     return ending if _received is None else SystemExit(128 + _received)

@@ -27,7 +27,7 @@ def folder_of(stage: Stage, context: Context) -> Path:
             where=f"{context.store.shown}/{stage.place}", found="nothing", expected="a finished input", remedy="Run the whole recipe."
         )
     folder = context.store.folder(artifact)
-    note_input(context.store, artifact)
+    note_input(context.store, artifact, folder)
     return folder
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sentdist.errors import ArtifactLost, StoreError
+from sentdist.store.seen import Use
 from sentdist.store.store import Artifact, ArtifactStore
 
-_in_use: list[list[tuple[ArtifactStore, Artifact]]] = []  # of each stage that this process builds; one may build another one that it needs
+# Of each stage that this process builds, by folder; one may build another one that it needs.
+_in_use: list[dict[str, tuple[ArtifactStore, Artifact, Use]]] = []
 
 
 @contextmanager
@@ -18,7 +21,7 @@ def inputs_watched() -> Iterator[None]:
     Raises:
         ArtifactLost: an input was changed, replaced or moved away under the stage.
     """
-    _in_use.append([])
+    _in_use.append({})
     try:
         yield
     except ArtifactLost:
@@ -31,10 +34,10 @@ def inputs_watched() -> Iterator[None]:
         _in_use.pop()
 
 
-def note_input(store: ArtifactStore, artifact: Artifact) -> None:
-    """Its files are being read from now on."""
+def note_input(store: ArtifactStore, artifact: Artifact, folder: Path) -> None:
+    """Its files, in the folder that the store has given, are read from now on."""
     for used in _in_use:
-        used.append((store, artifact))
+        used.setdefault(str(folder), (store, artifact, Use(folder, artifact.record.files)))
 
 
 def check_inputs() -> None:
@@ -44,8 +47,8 @@ def check_inputs() -> None:
         ArtifactLost: as `inputs_watched`.
     """
     for used in _in_use:
-        for store, artifact in used:
-            store.check_unchanged(artifact)
+        for store, artifact, use in used.values():
+            store.check_unchanged(artifact, use)
 
 
 def lost_input() -> ArtifactLost | None:

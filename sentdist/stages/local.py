@@ -20,13 +20,14 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Rung, Train, training_of
 from sentdist.plan.unroll import Plan
 from sentdist.stages.bodies import build_in_process
+from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.stages.rungs import Begun, before, commit_rung, events_until, from_rung, save_on_ranks
-from sentdist.stages.train import TrainSession, commit_training
+from sentdist.stages.train import TrainSession
 from sentdist.store.store import Artifact
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None
             save_on_ranks(session, folder, is_first=True, agree=lambda said: [said])
             return commit_rung(stage, folder, context, begun, seconds=time.perf_counter() - started)
         results = session.finish(folder) | before(begun)
-        return commit_training(stage, folder, context, results=results, seconds=begun.seconds + time.perf_counter() - started)
+        return commit(stage, folder, context, results=results, seconds=begun.seconds + time.perf_counter() - started)
 
 
 def file_bank(stage: Train, context: Context) -> BankReader | None:

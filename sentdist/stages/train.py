@@ -36,7 +36,6 @@ from sentdist.plan import specs
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.cards import training_card
-from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
 from sentdist.stages.inputs import folder_of, load_encoder
@@ -46,7 +45,6 @@ from sentdist.stages.scores.relational_scorer import live_scorer
 from sentdist.stages.tagging import targets_of
 from sentdist.stages.tasks.scoring import LoadedTask, load_task, viewed
 from sentdist.stages.tokens import tokens_of
-from sentdist.store.store import Artifact
 
 MakeEngine = Callable[[Learner, Optimization], Engine]
 
@@ -293,11 +291,6 @@ def embed_in_training(engine: Engine, encoder: SentenceEncoder, task: LoadedTask
     finally:
         encoder.train()
     return embeddings[[row[sentence] for sentence in task.sentences]]
-
-
-def commit_training(stage: Train, folder: Path, context: Context, *, results: dict[str, Json], seconds: float) -> Artifact:
-    """Publish the folder that `finish` filled; on one process only."""
-    return commit(stage, folder, context, seconds=seconds, results=results)
 
 
 @dataclass(frozen=True, kw_only=True)

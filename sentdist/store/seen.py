@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentdist.store.integrity import FileFacts, damage_of, facts_of
+from sentdist.store.integrity import FileFacts, damage_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +24,15 @@ class _Stamp:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen:
+class _Mark:
+    """A file that was found whole: what was written there, and what the file system said of it then."""
+
     facts: FileFacts
     stamp: _Stamp
     inode: int
 
 
-_whole: dict[str, _Seen] = {}  # by path
+_whole: dict[str, _Mark] = {}  # by path
 
 
 def forget() -> None:
@@ -45,31 +47,36 @@ def damage_unless_seen(folder: Path, facts: Mapping[str, FileFacts], names: Iter
     damage = damage_of(folder, facts, unseen)
     if damage is None:
         _whole.update(
-            {str(folder / name): _Seen(facts=facts[name], stamp=_Stamp.of(one), inode=one.st_ino) for name, one in before.items()}
+            {str(folder / name): _Mark(facts=facts[name], stamp=_Stamp.of(one), inode=one.st_ino) for name, one in before.items()}
         )
     return damage
 
 
-def change_below(folder: Path) -> str | None:
-    """What has happened since to the first file of a folder that this process found whole and that is another one now.
+class Use:
+    """The files below a folder that are read from now on, as this process has found them whole.
 
-    A file may lie in memory as it lay on the disk (memory mapping), so one that was replaced by its like counts, too.
+    A file may lie in memory as it lay on the disk (memory mapping), so one that was replaced by its like has changed, too; that other one
+    may have been found whole since, hence marks of one's own.
     """
-    for path, seen in list(_whole.items()):
-        if not path.startswith(f"{folder}/"):
-            continue
-        name, status = path.removeprefix(f"{folder}/"), _status(Path(path))
-        if status is None:
-            return f"{name}: moved away while it was read"
-        if (stamp := _Stamp.of(status)) == seen.stamp:
-            continue
-        if status.st_ino != seen.inode:
-            return f"{name}: replaced while it was read"
-        found = facts_of(Path(path))
-        if found.num_bytes != seen.facts.num_bytes or seen.facts.sha256 not in (None, found.sha256):
-            return f"{name}: changed while it was read"
-        _whole[path] = _Seen(facts=seen.facts, stamp=stamp, inode=status.st_ino)
-    return None
+
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        self.folder = folder
+        self._marks = {name: _whole[path] for name in names if (path := str(folder / name)) in _whole}
+
+    def change(self) -> str | None:
+        """What has happened since to the first file that is another one now; None if none is. One that was only touched is read again."""
+        for name, mark in self._marks.items():
+            status = _status(self.folder / name)
+            if status is None:
+                return f"{name}: moved away while it was read"
+            if (stamp := _Stamp.of(status)) == mark.stamp:
+                continue
+            if status.st_ino != mark.inode:
+                return f"{name}: replaced while it was read"
+            if damage_of(self.folder, {name: mark.facts}, [name]) is not None:
+                return f"{name}: changed while it was read"
+            self._marks[name] = _Mark(facts=mark.facts, stamp=stamp, inode=mark.inode)
+        return None
 
 
 def _is_as_seen(path: Path, facts: FileFacts) -> bool:

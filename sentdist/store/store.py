@@ -18,13 +18,13 @@ from pyarrow import fs
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import is_of_disk, not_written, open_root, reading, shown_root, writing
-from sentdist.store.copies import copies_folder, copy_of, keep_copy, move_objects
+from sentdist.store.copies import copy_of, keep_copy, move_objects
 from sentdist.store.durable import append_line, publish_folder, replace_file
 from sentdist.store.integrity import damage_of, damage_of_content, facts_of_tree
 from sentdist.store.local_root import STAGING, LocalRoot
 from sentdist.store.record import Artifact, Record
 from sentdist.store.scratch import scratch_folder
-from sentdist.store.seen import change_below, damage_unless_seen
+from sentdist.store.seen import Use, damage_unless_seen
 from sentdist.store.silence import told_if_silent
 
 RECORD = "record.json"
@@ -175,22 +175,21 @@ class ArtifactStore:
             raise self._set_lost_aside(artifact, damage)
         return folder
 
-    def check_unchanged(self, artifact: Artifact) -> None:
+    def check_unchanged(self, artifact: Artifact, use: Use) -> None:
         """Have another look at the files that `folder` gave to this process, which may have been reading them since.
 
         Raises:
             ArtifactLost: one was changed, replaced or moved away. It is moved aside; of an object store only this machine's copy goes.
         """
-        folder = Path(self.base) / artifact.record.place if self.is_local else copies_folder() / artifact.key
         with reading(self.shown):
-            change = change_below(folder)
+            change = use.change()
         if change is not None and self.is_local:
             raise self._set_lost_aside(artifact, change)
         if change is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise self._lost(artifact.record.place, f"{change} (of its copy {folder})")
+            shutil.rmtree(use.folder, ignore_errors=True)
+            raise self._lost(artifact.record.place, f"{change} (of its copy {use.folder})")
         if not self.is_local:
-            keep_copy(folder)
+            keep_copy(use.folder)
 
     def damage(self, artifact: Artifact) -> str | None:
         """What is wrong with the files of an artifact, each read anew; None if all are as they were written. Changes nothing.

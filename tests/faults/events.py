@@ -13,7 +13,7 @@ _LINE = re.compile(
     r"^\d\d:\d\d:\d\d  \[ *\d+/\d+\]  "
     r"(?P<kind>\w+) +(?P<label>\S.*?)  (?P<told>started|goes on|step (?P<step>\d+)/(?P<num_steps>\d+)|done in|FAILED)"
 )
-SAME_NEWS_S = 5.0  # within which two drivers hear of one event
+SAME_NEWS_S = 5.0  # within which two drivers are told of one event
 UNDER_WAY_S = 0.5  # of an event, from where it happens to here
 _WHAT: dict[str, What] = {"started": "started", "goes on": "started", "done in": "finished", "FAILED": "failed"}
 
@@ -61,7 +61,7 @@ def finished(events: Iterable[Observed]) -> set[tuple[str, str]]:
 def built_twice(events: Iterable[Observed]) -> list[tuple[str, str]]:
     """The stages that were told to be done more than once.
 
-    Two drivers at the same time hear of the same building within a moment, so that is told once.
+    Two drivers at the same time are told of the same building within a moment, so that is told once.
     """
     told: dict[tuple[str, str], list[Observed]] = defaultdict(list)
     for event in sorted(events, key=lambda event: event.at):

@@ -116,7 +116,7 @@ def test_a_stage_that_is_done_twice_was_built_twice() -> None:
     one, other = _event("finished", 1.0), _event("finished", 2.0, label="base")
     assert built_twice([one, other]) == []
     assert built_twice([one, _event("finished", 3.0)]) == [("train", "rcl-s0")]
-    # Two drivers at once hear of the same work; one after another they must not.
+    # Two drivers at once are told of the same work; one after another they must not.
     assert built_twice([one, _event("finished", 1.1, driver=1)]) == []
     assert built_twice([one, _event("finished", 9.0, driver=1)]) == [("train", "rcl-s0")]
 

@@ -28,13 +28,14 @@ from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.execution.training.resume import begin_or_resume, save_checkpoint, tell_resumed
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Rung, Tokens, Train, training_of
+from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import load_start_tokenizer
 from sentdist.stages.rungs import before, commit_rung, events_until, from_rung, save_on_ranks
 from sentdist.stages.tokens import TokensBody, tokens_stage
-from sentdist.stages.train import TrainSession, commit_training
+from sentdist.stages.train import TrainSession
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
@@ -89,7 +90,7 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
                 return commit_rung(stage, folder, context, begun, seconds=time.perf_counter() - started) if ranks.is_first else None
             results = session.finish(folder) | before(begun)
             seconds = begun.seconds + time.perf_counter() - started
-            return commit_training(stage, folder, context, results=results, seconds=seconds) if ranks.is_first else None
+            return commit(stage, folder, context, results=results, seconds=seconds) if ranks.is_first else None
 
 
 def _make_tokens(stage: Train, context: Context, ranks: Ranks) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.errors import ArtifactLost
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
+from sentdist.stages.inputs import folder_of
 from sentdist.stages.inputs_in_use import check_inputs, inputs_watched
-from sentdist.stages.local import run_local
+from sentdist.stages.local import build_here, run_local
 from sentdist.store.record import Artifact
 from sentdist.store.store import ASIDE, ArtifactStore
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -91,6 +93,17 @@ def _digests(store: ArtifactStore, stages: tuple[Stage, ...]) -> dict[str, dict[
         digests = artifact.record.digests
         found[stage.place] = {name: digests[name] for name in digests if name.endswith(RESULTS)}
     return found
+
+
+def test_a_file_that_was_replaced_and_found_whole_again_is_not_the_one_that_is_read(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """As when another process builds a damaged corpus again, and this one opens it a second time."""
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    corpus = next(stage for stage in plan.stages if stage.kind == "corpus")
+    build_here(corpus, context)
+    with pytest.raises(ArtifactLost, match="replaced while it was read"), inputs_watched():
+        _replace(folder_of(corpus, context) / "rows.arrow")
+        folder_of(corpus, context)
+        check_inputs()
 
 
 def test_what_no_stage_reads_is_not_looked_at(tmp_path: Path) -> None:
