@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from sentdist.addresses import without_secrets
+from sentdist.cache import cache_folder
 
 
 def kept_traceback(error: BaseException) -> Path:
@@ -21,7 +22,7 @@ def kept_traceback(error: BaseException) -> Path:
     now = datetime.now(UTC)
     text = f"{now.isoformat(timespec='seconds')}\n{' '.join(sys.argv)}\nPython {sys.version.split()[0]}\n\n"
     text = without_secrets(text + "".join(traceback.format_exception(error)))
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sentdist" / "tracebacks"
+    cache = cache_folder("tracebacks")
     try:
         cache.mkdir(parents=True, exist_ok=True)
         return _written(cache, now, text)

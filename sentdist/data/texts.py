@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import IO
 from sentdist.data.sources.files import SUFFIXES, check_columns
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
+from sentdist.spelling import near
 
 STDIN = "-"
 PLAIN = ("", ".txt")  # one sentence a line; without a suffix, as a shell's <(command) is
@@ -221,12 +221,12 @@ def _check_plain(name: str, columns: Sequence[str], num_columns: int, id_column:
 def _missing(path: Path) -> DataError:
     folder = path.parent
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    near = difflib.get_close_matches(path.name, names, n=1)
+    closest = None if path.is_dir() else near(path.name, names)
     return DataError(
         where=str(path),
         found="a folder" if path.is_dir() else "no such file",
         expected="a file of sentences: .txt with one a line, .parquet, .csv, .tsv or .jsonl",
-        remedy=f'Did you mean "{folder / near[0]}"?' if near and not path.is_dir() else "Check the path.",
+        remedy=f'Did you mean "{folder / closest}"?' if closest else "Check the path.",
     )
 
 

@@ -3,7 +3,6 @@ arXiv 2212.08802)."""
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
 from sentdist.evaluation.metrics import checked_embeddings, normalized, paired_cosines
+from sentdist.spelling import did_you_mean
 
 DIRECTIONS = ("one", "max_both")
 BY = "by."  # before a relation's name: the measure that is a task's main score by this relation alone
@@ -28,12 +28,11 @@ def relation_weights(
     """
     for name, weight in weights.items():
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
             raise DataError(
                 where=f"{where}: weights",
                 found=f'"{name}"',
                 expected=f"one of the encoder's relations: {', '.join(names) or 'it has none'}",
-                remedy=f'Did you mean "{near[0]}"?' if near else "Correct the name, or train the encoder with that relation.",
+                remedy=did_you_mean(name, names, "Correct the name, or train the encoder with that relation."),
             )
         if not 0 <= weight < math.inf:
             raise DataError(

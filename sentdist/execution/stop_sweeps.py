@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from ray.exceptions import RayActorError
 from sentdist.errors import ResourceError
 from sentdist.execution.banks.owner import NAMESPACE
 from sentdist.execution.board.client import BOARDS
+from sentdist.spelling import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +33,11 @@ def stop_sweeps(name: str | None) -> list[Stopped]:
     known = sorted({sweep for _, sweeps in boards for sweep in sweeps})
     chosen = known if name is None else [sweep for sweep in known if sweep == name]
     if not chosen:
-        near = difflib.get_close_matches(name or "", known, n=1)
         raise ResourceError(
             where="sentdist stop",
             found=f"only {', '.join(known)} on this cluster" if known else "that no sweep is being built on this cluster",
             expected="a sweep to stop" if name is None else f"a sweep named {name}",
-            remedy=f'Did you mean "{near[0]}"?' if near else "`ray job list` shows what was submitted.",
+            remedy=did_you_mean(name or "", known, "`ray job list` shows what was submitted."),
         )
     return [
         Stopped(sweep=sweep, num_ended=sum(ray.get([board.stop.remote(sweep) for board, sweeps in boards if sweep in sweeps])))

@@ -29,8 +29,9 @@ from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularize
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
-from sentdist.plan.wording import explained, near, not_one_of
+from sentdist.plan.wording import explained, not_one_of
 from sentdist.reading import reading, unreadable
+from sentdist.spelling import near
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Title = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]  # one line, no control characters: tables and figures show it

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 
 from sentdist.errors import LONGEST_VALUE, brief, one_line
 from sentdist.plan.corpora import SECTION_KINDS
 from sentdist.plan.objectives import OBJECTIVE_NAMES
+from sentdist.spelling import did_you_mean, near
 
-LONGEST_NAME = 200  # letters; difflib takes time for every letter of what it compares
 TAGS = frozenset({*OBJECTIVE_NAMES, *SECTION_KINDS})  # pydantic puts the chosen member of a union into the place of an error
-
-
-def near(name: str, names: Sequence[str]) -> str | None:
-    """The name that was probably meant."""
-    if len(name) > LONGEST_NAME:
-        return None
-    beginning = [known for known in names if len(name) > 2 and known.startswith(name)]
-    return next(iter([*difflib.get_close_matches(name, names, n=1), *beginning]), None)
 
 
 def not_one_of(name: str, names: Sequence[str]) -> str:
     """A sentence that says what names there are."""
-    closest = near(name, names)
-    hint = f' Did you mean "{closest}"?' if closest else ""
-    return f'"{one_line(name, LONGEST_VALUE)}" is not one of {", ".join(names) or "(none)"}.{hint}'
+    return f'"{one_line(name, LONGEST_VALUE)}" is not one of {", ".join(names) or "(none)"}. {did_you_mean(name, names)}'.rstrip()
 
 
 def explained(problem: object, fields_beside: Callable[[list[str]], list[str]]) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from sentdist.errors import DataError, counted
 from sentdist.plan.papers import PAPERS
-from sentdist.plan.wording import near
 from sentdist.report.cell_text import leaked_text
 from sentdist.report.columns import AVERAGE
 from sentdist.report.leaks import sweep_leaks
@@ -18,6 +17,7 @@ from sentdist.report.sweep_report import Report, result_tables
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import Cell, Line, ResultTable
 from sentdist.report.templating import render
+from sentdist.spelling import did_you_mean
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
 
@@ -90,8 +90,7 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
         DataError: no such paper.
     """
     if name not in PAPERS:
-        closest = near(name, PAPERS)
-        remedy = f"Did you mean {closest}?" if closest else "Correct the name."
+        remedy = did_you_mean(name, PAPERS, "Correct the name.")
         raise DataError(where="paper", found=repr(name), expected=f"one of {', '.join(PAPERS)}", remedy=remedy)
     printed = tables_of(name)
     ours = _our_rows(store, name, printed)

@@ -11,7 +11,7 @@ from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.plan.unroll import Plan
-from sentdist.plan.wording import near
+from sentdist.spelling import did_you_mean
 from sentdist.stages.worker_memory import encoder_size, sentences_at_a_time
 from sentdist.store.forecast import sentences_of
 from sentdist.store.record import Record
@@ -61,10 +61,9 @@ class Devices:
         count, name = re.fullmatch(r"(?:(\d+)x)?(.*)", given.strip(), re.IGNORECASE).groups()  # type: ignore[union-attr]
         known = next((known for known in PEAKS if known.lower() == name.replace(" ", "").lower()), None)
         if known is None or count == "0":
-            closest = near(name.upper(), tuple(PEAKS))
             raise RecipeError(
                 where="--on", found=given, expected=f"COUNTxGPU, such as 8xH100, GPU one of {', '.join(PEAKS)}",
-                remedy=f"Did you mean {closest}?" if closest else "Name one that is alike.",
+                remedy=did_you_mean(name.upper(), PEAKS, "Name one that is alike."),
             )  # fmt: skip
         return cls(name=known, count=int(count or 1), peak=PEAKS[known])
 

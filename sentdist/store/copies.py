@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from sentdist.cache import cache_folder
 from sentdist.errors import StoreError
 from sentdist.store.access import not_written, reading, writing
 from sentdist.store.record import Record
@@ -22,7 +23,7 @@ KEPT_FREE = 0.1  # of the disk: below this share, and where a new copy would fin
 
 def copies_folder() -> Path:
     """Where copies lie: below SENTDIST_CACHE, or the user's cache folder."""
-    return Path(os.environ.get("SENTDIST_CACHE", Path.home() / ".cache" / "sentdist")) / "artifacts"
+    return cache_folder("artifacts")
 
 
 def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str) -> Path:

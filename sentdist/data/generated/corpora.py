@@ -12,6 +12,7 @@ from sentdist.data.generated.faq_texts import faq_rows
 from sentdist.data.generated.scenes import Draw
 from sentdist.data.sources.files import check_columns, check_split
 from sentdist.errors import DataError
+from sentdist.spelling import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,13 +153,10 @@ def _joined(tables: FaqTables) -> pa.Table:
 
 def _source(name: str) -> GeneratedSource:
     if name not in GENERATED:
-        import difflib
-
-        near = difflib.get_close_matches(name, GENERATED, n=1, cutoff=0.3)
         raise DataError(
             where=name,
             found="no generated source of that name",
             expected=f"one of {', '.join(GENERATED)}",
-            remedy=f"Did you mean {near[0]}?" if near else "Choose one of them.",
+            remedy=did_you_mean(name, GENERATED, "Choose one of them.", alike=0.3),
         )
     return GENERATED[name]

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from sentdist.cache import cache_folder
 from sentdist.data.own.shapes import KNOWN_NAMES, Layout, Shape, grades_of, layout_of, scale_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
 from sentdist.data.own.tables import Writing, own_table, recognised, said_of
@@ -334,9 +335,8 @@ def _digest(sides: Sides) -> str:
 
 
 def _note(revision: str, file: OwnFile) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     about = repr((NOTED, revision, replace(file, sides="")))
-    return cache / "sentdist" / "sides" / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.npy"
+    return cache_folder("sides") / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.npy"
 
 
 def _keep(note: Path, sides: Sides) -> None:

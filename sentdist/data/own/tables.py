@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import difflib
 import io
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from sentdist.data.sources.files import TABLES, unquoted, with_large_strings
 from sentdist.errors import DataError, brief
 from sentdist.reading import reading
+from sentdist.spelling import near
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,9 +46,9 @@ def no_such_file(path: Path, file: str) -> DataError:
     """The error for a path where no file is, with the name that was probably meant."""
     folder = path.parent
     names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name)] if folder.is_dir() else []
-    near = difflib.get_close_matches(path.name, names, n=1)
+    closest = near(path.name, names)
     found = "a folder" if path.is_dir() else "no such file"
-    remedy = f'Did you mean "{folder / near[0]}"?' if near else "Give its path, or its name below --data."
+    remedy = f'Did you mean "{folder / closest}"?' if closest else "Give its path, or its name below --data."
     return DataError(where=file, found=found, expected=f"a table of texts ({', '.join(READABLE)})", remedy=remedy)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from sentdist.cache import cache_folder
 from sentdist.reading import unreadable
 
 MOST_BYTES = 1 << 24  # of a note
@@ -83,5 +84,4 @@ def _identity(path: Path) -> list[str | int]:
 
 
 def _note_of(identity: Sequence[str | int]) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "sentdist" / "sources" / f"{hashlib.sha256(str(identity[0]).encode()).hexdigest()[:24]}.json"
+    return cache_folder("sources") / f"{hashlib.sha256(str(identity[0]).encode()).hexdigest()[:24]}.json"

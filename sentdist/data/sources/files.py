@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from sentdist.data.sources import mirror
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading, unreadable
+from sentdist.spelling import all_near, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,8 +74,7 @@ def existing_root(name: str, data_root: Path | None) -> Path:
 def missing(name: str, root: Path) -> DataError:
     """Return the error for a source that is not there, with the names nearest to it."""
     known = [*known_names(root), *GENERATED_SOURCES]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hints = list(dict.fromkeys([*_same_end(name, known), *near]))[:3]
+    hints = list(dict.fromkeys([*_same_end(name, known), *all_near(name, known, most=3, alike=0.5)]))[:3]
     remedy = _meant(hints).strip() or "List the folder to see what there is."
     return DataError(where=name, found=f"no such file under {root}", expected=f"{name} with one of {', '.join(TABLES)}", remedy=remedy)
 
@@ -110,13 +109,12 @@ def check_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> Non
     """Raise DataError unless all wanted columns are among those found."""
     absent = [column for column in wanted if column not in found]
     if absent:
-        near = difflib.get_close_matches(absent[0][:200], [column[:200] for column in found], n=1)
-        hint = f'Did you mean "{near[0]}"? ' if near else ""
+        hint = did_you_mean(absent[0], found)
         raise DataError(
             where=name,
             found=f"columns {listed(found)}",
             expected=f"columns {listed(list(dict.fromkeys(wanted)))}",
-            remedy=f"{hint}Name the columns that hold the sentences, or rename them in the file ({', '.join(absent)} missing).",
+            remedy=f"{hint} Name the columns that hold the sentences, or rename them in the file ({', '.join(absent)} missing).".lstrip(),
         )
 
 
@@ -124,12 +122,11 @@ def check_split(name: str, splits: Sequence[str], split: str | None) -> None:
     """Raise DataError unless `split` is one of the splits; None means all rows."""
     if split is None or split in splits:
         return
-    near = difflib.get_close_matches(split, splits, n=1)
     raise DataError(
         where=name,
         found=f'split "{split}"',
         expected=f"one of {', '.join(splits)}" if splits else 'no split, or "train" for all rows (the source has no column `split`)',
-        remedy=f'Did you mean "{near[0]}"?' if near else "Name one of them, or leave the split out to take all rows.",
+        remedy=did_you_mean(split, splits, "Name one of them, or leave the split out to take all rows."),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.addresses import without_secrets
+from sentdist.cache import cache_folder
 from sentdist.errors import DataError, first_line
 from sentdist.reading import reading
 
@@ -34,14 +35,13 @@ def data_folder(place: str | os.PathLike[str] | None) -> Path | None:
     if "://" not in address:
         return Path(address)
     _opened(address)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "sentdist" / "data" / hashlib.sha256(address.encode()).hexdigest()[:24]
+    folder = cache_folder("data") / hashlib.sha256(address.encode()).hexdigest()[:24]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # an address may hold a key
         (folder / ORIGIN).write_text(address, encoding="utf-8")
     except OSError as error:
-        raise DataError(where=str(folder), found=first_line(error), expected="room for data", remedy="Set XDG_CACHE_HOME.") from error
+        raise DataError(where=str(folder), found=first_line(error), expected="room for data", remedy="Set SENTDIST_CACHE.") from error
     return folder
 
 

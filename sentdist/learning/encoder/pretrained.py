@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from sentdist.learning.encoder.nomic import check_released_words
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
 from sentdist.learning.encoder.quiet import without_bars, without_reports
 from sentdist.reading import read_json, reading
+from sentdist.spelling import near
 
 # Model types whose sentences were tested to stay apart when they lie flat, with the names of their position offset: those of
 # RoBERTa's kind number tokens from padding_idx + 1, the others from 0. All else runs padded, in groups of similar length.
@@ -66,7 +66,7 @@ def find_checkpoint(checkpoint: str | Path, *, revision: str | None = None) -> P
                 remedy="Leave the revision out, or name a hub id.",
             )
         return path
-    similar = get_close_matches(name, PACKAGED_ENCODERS, n=1, cutoff=0.7)
+    similar = near(name, PACKAGED_ENCODERS, alike=0.7)
     looks_like_path = isinstance(checkpoint, Path) or name.startswith((".", "~", "/")) or name.count("/") > 1
     if looks_like_path or similar:
         raise _missing(name, path, similar)
@@ -85,11 +85,11 @@ def _packaged_folder(name: str, packaged: PackagedEncoder) -> Path:
     return Path(spec.origin).parent / packaged.folder
 
 
-def _missing(name: str, path: Path, similar: list[str]) -> EncoderError:
-    if not similar and path.parent.is_dir():
-        neighbours = {child.name: str(path.parent / child.name) for child in path.parent.iterdir() if child.is_dir()}
-        similar = [neighbours[match] for match in get_close_matches(path.name, neighbours, n=1)]
-    hint = f'Did you mean "{similar[0]}"? ' if similar else ""
+def _missing(name: str, path: Path, similar: str | None) -> EncoderError:
+    if similar is None and path.parent.is_dir():
+        neighbour = near(path.name, [child.name for child in path.parent.iterdir() if child.is_dir()])
+        similar = neighbour and str(path.parent / neighbour)
+    hint = f'Did you mean "{similar}"? ' if similar else ""
     return EncoderError(
         where=f"encoder {name}",
         found="no such folder",

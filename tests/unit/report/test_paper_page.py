@@ -98,7 +98,7 @@ def test_link_prediction_stands_under_its_relations(tmp_path: Path, tiny_encoder
 def test_an_unknown_paper_and_a_report_of_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="rcl, sts_regression, rse, supmpn, "):
         report_paper(ArtifactStore(tmp_path), "unheard of")
-    with pytest.raises(DataError, match=r"Did you mean sts_regression\?"):
+    with pytest.raises(DataError, match=r"Did you mean \"sts_regression\"\?"):
         report_paper(ArtifactStore(tmp_path), "regression")
     assert CliRunner().invoke(app, ["report", "--store", str(tmp_path)]).exit_code == 2
     done = CliRunner().invoke(app, ["report", "--paper", "supmpn", "--store", str(tmp_path), "--out", str(tmp_path / "out")])

@@ -1,0 +1,29 @@
+"""What a name that does not exist was probably meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+LONGEST_NAME = 200  # letters; difflib takes time for every letter of what it compares
+ALIKE = 0.6  # share of the letters, difflib's own default
+
+
+def near(name: str, names: Iterable[str], *, alike: float = ALIKE) -> str | None:
+    """The one of `names` that was probably meant: spelt much alike, or beginning so; None where there is no such one."""
+    return next(iter(all_near(name, names, most=1, alike=alike)), None)
+
+
+def all_near(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:
+    """Up to `most` of the names that may have been meant, the likeliest first. No more than the first 200 letters of a name count."""
+    if len(name) > LONGEST_NAME:
+        return []
+    shown = {known[:LONGEST_NAME]: known for known in names}
+    beginning = [known for known in shown.values() if len(name) > 2 and known.startswith(name)]
+    return list(dict.fromkeys([*(shown[one] for one in difflib.get_close_matches(name, shown, n=most, cutoff=alike)), *beginning]))[:most]
+
+
+def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, alike: float = ALIKE) -> str:
+    """A question that names what was probably meant; `otherwise` where nothing is near."""
+    closest = near(name, names, alike=alike)
+    return otherwise if closest is None else f'Did you mean "{closest}"?'

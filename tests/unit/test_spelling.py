@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentdist.cache import cache_folder
+from sentdist.spelling import LONGEST_NAME, all_near, did_you_mean, near
+
+NAMES = ("batch_size", "learning_rate", "length", "max_length")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("bach_size", "batch_size"), ("learn", "learning_rate"), ("le", None), ("qqq", None), ("", None), ("lenght", "length")]
+)
+def test_the_name_that_was_meant_is_spelt_alike_or_begins_so(name: str, meant: str | None) -> None:
+    assert near(name, NAMES) == meant
+
+
+def test_several_may_be_meant_each_once_the_likeliest_first() -> None:
+    assert all_near("length", NAMES, most=3) == ["length", "max_length"]
+    assert all_near("length", NAMES, most=1) == ["length"]
+
+
+def test_long_names_cost_nothing_and_are_given_back_whole() -> None:
+    assert near("x" * 10_000_000, NAMES) is None
+    long = "text " * 1_000
+    assert near(long[:LONGEST_NAME], [long]) == long
+
+
+def test_a_question_or_what_else_to_do() -> None:
+    assert did_you_mean("bach_size", NAMES, "Choose one.") == 'Did you mean "batch_size"?'
+    assert did_you_mean("qqq", NAMES, "Choose one.") == "Choose one."
+    assert did_you_mean("max_lenth", NAMES, alike=0.99) == ""
+
+
+def test_everything_that_may_be_forgotten_lies_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SENTDIST_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    assert cache_folder("sides") == tmp_path / "user" / "sentdist" / "sides"
+    monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "large"))
+    assert cache_folder("sides") == tmp_path / "large" / "sides"
+    monkeypatch.delenv("SENTDIST_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert cache_folder("sides") == Path.home() / ".cache" / "sentdist" / "sides"
