@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
-from sentdist.evaluation.metrics import paired_cosines, pearson, spearman
+from sentdist.evaluation.metrics import pearson, spearman
 
 Aggregation = Literal["all", "mean", "wmean"]
 
@@ -47,22 +47,6 @@ class StsScore:
         return {"subset": self.subset_names, "score": self.gold, "similarity": self.similarities}
 
 
-def score_sts(
-    embeddings1_SD: ArrayLike,
-    embeddings2_SD: ArrayLike,
-    scores: ArrayLike,
-    subsets: Sequence[str],
-    aggregation: Aggregation = "all",
-    *,
-    where: str = "STS",
-) -> StsScore:
-    """Score the cosine of (S, D) embeddings of both sentences against S gold scores; no regressor (SimCSE's rule, arXiv 2104.08821 §6).
-
-    Raises DataError for embeddings that are not finite, zero or of unequal shape, and for gold scores that are not finite.
-    """
-    return score_similarities(paired_cosines(embeddings1_SD, embeddings2_SD, where=where), scores, subsets, aggregation, where=where)
-
-
 def score_similarities(
     similarities: ArrayLike,
     scores: ArrayLike,
@@ -71,7 +55,7 @@ def score_similarities(
     *,
     where: str = "STS",
 ) -> StsScore:
-    """Score S similarities against S gold scores.
+    """Score S similarities against S gold scores; no regressor (SimCSE's rule, arXiv 2104.08821 §6).
 
     `all` concatenates the subsets and takes one correlation (the protocol of the published tables); `mean` averages the subsets'
     correlations; `wmean` weighs them by their pairs. The choice moves numbers by points.

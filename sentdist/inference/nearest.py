@@ -121,10 +121,9 @@ def embed_queries(loaded: LoadedEncoder, sentences: list[str], weights: Mapping[
         DataError, EncoderError: as `LoadedEncoder.embed` and `scorer_of`.
     """
     embeddings_QD = loaded.embed(sentences)
-    scorer = scorer_of(loaded, weights)
-    if scorer is None:
+    if not weights:
         return Queries(vectors=embeddings_QD, scale=np.ones(len(sentences)))
-    vectors_QD = scorer.queries(embeddings_QD, where="--relation")
+    vectors_QD = scorer_of(loaded, weights).queries(embeddings_QD, where="--relation")
     return Queries(vectors=vectors_QD, scale=np.linalg.norm(vectors_QD, axis=1))
 
 

@@ -13,13 +13,12 @@ import pyarrow.parquet as pq
 
 from sentdist.data.texts import Texts
 from sentdist.errors import DataError, EncoderError
-from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.relational import similarities_by_relation
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.inference.whole_file import whole_file
 from sentdist.learning.relation_file import has_relations, read_relations
 from sentdist.plan.relational import RelationalScoring
-from sentdist.stages.scores.relational_scorer import RelationalScorer, saved_scorer
+from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
 from sentdist.table_text import csv_cell
 
 PAIRS_AT_ONCE = 8_192
@@ -30,10 +29,10 @@ Pairs = tuple[list[str], list[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class PairScorer:
-    """Scores pairs by cosine, or, with a scorer, by Σ_k w_k cos(h_1 + r_k, h_2) (RSE, arXiv 2212.08802)."""
+    """Scores pairs by cosine, or, with relations, by Σ_k w_k cos(h_1 + r_k, h_2) (RSE, arXiv 2212.08802)."""
 
     loaded: LoadedEncoder
-    scorer: RelationalScorer | None
+    scorer: Scorer
 
     def scores(self, first: list[str], second: list[str]) -> np.ndarray:
         """(S,) similarities in [−1, 1], in float64; each different sentence is embedded once."""
@@ -41,9 +40,7 @@ class PairScorer:
         row = {sentence: number for number, sentence in enumerate(unique)}
         embeddings = self.loaded.embed(unique)
         first_SD, second_SD = (embeddings[[row[sentence] for sentence in half]] for half in (first, second))
-        if self.scorer is None:
-            return paired_cosines(first_SD, second_SD, where="similarity")
-        return self.scorer.similarities(first_SD, second_SD, where="--relation")
+        return self.scorer.similarities(first_SD, second_SD, where="similarity")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,30 +54,28 @@ class RelationCosines:
 
 def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str) -> PairScorer:
     """A scorer by cosine where `weights` (relation to weight) is empty; else as `scorer_of`."""
-    return PairScorer(loaded=loaded, scorer=scorer_of(loaded, weights, directions=directions))
+    return PairScorer(loaded=loaded, scorer=scorer_of(loaded, weights, directions=directions) if weights else COSINE)
 
 
-def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str = "max_both") -> RelationalScorer | None:
-    """How an encoder's relations score with these weights; None without weights.
+def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str = "max_both") -> RelationalScorer:
+    """How an encoder's relations score with these weights (relation to weight).
 
     directions: "max_both", the greater of both directions, or "one", the first sentence as head; as in a recipe's view.
 
     Raises:
         EncoderError: relations asked of an encoder that has none. DataError: one that it has not, or no weight above 0.
     """
-    if not weights:
-        return None
     if not any(weights.values()):
         raise DataError(where="--relation", found="no weight above 0", expected="at least one", remedy="0 leaves a relation out.")
     scoring = RelationalScoring.model_validate({"weights": dict(weights), "directions": directions})
-    scorer = saved_scorer(loaded.folder, scoring)
-    if scorer is None:
+    if not has_relations(loaded.folder):
         raise EncoderError(
             where=f"encoder {loaded.use.checkpoint}: --relation",
             found="no relations beside it",
             expected="an encoder that a relational objective (rse) has trained",
             remedy="Leave --relation out.",
         )
+    scorer = RelationalScorer(relations=read_relations(loaded.folder), scoring=scoring)
     scorer.check(where="--relation")
     return scorer
 

@@ -41,7 +41,7 @@ from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
 from sentdist.stages.inputs import folder_of, load_encoder
 from sentdist.stages.objectives import make_objective, num_columns
 from sentdist.stages.scores.by_relation import mean_of_parts, score_by
-from sentdist.stages.scores.relational_scorer import live_scorer
+from sentdist.stages.scores.scorer import live_scorer
 from sentdist.stages.tagging import targets_of
 from sentdist.stages.tasks.scoring import LoadedTask, load_task, viewed
 from sentdist.stages.tokens import tokens_of

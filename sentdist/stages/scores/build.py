@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentdist.evaluation.items import GROUP
+from sentdist.evaluation.relational import relation_cosines
+from sentdist.learning.relation_file import Relations
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
@@ -21,7 +23,7 @@ from sentdist.stages.scores.cloud import Cloud, sampled_pairs
 from sentdist.stages.scores.embed_sentences import Embed, MakeEmbed, embed_here
 from sentdist.stages.scores.embedding_cache import kept_or_encoded
 from sentdist.stages.scores.probing import probe_results
-from sentdist.stages.scores.relational_scorer import RelationalScorer, saved_scorer
+from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer, saved_scorer
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
 from sentdist.stages.tasks.scoring import StsTask, load_task, viewed
@@ -64,7 +66,7 @@ def _embedded_scores(
 ) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
     """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are;
     and what pictures of its embeddings need."""
-    scorer = saved_scorer(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else None
+    scorer = saved_scorer(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else COSINE
     unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     row = {sentence: number for number, sentence in enumerate(unique)}
     embeddings = kept_or_encoded(stage, of, unique, context, embed) if context.keeps_embeddings else embed(unique)
@@ -88,13 +90,11 @@ def _rows_of(task: LoadedTask, embeddings_SD: np.ndarray, row: dict[str, int]) -
     return embeddings_SD[[row[sentence] for sentence in task.sentences]]
 
 
-def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int], scorer: RelationalScorer | None) -> dict[str, Json]:
+def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int], scorer: Scorer) -> dict[str, Json]:
     """Cosines between relations, and the mean score of the STS tasks at each weight of the view's curve."""
-    if scorer is None:
-        return {}
-    facts = scorer.facts()
+    facts = _relation_facts(scorer.relations)
     pairs = [task for task in tasks if isinstance(task, StsTask)]
-    if pairs and scorer.scoring is not None and scorer.scoring.curve is not None:
+    if pairs and isinstance(scorer, RelationalScorer) and scorer.scoring.curve is not None:
         curves = [task.curve(_rows_of(task, embeddings_SD, row), scorer) for task in pairs]
         means: list[Json] = [
             None if None in scores else float(np.mean(np.array(scores, dtype=float))) for scores in zip(*curves, strict=True)
@@ -102,6 +102,15 @@ def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str
         grid = scorer.scoring.curve
         facts["weight_curve"] = {"relation": grid.relation, "weights": list(grid.weights), "scores": means}
     return facts
+
+
+def _relation_facts(relations: Relations) -> dict[str, Json]:
+    """How alike the relations are; a table that did not learn (vectors of length 0) says nothing."""
+    lengths_K = np.linalg.norm(relations.vectors, axis=1)
+    if not relations.names or not lengths_K.all():
+        return {}
+    cosines = relation_cosines(relations.vectors).round(6).tolist()
+    return {"relations": {"names": list(relations.names), "cosines": cosines, "lengths": [round(float(one), 6) for one in lengths_K]}}
 
 
 def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int]) -> tuple[dict[str, Json], Cloud | None]:

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from sentdist.evaluation.relational import BY
-from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.scores.scorer import CosineScorer, RelationalScorer, Scorer
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
 
 
-def score_by(task: LoadedTask, embeddings_SD: np.ndarray, scorer: RelationalScorer | None) -> TaskScore:
+def score_by(task: LoadedTask, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
     """The task's score; where the best relation counts, that of the best, with the main score by each among the measures."""
-    if scorer is None or scorer.scoring is None or scorer.scoring.combine == "sum":
+    if isinstance(scorer, CosineScorer) or scorer.scoring.combine == "sum":
         return task.score(embeddings_SD, scorer)
     found = {
         next(alone.relations): task.score(embeddings_SD, RelationalScorer(relations=scorer.relations, scoring=alone))

@@ -18,7 +18,7 @@ from sentdist.evaluation.paraphrases import score_paraphrases
 from sentdist.evaluation.reranking import score_candidates
 from sentdist.evaluation.sts import jaccard_scores
 from sentdist.plan.task_kinds import ParaphraseTask, RerankingTask
-from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 
 
@@ -33,11 +33,8 @@ class ParaphrasePairs:
     def sentences(self) -> Sequence[str]:
         return (*self.rows.texts[0], *self.rows.texts[1])
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
-        first_PD, second_PD = np.split(embeddings_SD, 2)
-        if scorer is not None and scorer.scoring is not None:
-            return self._task_score(scorer.similarities(first_PD, second_PD, where=self.task.name))
-        return self._task_score(paired_cosines(first_PD, second_PD, where=self.task.name))
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        return self._task_score(scorer.similarities(*np.split(embeddings_SD, 2), where=self.task.name))
 
     def score_words(self, kind: Lexical) -> TaskScore:
         """Word overlap; the plan refuses BM25 here."""
@@ -64,9 +61,9 @@ class RankedCandidates:
     def sentences(self) -> Sequence[str]:
         return (*self.rows.queries, *self.rows.documents)
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         queries_RD, documents_RD = np.split(embeddings_SD, 2)
-        moved_RD = queries_RD if scorer is None else scorer.queries(queries_RD, where=self.task.name)
+        moved_RD = scorer.queries(queries_RD, where=self.task.name)
         return self._task_score(paired_cosines(moved_RD, documents_RD, where=self.task.name))
 
     def score_words(self, kind: Lexical) -> TaskScore:

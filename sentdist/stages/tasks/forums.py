@@ -18,7 +18,7 @@ from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.nearest import Ranking, search
 from sentdist.evaluation.retrieval import rank_by
 from sentdist.plan.task_kinds import ForumsTask
-from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 
 
@@ -33,14 +33,13 @@ class ForumDuplicates:
     def sentences(self) -> tuple[str, ...]:
         return tuple(text for forum in self.forums for text in (*forum.queries, *forum.pool))
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         def rankings() -> Iterator[Ranking]:
             first = 0
             for forum in self.forums:
                 middle = first + len(forum.queries)
                 last = middle + len(forum.pool)
-                queries = embeddings_SD[first:middle]
-                queries = queries if scorer is None else scorer.queries(queries, where=self.task.name)
+                queries = scorer.queries(embeddings_SD[first:middle], where=self.task.name)
                 yield search(queries, embeddings_SD[middle:last], depth=min(DEPTH, len(forum.pool)))
                 first = last
 

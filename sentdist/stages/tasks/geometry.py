@@ -17,7 +17,7 @@ from sentdist.evaluation.lexical import Lexical
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import GeometryTask
 from sentdist.plan.tasks import TASKS
-from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
 
 
@@ -32,7 +32,7 @@ class MeasuredCloud:
     def sentences(self) -> Sequence[str]:
         return (*self.pairs.sentence1, *self.pairs.sentence2)
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         found = geometry_of(self.pairs, embeddings_SD, positive_above=self.task.positive_above)
         measures: dict[str, float | None] = {
             "alignment": found.alignment,

@@ -16,7 +16,7 @@ from sentdist.evaluation.clustering import score_clusters
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
 from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
-from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
 
 
@@ -31,7 +31,7 @@ class LabelledTask:
     def sentences(self) -> Sequence[str]:
         return [text for column in self.rows.texts for text in column]
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         task, rows = self.task, self.rows
         features = pair_features(*np.split(embeddings_SD, 2)) if len(task.columns) == 2 else embeddings_SD
         if task.role == "dev":
@@ -84,7 +84,7 @@ class ClusteredTexts:
     def sentences(self) -> Sequence[str]:
         return self.rows.texts[0]
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         found = score_clusters(embeddings_SD, self.rows.labels, num_runs=self.task.num_runs, where=self.task.name)
         items = pa.table({"label": list(self.rows.labels), "cluster": found.clusters})
         return TaskScore(task=self.task.name, main=found.v_measure, measures={"v_measure": found.v_measure}, items=items)

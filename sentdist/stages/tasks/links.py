@@ -13,7 +13,7 @@ from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.link_prediction import LinkPrediction, rank_links, score_links
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.stages.corpora.relations import relation_sources
-from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.scores.scorer import Scorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,11 @@ class LinksTask:
     def sentences(self) -> tuple[str, ...]:
         return (*self.triples.heads, *self.triples.tails)
 
-    def score_links(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None) -> LinkPrediction:
+    def score_links(self, embeddings_SD: np.ndarray, scorer: Scorer) -> LinkPrediction:
         """Ranks by cos(h + r, t); r = 0 for relations that the encoder has no vector of."""
         num_heads, triples = len(self.triples.heads), self.triples
         vectors = np.zeros((len(triples.names), embeddings_SD.shape[1]))
-        known = {} if scorer is None else dict(zip(scorer.relations.names, scorer.relations.vectors, strict=True))
+        known = dict(zip(scorer.relations.names, scorer.relations.vectors, strict=True))
         for place, name in enumerate(triples.names):
             if name in known:
                 vectors[place] = known[name]

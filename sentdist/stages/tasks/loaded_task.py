@@ -12,7 +12,7 @@ import pyarrow as pa
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import RecipeError
 from sentdist.evaluation.lexical import Lexical
-from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.scores.scorer import Scorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class LoadedTask(Protocol):
         """All sentences to embed, repetitions included."""
         ...
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
-        """Scores from the embeddings of `sentences`, in their order. scorer: the encoder's relations, where it has some."""
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        """Scores from the embeddings of `sentences`, in their order. scorer: by cosine or by the encoder's relations."""
         ...
 
     def score_words(self, kind: Lexical) -> TaskScore:

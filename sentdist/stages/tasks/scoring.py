@@ -23,13 +23,13 @@ from sentdist.evaluation.link_prediction import LinkPrediction
 from sentdist.evaluation.nearest import Ranking, search
 from sentdist.evaluation.postprocess import postprocess
 from sentdist.evaluation.retrieval import DEPTH, judgements_of, rank_by, score_ranking
-from sentdist.evaluation.sts import StsScore, jaccard_scores, score_similarities, score_sts
+from sentdist.evaluation.sts import jaccard_scores, score_similarities
 from sentdist.plan.compatibility import parts_of
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.objectives import Objective
 from sentdist.plan.specs import Task, View
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask, TripletTask
-from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.scores.scorer import RelationalScorer, Scorer
 from sentdist.stages.tasks.geometry import read_task_pairs
 from sentdist.stages.tasks.links import LinksTask, link_measures, load_links
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
@@ -78,21 +78,12 @@ class StsTask:
     pairs: Pairs
     sentences: tuple[str, ...]
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
-        first, second = self._halves(embeddings_SD)
-        if scorer is not None and scorer.scoring is not None:
-            similarities = scorer.similarities(first, second, where=self.task.name)
-            return self._task_score(
-                score_similarities(similarities, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name)
-            )
-        return self._task_score(score_sts(first, second, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name))
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        return self._task_score(scorer.similarities(*np.split(embeddings_SD, 2), where=self.task.name))
 
     def score_words(self, kind: Lexical) -> TaskScore:
         """Word overlap; BM25 ranks documents and says nothing of pairs (the plan refuses it)."""
-        overlaps = jaccard_scores(self.pairs.sentence1, self.pairs.sentence2)
-        return self._task_score(
-            score_similarities(overlaps, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name)
-        )
+        return self._task_score(jaccard_scores(self.pairs.sentence1, self.pairs.sentence2))
 
     def texts(self) -> TaskTexts:
         left_out = f"{self.pairs.num_ungraded:,} pairs without a score" if self.pairs.num_ungraded else ""
@@ -101,13 +92,11 @@ class StsTask:
 
     def curve(self, embeddings_SD: np.ndarray, scorer: RelationalScorer) -> list[float | None]:
         """The main score at each weight of the reading's curve."""
-        first, second = self._halves(embeddings_SD)
-        return scorer.curve(first, second, self.pairs.score, self.pairs.subset, where=self.task.name)
+        first_PD, second_PD = np.split(embeddings_SD, 2)
+        return scorer.curve(first_PD, second_PD, self.pairs.score, self.pairs.subset, where=self.task.name)
 
-    def _halves(self, embeddings_SD: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return embeddings_SD[: self.pairs.num_pairs], embeddings_SD[self.pairs.num_pairs :]
-
-    def _task_score(self, found: StsScore) -> TaskScore:
+    def _task_score(self, similarities_P: np.ndarray) -> TaskScore:
+        found = score_similarities(similarities_P, self.pairs.score, self.pairs.subset, self.task.aggregation, where=self.task.name)
         items = pa.table(found.items())
         return TaskScore(
             task=self.task.name, main=found.spearman, measures={"spearman": found.spearman, "pearson": found.pearson}, items=items
@@ -136,10 +125,8 @@ class RetrievalTask:
     def sentences(self) -> tuple[str, ...]:
         return (*(self.collection.queries[row] for row in self.rows), *self.collection.documents)
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
-        queries = embeddings_SD[: len(self.rows)]
-        if scorer is not None:
-            queries = scorer.queries(queries, where=self.task.name)
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        queries = scorer.queries(embeddings_SD[: len(self.rows)], where=self.task.name)
         return self._task_score(search(queries, embeddings_SD[len(self.rows) :], depth=min(DEPTH, len(self.collection.documents))))
 
     def score_words(self, kind: Lexical) -> TaskScore:
@@ -186,7 +173,7 @@ class RankedLinks:
     def sentences(self) -> Sequence[str]:
         return self.links.sentences
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         return self._task_score(self.links.score_links(embeddings_SD, scorer))
 
     def score_words(self, kind: Lexical) -> TaskScore:

@@ -12,10 +12,9 @@ import pyarrow as pa
 from sentdist.data.labels import read_texts
 from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.lexical import Lexical
-from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.sts import jaccard_scores
 from sentdist.plan.task_kinds import TripletTask
-from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 
 
@@ -36,10 +35,9 @@ class Triplets:
     def sentences(self) -> Sequence[str]:
         return (*self.anchors, *self.positives, *self.negatives)
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         anchors_RD, *others = np.split(embeddings_SD, 3)
-        similarities = paired_cosines if scorer is None or scorer.scoring is None else scorer.similarities
-        return self._task_score(*(similarities(anchors_RD, other_RD, where=self.task.name) for other_RD in others))
+        return self._task_score(*(scorer.similarities(anchors_RD, other_RD, where=self.task.name) for other_RD in others))
 
     def score_words(self, kind: Lexical) -> TaskScore:
         """Word overlap; the plan refuses BM25 here."""

@@ -11,12 +11,19 @@ import pytest
 import scipy.stats
 
 from sentdist.errors import DataError
-from sentdist.evaluation.sts import jaccard_scores, score_similarities, score_sts
+from sentdist.evaluation.metrics import paired_cosines
+from sentdist.evaluation.sts import Aggregation, StsScore, jaccard_scores, score_similarities
 
 
 def _pairs(num_pairs: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     generator = np.random.default_rng(seed)
     return generator.normal(size=(num_pairs, 8)), generator.normal(size=(num_pairs, 8)), generator.uniform(0, 5, num_pairs)
+
+
+def score_sts(
+    first: np.ndarray, second: np.ndarray, gold: np.ndarray, subsets: list[str], aggregation: Aggregation = "all", where: str = "sts"
+) -> StsScore:
+    return score_similarities(paired_cosines(first, second, where=where), gold, subsets, aggregation, where=where)
 
 
 def test_score_is_the_rank_correlation_of_cosines() -> None:

@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
 from sentdist.errors import DataError
-from sentdist.evaluation.sts import score_sts
+from sentdist.evaluation.metrics import paired_cosines
+from sentdist.evaluation.sts import score_similarities
 from sentdist.inference.ready_encoder import EncoderUse
 
 pytest.importorskip("mteb", reason="the extra mteb is not installed")
@@ -33,7 +34,8 @@ def test_mteb_scores_as_we_do_and_writes_its_own_files(planted_encoder_dir: Path
     assert {"TinySts", "TinyFaq", "model_meta"} <= files.keys()
     loaded = EncoderUse(checkpoint=str(planted_encoder_dir), pooling="mean").load()
     first, second, gold = map(list, zip(*PAIRS, strict=True))
-    expected = score_sts(loaded.embed(first), loaded.embed(second), gold, ["all"] * len(gold))
+    cosines = paired_cosines(loaded.embed(first), loaded.embed(second), where="pairs")
+    expected = score_similarities(cosines, gold, ["all"] * len(gold))
     (scores,) = files["TinySts"]["scores"]["test"]
     assert expected.spearman is not None and 100 * scores["cosine_spearman"] == pytest.approx(expected.spearman, abs=1e-3)
     assert files["TinyFaq"]["scores"]["test"][0]["ndcg_at_10"] == 1.0, "each query has the words of its document"

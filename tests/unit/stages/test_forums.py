@@ -18,7 +18,7 @@ from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.task_kinds import ForumsTask
 from sentdist.report.useb import COLUMNS, useb_scores
 from sentdist.stages.scores.by_relation import mean_of_parts, score_by
-from sentdist.stages.scores.relational_scorer import RelationalScorer
+from sentdist.stages.scores.scorer import COSINE, RelationalScorer
 from sentdist.stages.tasks.forums import load_forums
 from sentdist.stages.tasks.loaded_task import TaskScore
 from tests.support.tasks_data import write_forums
@@ -54,7 +54,7 @@ def test_forums_count_alike_however_many_questions_they_have(tmp_path: Path) -> 
     vectors = np.eye(len(places))
     right = {"rooting my phone": "how to root a phone", "maps, what are they": "what is a map"}
     rows = np.array([vectors[places[right.get(text, text)]] for text in task.sentences])
-    score = task.score(rows)
+    score = task.score(rows, COSINE)
     per_query = score.items["map@100"].to_numpy()
     assert score.main == pytest.approx((np.mean(per_query[:2]) + per_query[2]) / 2) and per_query[0] == per_query[2] == 100
     columns = {name: score.items[name].to_numpy() for name in score.items.column_names}
@@ -68,8 +68,7 @@ def test_forums_count_alike_however_many_questions_they_have(tmp_path: Path) -> 
 class _Pairs:
     """A task whose score is the first number of the moved query."""
 
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer | None = None) -> TaskScore:
-        assert scorer is not None and scorer.scoring is not None
+    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer) -> TaskScore:
         (relation,) = scorer.scoring.by_name
         main = {"a": 10.0, "b": 30.0}[relation] * float(embeddings_SD[0, 0])
         return TaskScore(task="t", main=main, measures={"map": main}, items=pa.table({"map": [main]}))

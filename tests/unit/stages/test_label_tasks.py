@@ -14,6 +14,7 @@ from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.report import citations
 from sentdist.stages.scores import embed_sentences as embedding
+from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.labels import load_classification
 from tests.support.tasks_data import evaluated, stage_of, write_table
 
@@ -66,7 +67,7 @@ def test_pairs_are_told_by_difference_and_product(data: Path) -> None:
     )
     words = sorted({word for text in loaded.sentences for word in text.split()})
     bags = np.asarray([[1.0, *(word in text.split() for word in words)] for text in loaded.sentences], dtype=np.float32)
-    score = loaded.score(bags)
+    score = loaded.score(bags, COSINE)
     assert score.main is not None and score.main > 90.0 and float(str(score.measures["f1"])) > 90.0
 
 

@@ -16,6 +16,7 @@ from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.task_kinds import TripletTask
 from sentdist.stages.overlaps import task_texts
+from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.triplets import Triplets, load_triplets
 from tests.support.tasks_data import evaluated, write_table
 
@@ -44,22 +45,22 @@ def test_accuracy_is_that_of_loops_and_ties_are_wrong() -> None:
     rng = np.random.default_rng(0)
     embeddings = rng.standard_normal((12, 5))
     embeddings[11] = embeddings[7]  # the fourth triplet: positive and negative are one
-    found = triplets(*ROWS).score(embeddings)
+    found = triplets(*ROWS).score(embeddings, COSINE)
     unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
     right = [float(unit[row] @ unit[4 + row] > unit[row] @ unit[8 + row]) for row in range(3)] + [0.0]
     assert found.items["accuracy"].to_pylist() == right
     assert found.main == found.measures["accuracy"] == pytest.approx(100 * sum(right) / 4)
-    assert triplets(*ROWS).score(np.ones((12, 5))).main is None, "an encoder that tells nothing apart"
+    assert triplets(*ROWS).score(np.ones((12, 5)), COSINE).main is None, "an encoder that tells nothing apart"
     wide = rng.standard_normal((3 * 4000, 8))
     many = triplets(*(("a", "b", "c") for _ in range(4000)))
-    assert many.score(wide).main == pytest.approx(50, abs=3)  # chance; a standard deviation is 0.8
+    assert many.score(wide, COSINE).main == pytest.approx(50, abs=3)  # chance; a standard deviation is 0.8
 
 
 def test_accuracy_is_that_of_sentence_transformers(minilm: Path) -> None:
     rows = read("generated/nli", split="test", columns=("sent0", "sent1", "hard_neg")).slice(0, 60)
     texts = [rows[name].to_pylist() for name in rows.column_names]
     task = triplets(*zip(*texts, strict=True))
-    found = task.score(encode(SentenceEncoder.load(minilm), list(task.sentences)))
+    found = task.score(encode(SentenceEncoder.load(minilm), list(task.sentences)), COSINE)
     peer = TripletEvaluator(*texts, main_similarity_function="cosine", write_csv=False)(SentenceTransformer(str(minilm), device="cpu"))
     assert found.main == pytest.approx(100 * peer["cosine_accuracy"])
 

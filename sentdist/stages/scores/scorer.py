@@ -1,4 +1,4 @@
-"""What an encoder's relations are worth to a task: pairs and queries scored by them."""
+"""What the pairs and queries of a task are scored by: their cosine, or the relations of an encoder."""
 
 from __future__ import annotations
 
@@ -8,24 +8,43 @@ from pathlib import Path
 
 import numpy as np
 
-from sentdist.evaluation.relational import relation_cosines, relation_weights, relational_queries, relational_similarities, weight_curve
+from sentdist.evaluation.metrics import paired_cosines
+from sentdist.evaluation.relational import relation_weights, relational_queries, relational_similarities, weight_curve
 from sentdist.evaluation.sts import score_similarities
 from sentdist.learning.objective import Objective
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.plan.relational import RelationalScoring
-from sentdist.plan.stage import Json
+
+NO_RELATIONS = Relations(names=(), vectors=np.zeros((0, 0), dtype=np.float32))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosineScorer:
+    """Pairs and queries by their plain cosine. relations: those of the encoder, which links are ranked by all the same."""
+
+    relations: Relations = NO_RELATIONS
+
+    def similarities(self, first_SD: np.ndarray, second_SD: np.ndarray, *, where: str) -> np.ndarray:
+        """(S,) cosines of pairs, in float64."""
+        return paired_cosines(first_SD, second_SD, where=where)
+
+    def queries(self, queries_QD: np.ndarray, *, where: str) -> np.ndarray:
+        """The queries themselves."""
+        return queries_QD
+
+
+COSINE = CosineScorer()  # of an encoder without relations
 
 
 @dataclass(frozen=True, kw_only=True)
 class RelationalScorer:
-    """An encoder's relations, and how a view scores by them; scoring None: pairs and queries by their plain cosine."""
+    """Pairs and queries by an encoder's relations, as a view weighs them."""
 
     relations: Relations
-    scoring: RelationalScoring | None
+    scoring: RelationalScoring
 
     def similarities(self, first_SD: np.ndarray, second_SD: np.ndarray, *, where: str) -> np.ndarray:
-        """(S,) relational similarities of pairs; `scoring` must be there."""
-        assert self.scoring is not None, "asked only where a view scores by relations"
+        """(S,) relational similarities of pairs."""
         weights_K = self._weights(where)
         return relational_similarities(
             first_SD, second_SD, self.relations.vectors, weights_K, directions=self.scoring.directions, where=where
@@ -36,17 +55,14 @@ class RelationalScorer:
         self._weights(where)
 
     def queries(self, queries_QD: np.ndarray, *, where: str) -> np.ndarray:
-        """(Q, D) vectors whose cosines with documents rank as the queries' relational scores do;
-        the queries themselves without a scoring."""
-        if self.scoring is None:
-            return queries_QD
+        """(Q, D) vectors whose cosines with documents rank as the queries' relational scores do."""
         return relational_queries(queries_QD, self.relations.vectors, self._weights(where), where=where)
 
     def curve(
         self, first_SD: np.ndarray, second_SD: np.ndarray, gold_S: np.ndarray, subsets: Sequence[str], *, where: str
     ) -> list[float | None]:
         """Spearman × 100 at each weight of the scoring's grid; `scoring.curve` must be there."""
-        assert self.scoring is not None and self.scoring.curve is not None, "asked only where a view has a curve"
+        assert self.scoring.curve is not None, "asked only where a view has a curve"
         found = weight_curve(
             first_SD,
             second_SD,
@@ -61,31 +77,26 @@ class RelationalScorer:
         )
         return list(found.scores)
 
-    def facts(self) -> dict[str, Json]:
-        """How alike the relations are, for the record; a table that did not learn (vectors of length 0) says nothing."""
-        lengths_K = np.linalg.norm(self.relations.vectors, axis=1)
-        if not lengths_K.all():
-            return {}
-        cosines = relation_cosines(self.relations.vectors).round(6).tolist()
-        return {
-            "relations": {"names": list(self.relations.names), "cosines": cosines, "lengths": [round(float(one), 6) for one in lengths_K]}
-        }
-
     def _weights(self, where: str) -> np.ndarray:
-        assert self.scoring is not None
         return relation_weights(self.scoring.by_name, self.relations.names, normalize=self.scoring.normalized, where=where)
 
 
-def saved_scorer(folder: Path, scoring: RelationalScoring | None) -> RelationalScorer | None:
-    """What an encoder's folder says of relations; None where it has none."""
-    return RelationalScorer(relations=read_relations(folder), scoring=scoring) if has_relations(folder) else None
+Scorer = CosineScorer | RelationalScorer
 
 
-def live_scorer(objective: Objective, scoring: RelationalScoring | None) -> RelationalScorer | None:
-    """What a training's objective knows of relations at this moment; None where pairs are not scored by them.
+def saved_scorer(folder: Path, scoring: RelationalScoring | None) -> Scorer:
+    """How an encoder in a folder is scored: by its relations where it has some and `scoring` says how, else by cosine."""
+    if not has_relations(folder):
+        return COSINE
+    relations = read_relations(folder)
+    return CosineScorer(relations=relations) if scoring is None else RelationalScorer(relations=relations, scoring=scoring)
+
+
+def live_scorer(objective: Objective, scoring: RelationalScoring | None) -> Scorer:
+    """How an encoder in training is scored: by what its objective knows of relations at this moment, or by cosine.
     Collective: ZeRO may share the table out."""
     if scoring is None:
-        return None
+        return COSINE
     relations = objective.relations()
     assert relations is not None, "the plan scores by relations only what learns them"
     return RelationalScorer(relations=relations, scoring=scoring)
