@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from sentdist.evaluation.decisive import Difference
 from sentdist.palette import PALETTE
+from sentdist.plan.chosen_tasks import named_task, task_names
+from sentdist.plan.corpora.own import OWN, kind_of_rows
+from sentdist.plan.specs import Shape
 from sentdist.plan.stage import Json
-from sentdist.plan.tasks import TASKS
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.cloud import cloud_drawings
 from sentdist.report.columns import AVERAGE
@@ -37,7 +41,7 @@ def sweep_drawings(
     """All figures for which the sweep has numbers, the answer to its question first."""
     headline = tables[0]
     column = headline.columns[-1]
-    unit = f"{column} ({headline.unit})" if column != AVERAGE else "average STS score (Spearman × 100)"
+    unit = score_unit(headline)
     rows = found.sts or next(iter((found.retrieval or found.other).values()))
     value = {id(row): _headline(row, headline, column) for row in rows}
     yield from _regulators(rows, value, found.facts, unit, sweep)
@@ -74,12 +78,29 @@ def sweep_drawings(
     yield from probe_drawings(sweep, records)
 
 
+def score_unit(table: ResultTable) -> str:
+    """What the last column of a table is a number of, as axes tell it."""
+    column = table.columns[-1]
+    return f"{column if column != AVERAGE else f'average of {len(table.columns) - 1} tasks'} ({table.unit})"
+
+
 def dev_unit(recipe: Mapping[str, Json]) -> str:
-    """What the recipe's selection task is scored in."""
+    """The dev score of a recipe, as axes tell it: its tasks, and the measures of their kinds."""
     selection = recipe.get("selection")
-    task = str(selection.get("task")) if isinstance(selection, dict) else "stsb-dev"
-    spec = TASKS.get(task.partition("+")[0])
-    return f"{task} ({'MAP' if spec is not None and spec.kind == 'retrieval' else 'Spearman'} × 100)"
+    if not isinstance(selection, dict):
+        return "dev score"
+    given = str(selection["task"])
+    titles = list(dict.fromkeys(TASK_KINDS[_kind(task, recipe)].main.title for task in task_names(given.split("+"))))
+    mean = f"mean of {', '.join(titles[:-1])} and {titles[-1]}" if len(titles) > 1 else titles[0]
+    return f"{given} ({mean} × 100)"
+
+
+def _kind(task: str, recipe: Mapping[str, Json]) -> str:
+    if task != OWN:
+        return named_task(task).card.kind
+    corpus = recipe["corpus"]
+    assert isinstance(corpus, dict)
+    return kind_of_rows(cast(Shape, corpus["shape"]))
 
 
 def _task_forest(table: ResultTable) -> Iterator[Drawing]:

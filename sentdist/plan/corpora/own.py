@@ -78,7 +78,7 @@ class OwnSection(Section):
     def task(self, resolver: Resolver, side: Side, *, where: str) -> Task:
         """The held-out rows of a side: correlation with the scores of graded pairs, or the search for each anchor's positives."""
         pin = self.pinned(resolver, where=where)
-        kind: Literal["sts", "retrieval"] = "sts" if pin.rows.shape == "graded" else "retrieval"
+        kind = kind_of_rows(pin.rows.shape)
         return Task(name=_name(kind, pin.name, side), kind=kind, source=pin.name, revision=pin.revision, split=side, own=pin.rows)
 
     def further_tasks(self, resolver: Resolver, side: Side, *, where: str) -> tuple[TripletTask, ...]:
@@ -106,9 +106,14 @@ def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
         ) from None
 
 
+def kind_of_rows(shape: Shape) -> Literal["sts", "retrieval"]:
+    """The kind of the task that held-out rows of a shape make, which also chooses checkpoints."""
+    return "sts" if shape == "graded" else "retrieval"
+
+
 def own_test_names(file: str, shape: Shape) -> tuple[str, ...]:
     """The names of the test tasks that the rows of a file make."""
-    kinds = {"graded": ("sts",), "triplets": ("retrieval", "triplets")}.get(shape, ("retrieval",))
+    kinds = (kind_of_rows(shape), *(("triplets",) if shape == "triplets" else ()))
     return tuple(_name(kind, file, "test") for kind in kinds)
 
 
