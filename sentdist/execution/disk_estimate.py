@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Train
+from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import encoder_configuration
@@ -49,18 +50,21 @@ def disk_estimate(plan: Plan, context: Context, missing: frozenset[str], *, at_o
     sizes = {encoder: encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers) for encoder in encoders}
     parameters = sorted((sizes[stage.encoder].num_parameters for stage in stages if isinstance(stage, Train)), reverse=True)
     least = WEIGHT_BYTES * sum(parameters) + CHECKPOINT_BYTES * CHECKPOINTS * sum(parameters[:at_once])
-    others = [_other_bytes(stage, plan, sizes) for stage in stages]
+    others = [bytes_beside_weights(stage, plan, sizes) for stage in stages]
     return DiskEstimate(least=least, likely=least + sum(others))
 
 
-def _other_bytes(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, EncoderSize]) -> int:
-    if isinstance(stage, Bank):
-        sentences = plan.rows.get(stage.corpus.key, 0) * stage.corpus.num_columns
-        return sentences * sizes[stage.encoder.encoder].width * NUMBER_BYTES[stage.dtype]
-    if stage.key in plan.rows:
-        columns: int = getattr(stage, "num_columns", 2)
-        return plan.rows[stage.key] * columns * SENTENCE_BYTES
-    return SMALL_STAGE_BYTES
+def bytes_beside_weights(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, EncoderSize]) -> int:
+    """What a stage writes beside an encoder's weights and checkpoints. sizes: of the encoders of banks."""
+    match stage:
+        case Bank():
+            sentences = plan.rows[stage.corpus.key] * stage.corpus.num_columns
+            return sentences * sizes[stage.encoder.encoder].width * NUMBER_BYTES[stage.dtype]
+        case CorpusStage():
+            return plan.rows[stage.key] * stage.num_columns * SENTENCE_BYTES
+        case Train() | Targets() | Scores():
+            return SMALL_STAGE_BYTES
+    raise TypeError(f"nobody said what the stage {stage.kind} writes")
 
 
 def _size(num_bytes: int) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sentdist.errors import RecipeError, counted, duration
-from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Scores, Train
+from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.spelling import did_you_mean
 from sentdist.stages.worker_memory import encoder_size, sentences_at_a_time
@@ -113,7 +114,7 @@ def device_forecast(plan: Plan, devices: Devices, parameters: Parameters, *, mis
 
 def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
     """Floating-point operations of a stage: forward and backward of each token in training, the forward pass once more where micro-batches
-    compute it again; forward alone in banks and scores, and through an encoder that is frozen."""
+    compute it again; forward alone in banks and scores, and through an encoder that is frozen. Raises TypeError for what no plan has."""
     match stage:
         case Train():
             runtime = plan.recipe.runtime
@@ -121,16 +122,17 @@ def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
             each = FORWARD + BACKWARD + (FORWARD if sentences_at_a_time(stage, runtime) < of_a_worker else 0)
             each = FORWARD if stage.training.freeze_encoder else each
             share = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
-            longest, faq = stage.training.max_length, getattr(stage.corpus, "fold", None) is not None
-            return each * share * parameters(stage.encoder) * sentences_of(stage, plan.rows) * _tokens(longest, faq)
+            tokens = _tokens(stage.training.max_length, stage.corpus)
+            return each * share * parameters(stage.encoder) * sentences_of(stage, plan.rows) * tokens
         case Bank():
-            faq = getattr(stage.corpus, "fold", None) is not None
-            return FORWARD * parameters(stage.encoder.encoder) * sentences_of(stage, plan.rows) * _tokens(stage.max_length, faq)
-        case Scores() if isinstance(stage.encoder, Train | EncoderSpec):
-            encoder = stage.encoder if isinstance(stage.encoder, EncoderSpec) else stage.encoder.encoder
-            return FORWARD * parameters(encoder) * sentences_of(stage, plan.rows) * _tokens(stage.max_length, False)
-        case _:  # corpora, targets and floors of words: no encoder
+            tokens = _tokens(stage.max_length, stage.corpus)
+            return FORWARD * parameters(stage.encoder.encoder) * sentences_of(stage, plan.rows) * tokens
+        case Scores(encoder=LexicalSpec()) | CorpusStage() | Targets():  # no encoder
             return 0.0
+        case Scores(encoder=(Train() | EncoderSpec()) as encoder):
+            spec = encoder.encoder if isinstance(encoder, Train) else encoder
+            return FORWARD * parameters(spec) * sentences_of(stage, plan.rows) * _tokens(stage.max_length, None)
+    raise TypeError(f"nobody said how much the stage {stage.kind} computes")
 
 
 def parameters_by(configuration: Callable[[EncoderSpec], Mapping[str, object]]) -> Parameters:
@@ -181,8 +183,9 @@ def hindsight(plan: Plan, devices: Devices, parameters: Parameters, records: Map
     return Hindsight(stages=len(done), forecast_s=forecast_s, taken_s=taken_s, on_gpu=on_gpu)
 
 
-def _tokens(longest: int | None, faq: bool) -> int:
-    tokens = FAQ_TOKENS if faq else TOKENS
+def _tokens(longest: int | None, corpus: CorpusStage | None) -> int:
+    """Of a sentence; more where an FAQ is trained on."""
+    tokens = FAQ_TOKENS if isinstance(corpus, Corpus) and corpus.fold is not None else TOKENS
     return tokens if longest is None else min(tokens, longest)
 
 

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import torch
 
 from sentdist.errors import ResourceError, counted
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Rung, Scores, Train
+from sentdist.plan.stages import Bank, Encoded, Rung, Scores, Targets, Train
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.worker_memory import encoder_size, fitting_micro_batch, sentences_at_a_time
@@ -35,12 +36,15 @@ def _full_gpu(stage: Stage, context: Context) -> ResourceError:
     free, total = torch.cuda.mem_get_info()
     share = context.runtime.gpus_per_worker if 0 < context.runtime.gpus_per_worker < 1 else 1.0
     match stage:
-        case Train() | Rung():
-            tried, remedy = _training(stage.of if isinstance(stage, Rung) else stage, context, total * share)
-        case Bank() | Scores():
+        case (Train() as train) | Rung(of=train):
+            tried, remedy = _training(train, context, total * share)
+        case Bank() | Scores() | Encoded():
             tried, remedy = _encoding(context.runtime)
+        case CorpusStage() | Targets():
+            tried = "a tagger" if isinstance(stage, Targets) else "a model that writes sentences"
+            remedy = "Set runtime.gpus_per_worker=1, or runtime.device=cpu."
         case _:
-            tried, remedy = "a model that writes sentences", "Set runtime.gpus_per_worker=1, or runtime.device=cpu."
+            raise TypeError(f"nobody said what the stage {stage.kind} does on a GPU")
     mine = f"{share:g} of a GPU's {total / 2**30:.1f} GiB" if share < 1 else f"a GPU of {total / 2**30:.1f} GiB, {free / 2**30:.1f} free,"
     return ResourceError(where=f"{stage.kind} {stage.label}", found=f"{mine} full with {tried}", expected="work that fits", remedy=remedy)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sentdist.errors import ResourceError
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Encoded, Scores, Train
+from sentdist.plan.stages import Bank, Encoded, Overlap, Rung, Scores, Targets, Tokens, Train
 
 
 def check_precisions(stages: Iterable[Stage], runtime: Runtime) -> None:
@@ -29,9 +30,10 @@ def check_precisions(stages: Iterable[Stage], runtime: Runtime) -> None:
 def precision_of(stage: Stage) -> str | None:
     """In which the stage computes; None for one that multiplies nothing."""
     match stage:
-        case Train():
-            return stage.training.precision
+        case (Train() as train) | Rung(of=train):
+            return train.training.precision
         case Bank() | Scores() | Encoded():
             return stage.precision
-        case _:
+        case CorpusStage() | Targets() | Overlap() | Tokens():
             return None
+    raise TypeError(f"nobody said in which precision the stage {stage.kind} computes")
