@@ -26,6 +26,7 @@ from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.inputs_in_use import inputs_watched
+from sentdist.stages.ranks import ALONE
 from sentdist.stages.rungs import Begun, before, commit_rung, events_until, from_rung, save_on_ranks
 from sentdist.stages.train import TrainSession
 from sentdist.store.store import Artifact
@@ -78,7 +79,7 @@ def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None
         begun = Begun(session=make())
         begun.session.load(checkpoint)
     else:
-        begun = from_rung(make(), stage, context, make=make, agree=lambda said: [said])
+        begun = from_rung(make(), stage, context, make=make, ranks=ALONE)
     if begun.note is not None:
         log.warning("%s: %s", stage.label, begun.note)
     session = begun.session
@@ -88,7 +89,7 @@ def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None
     context = replace(context, runtime=context.runtime.with_workers(1))  # for the record
     with context.store.staged() as folder:
         if isinstance(stage, Rung):
-            save_on_ranks(session, folder, is_first=True, agree=lambda said: [said])
+            save_on_ranks(session, folder, ALONE)
             return commit_rung(stage, folder, context, begun, seconds=time.perf_counter() - started)
         results = session.finish(folder) | before(begun)
         return commit(stage, folder, context, results=results, seconds=begun.seconds + time.perf_counter() - started)

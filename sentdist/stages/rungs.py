@@ -23,6 +23,7 @@ from sentdist.plan.stages import Rung, Train, training_of
 from sentdist.reading import reading
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
+from sentdist.stages.ranks import Ranks
 from sentdist.stages.train import TrainSession
 from sentdist.store.store import Artifact
 
@@ -45,19 +46,21 @@ def from_rung(
     context: Context,
     *,
     make: Callable[[], TrainSession],
-    agree: Callable[[object], list[object]],
+    ranks: Ranks,
 ) -> Begun:
     """The session that goes on from the highest rung below `stage`; where there is none of use, one at the beginning.
 
-    On every rank alike. agree: gives each rank what every rank said.
+    On every rank alike.
     """
-    found = agree(_below(stage, context))[0]
-    if not isinstance(found, Artifact):
+    found = ranks.from_first(partial(_below, stage, context))
+    if found is None:
         return Begun(session=session)
     spent = partial(Begun, seconds=_number(found, "seconds_total"), step=int(_number(found, "step")))
     if session.progress.step:  # a checkpoint of an attempt that was lost goes further
         return spent(session=session)
-    problem = next((str(said) for said in agree(_load(session, found, context)) if said is not None), None)
+    with ranks.errors_on_all():
+        problem = _load(session, found, context)
+    problem = ranks.first_said(problem)
     if problem is not None:
         return Begun(session=make(), note=f"begins anew: {found.record.label} is of no use ({problem})")
     return spent(session=session)
@@ -113,18 +116,18 @@ def events_until(
                 return
 
 
-def save_on_ranks(session: TrainSession, folder: Path, *, is_first: bool, agree: Callable[[object], list[object]]) -> None:
+def save_on_ranks(session: TrainSession, folder: Path, ranks: Ranks) -> None:
     """Write the checkpoint of all ranks into the first one's folder; each rank has one of its own, perhaps on another host."""
     own = folder / CHECKPOINT
     session.save(own)
-    files = {} if is_first else {str(path.relative_to(own)): path.read_bytes() for path in own.rglob("*") if path.is_file()}
-    for others in agree(files):
-        if is_first and isinstance(others, dict):
+    files = {} if ranks.is_first else {str(path.relative_to(own)): path.read_bytes() for path in own.rglob("*") if path.is_file()}
+    for others in ranks.exchange(files):
+        if ranks.is_first and isinstance(others, dict):
             for name, content in others.items():
                 path = own / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-    if not is_first:
+    if not ranks.is_first:
         shutil.rmtree(own, ignore_errors=True)
 
 

@@ -4,7 +4,9 @@ here one part after another, on a cluster by as many workers as there are."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Protocol
@@ -13,7 +15,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Targets, Tokens
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
-from sentdist.store.store import Artifact
+from sentdist.store.store import Artifact, ArtifactStore
 
 SHARDS = "shards"
 
@@ -60,12 +62,27 @@ def build_in_shards(stage: Sharded | Tokens, context: Context, *, body: ShardedB
         assert not isinstance(stage, Tokens), "a training has the tokenizer"
         body = body_of(stage, context)
     per_shard = context.runtime.rows_per_shard
-    with context.store.staged() as folder:
-        (folder / SHARDS).mkdir()
-        for number in range(num_shards(body.num_rows, per_shard)):
-            with (folder / shard_name(number, body)).open("wb") as file:
-                body.write(shard_rows(number, body.num_rows, per_shard), file)
+    with staged_shards(context.store) as folder:
+        for shard in range(num_shards(body.num_rows, per_shard)):
+            write_shard(body, shard, per_shard, folder)
         return publish(stage, folder, context, body=body, rows_per_shard=per_shard, started=started)
+
+
+@contextmanager
+def staged_shards(store: ArtifactStore) -> Iterator[Path]:
+    """A scratch folder of a store, as `staged` gives it, with an empty one for shards below."""
+    with store.staged() as folder:
+        (folder / SHARDS).mkdir()
+        yield folder
+
+
+def write_shard(body: ShardedBody, shard: int, rows_per_shard: int, folder: Path) -> None:
+    """Make a shard in `folder`; renamed when it is whole: a worker that was taken for lost may still be writing the same one."""
+    place = folder / shard_name(shard, body)
+    unfinished = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}")
+    with unfinished.open("wb") as file:
+        body.write(shard_rows(shard, body.num_rows, rows_per_shard), file)
+    unfinished.replace(place)
 
 
 def publish(stage: Sharded | Tokens, folder: Path, context: Context, *, body: ShardedBody, rows_per_shard: int, started: float) -> Artifact:

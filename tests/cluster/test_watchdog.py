@@ -16,6 +16,7 @@ from sentdist.errors import ResourceError
 from sentdist.execution.board.events import StageEvent
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
+from sentdist.stages.ranks import ALONE
 from sentdist.store.store import ArtifactStore
 from tests.cluster.test_board import RUNTIME, Gated, _rcl, gated, store_with_board
 from tests.support.waiting import wait_for
@@ -116,7 +117,7 @@ def _dying_body(log: Path, num_lost: int, *, getting_on: bool) -> Any:
             if getting_on:
                 facts = EngineFacts(engine="torch", zero_stage=0, world_size=1)
                 step = 10 * attempt
-                RunningFolder(store, stage).save(lambda folder: write_progress(folder, Progress(step=step), facts), step=step)
+                RunningFolder(store, stage, ALONE).save(lambda folder: write_progress(folder, Progress(step=step), facts), step=step)
             if attempt <= num_lost:
                 os._exit(1)
         with store.staged() as folder:

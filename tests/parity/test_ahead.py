@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from sentdist.execution.parallel.ranks import Ranks
 from sentdist.execution.training.rank import _make_tokens
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.optimization import Optimization
@@ -19,6 +18,7 @@ from sentdist.plan.stages import Tokens, Train
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import load_start_tokenizer
 from sentdist.stages.local import build_here
+from sentdist.stages.ranks import ranks_here
 from sentdist.stages.tokens import tokens_of
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes
@@ -72,8 +72,8 @@ def test_a_training_that_is_read_now_and_then_is_the_same_training(tmp_path: Pat
 
 def _made_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> int:
     stage, context = _training(values, data, store)
-    _make_tokens(stage, context, Ranks(rank, world_size))
-    _make_tokens(stage, context, Ranks(rank, world_size))  # there is nothing more to do
+    _make_tokens(stage, context, ranks_here())
+    _make_tokens(stage, context, ranks_here())  # there is nothing more to do
     return len(list(context.store.artifacts(Tokens.kind)))
 
 

@@ -15,6 +15,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, to_share
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here, file_bank
+from sentdist.stages.ranks import ranks_here
 from sentdist.stages.rungs import events_until, from_rung, save_on_ranks, standing
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes
@@ -89,13 +90,6 @@ def test_a_rung_of_no_use_is_not_gone_on_from(tmp_path: Path, tiny_encoder_dir: 
 
 
 def _rung_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path, out: Path) -> dict[str, Any]:
-    import torch.distributed as dist
-
-    def exchange(said: object) -> list[object]:
-        found: list[object] = [None] * world_size
-        dist.all_gather_object(found, said)
-        return found
-
     plan, context = tiny_plan(values, data=data, store=store)
     train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == "rcl")
 
@@ -103,12 +97,12 @@ def _rung_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Pat
         return TrainSession(train, context, make_engine=TorchEngine, bank=file_bank(train, context))
 
     rung = Rung(of=train, share=0.2)
-    begun = from_rung(make(), rung, context, make=make, agree=exchange)
+    begun = from_rung(make(), rung, context, make=make, ranks=ranks_here())
     assert not begun.step
     list(events_until(rung, begun.session))
     folder = out / f"of-rank-{rank}"
     folder.mkdir()
-    save_on_ranks(begun.session, folder, is_first=rank == 0, agree=exchange)
+    save_on_ranks(begun.session, folder, ranks_here())
     list(begun.session.events())  # before the other, which sets the random state back
     resumed = make()
     resumed.load(out / "of-rank-0" / "checkpoint")

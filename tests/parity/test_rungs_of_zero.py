@@ -16,6 +16,7 @@ from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, to_share
 from sentdist.stages.local import file_bank
+from sentdist.stages.ranks import ranks_here
 from sentdist.stages.rungs import commit_rung, events_until, from_rung, save_on_ranks
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes
@@ -29,13 +30,6 @@ def _on_rank(
     rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path, out: Path, shares: tuple[float, ...]
 ) -> list[dict[str, Any]]:
     """What a training comes to, and what its rungs noted, through those at `shares`."""
-    import torch.distributed as dist
-
-    def exchange(said: object) -> list[object]:
-        found: list[object] = [None] * world_size
-        dist.all_gather_object(found, said)
-        return found
-
     plan, context = tiny_plan(values, data=data, store=store)
     context = replace(context, shares=shares)
     train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == "rcl")
@@ -44,18 +38,18 @@ def _on_rank(
     noted = []
     for share in (*shares, 1.0):
         stage, folder = to_share(train, share), out / f"{len(shares)}-{share}-rank-{rank}"
-        begun = from_rung(make(), stage, context, make=make, agree=exchange)
+        begun = from_rung(make(), stage, context, make=make, ranks=ranks_here())
         noted.append({"begins": begun.step, "note": begun.note})
         list(events_until(stage, begun.session))
         noted[-1] |= {"ends": begun.session.progress.step, "history": begun.session.progress.history}
         folder.mkdir()
         if isinstance(stage, Rung):
-            save_on_ranks(begun.session, folder, is_first=rank == 0, agree=exchange)
+            save_on_ranks(begun.session, folder, ranks_here())
             if rank == 0:
                 with context.store.staged() as staged:
                     shutil.copytree(folder, staged, dirs_exist_ok=True)
                     commit_rung(stage, staged, context, begun, seconds=1.0)
-            exchange(None)  # it is in the store
+            ranks_here().exchange(None)  # it is in the store
         else:
             noted[-1] |= {"last": begun.session.engine.weights(), "results": begun.session.finish(folder)}
     return noted

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
-from sentdist.errors import SentdistError
 from sentdist.execution.board.heartbeats import Heartbeats, HeartbeatSink
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
-from sentdist.execution.parallel.ranks import Ranks
 from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import stage_demand
 from sentdist.plan.stages import Tokens
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import full_gpu_told
-from sentdist.stages.sharded import SHARDS, Sharded, ShardedBody, body_of, num_shards, publish, shard_name, shard_rows
+from sentdist.stages.ranks import Ranks
+from sentdist.stages.sharded import (
+    SHARDS,
+    Sharded,
+    ShardedBody,
+    body_of,
+    num_shards,
+    publish,
+    shard_name,
+    shard_rows,
+    staged_shards,
+    write_shard,
+)
 from sentdist.store.store import Artifact
 
 
@@ -34,28 +43,17 @@ class ShardMaker:
     @cached_property
     def _body(self) -> ShardedBody:
         # Not in the constructor: there an error would be told as the death of an actor.
-        use_reserved(stage_demand(self._stage, self._context.runtime))
-        return body_of(self._stage, self._context)
+        return _own_body(self._stage, self._context)
 
     def work(self, shard: int) -> bytes:
         """Make a shard; its content, or nothing if it was written."""
-        beats = nullcontext() if self._sink is None else Heartbeats(self._stage, self._sink, worker=f"shard {shard}")
-        with beats, full_gpu_told(self._stage, self._context):
+        with _making(shard, self._stage, self._context, self._sink):
             if self._folder is not None:
-                _write(self._body, shard, self._rows_per_shard, self._folder)
+                write_shard(self._body, shard, self._rows_per_shard, self._folder)
                 return b""
             buffer = BytesIO()
             self._body.write(shard_rows(shard, self._body.num_rows, self._rows_per_shard), buffer)
             return buffer.getvalue()
-
-
-def _write(body: ShardedBody, shard: int, rows_per_shard: int, folder: Path) -> None:
-    """Make a shard in `folder`; renamed when it is whole: a worker that was taken for lost may still be writing the same one."""
-    place = folder / shard_name(shard, body)
-    unfinished = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}")
-    with unfinished.open("wb") as file:
-        body.write(shard_rows(shard, body.num_rows, rows_per_shard), file)
-    unfinished.replace(place)
 
 
 def build_over_workers(stage: Sharded, context: Context, *, sink: HeartbeatSink | None = None) -> Artifact:
@@ -69,8 +67,7 @@ def build_over_workers(stage: Sharded, context: Context, *, sink: HeartbeatSink 
     body = body_of(stage, context)
     per_shard = rows_per_part(body.num_rows, context.runtime)
     shards = range(num_shards(body.num_rows, per_shard))
-    with context.store.staged() as folder:
-        (folder / SHARDS).mkdir()
+    with staged_shards(context.store) as folder:
         maker = (stage, context, per_shard, folder if context.store.is_local else None, sink)
         # Only numbers of shards travel to the workers: they map the corpus from the store.
         for shard, content in over_workers(ShardMaker, maker, shards, demand=stage_demand(stage, context.runtime), where=stage.label):
@@ -100,30 +97,33 @@ def build_over_ranks(
         SentdistError: what one of them raised, on all of them.
     """
     started = time.perf_counter()
-    is_shared = context.store.is_local
-    with context.store.staged() if ranks.is_first else nullcontext() as staged:
-        if staged is not None:
-            (staged / SHARDS).mkdir()
-        folder = next(said for said in ranks.exchange(staged) if said is not None)
-        assert isinstance(folder, Path)
-        error: SentdistError | None = None
-        try:
-            if make_body is None:
-                assert not isinstance(stage, Tokens), "a training has the tokenizer"
-                use_reserved(stage_demand(stage, context.runtime))
-                body = body_of(stage, context)
-            else:
-                body = make_body()
+    with ExitStack() as stack:
+        folder = ranks.from_first(lambda: stack.enter_context(staged_shards(context.store)))
+        with ranks.errors_on_all():
+            body = _own_body(stage, context) if make_body is None else make_body()
             per_shard = rows_per_part(body.num_rows, context.runtime)
-            if is_shared or ranks.is_first:
-                first, step = (ranks.rank, ranks.world_size) if is_shared else (0, 1)
-                for shard in range(first, num_shards(body.num_rows, per_shard), step):
-                    beats = nullcontext() if sink is None else Heartbeats(stage, sink, worker=f"shard {shard}")
-                    with beats, full_gpu_told(stage, context):
-                        _write(body, shard, per_shard, folder)
-        except SentdistError as found:
-            error = found
-        for said in ranks.exchange(error):
-            if isinstance(said, SentdistError):
-                raise said
+            for shard in _share(range(num_shards(body.num_rows, per_shard)), ranks, is_shared=context.store.is_local):
+                with _making(shard, stage, context, sink):
+                    write_shard(body, shard, per_shard, folder)
         return publish(stage, folder, context, body=body, rows_per_shard=per_shard, started=started) if ranks.is_first else None
+
+
+def _share(shards: range, ranks: Ranks, *, is_shared: bool) -> range:
+    """The shards that one of the workers makes. is_shared: whether all can write to the first one's folder."""
+    if is_shared:
+        return shards[ranks.rank :: ranks.world_size]
+    return shards if ranks.is_first else shards[:0]
+
+
+def _own_body(stage: Sharded | Tokens, context: Context) -> ShardedBody:
+    assert not isinstance(stage, Tokens), "a training has the tokenizer"
+    use_reserved(stage_demand(stage, context.runtime))
+    return body_of(stage, context)
+
+
+@contextmanager
+def _making(shard: int, stage: Sharded | Tokens, context: Context, sink: HeartbeatSink | None) -> Iterator[None]:
+    """While a shard is made."""
+    beats = nullcontext() if sink is None else Heartbeats(stage, sink, worker=f"shard {shard}")
+    with beats, full_gpu_told(stage, context):
+        yield

@@ -7,7 +7,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
@@ -21,22 +23,17 @@ from sentdist.store.local_root import STAGING
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import ArtifactStore
 
+if TYPE_CHECKING:  # torch takes seconds, and the board only asks for the newest step
+    from sentdist.stages.ranks import Ranks
+
 RUNNING = "running"
 KEPT = 2  # checkpoints: where the newest turns out to be damaged, the one before it is as good a start
-
-Exchange = Callable[[object], list[object]]
-
 
 UNFINISHED = "it was not written to its end"
 
 
 class OfNoUse(Exception):  # noqa: N818 - what a reader says of a checkpoint; nobody meets it as an error
     """Why a whole checkpoint cannot be gone on from."""
-
-
-def alone(value: object) -> list[object]:
-    """What the ranks of a training say to one another where there is only one."""
-    return [value]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,21 +90,10 @@ def newest_step(store: ArtifactStore, stage: Stage, *, below: int | None = None)
 class RunningFolder:
     """The checkpoints of one training as one of its ranks sees them.
     `save` and `resume` are collective: every rank calls them, in the same order.
-
-    exchange: gives each rank what every rank said, in order of ranks.
     """
 
-    def __init__(self, store: ArtifactStore, stage: Stage, *, rank: int = 0, world_size: int = 1, exchange: Exchange = alone) -> None:
-        self._store = store
-        self._stage = stage
-        self._rank = rank
-        self._world_size = world_size
-        self.exchange = exchange
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the rank that speaks for all."""
-        return self._rank == 0
+    def __init__(self, store: ArtifactStore, stage: Stage, ranks: Ranks) -> None:
+        self._store, self._stage, self.ranks = store, stage, ranks
 
     def save(self, write: Callable[[Path], None], *, step: int) -> str | None:
         """Publish what `write` puts into a folder as this rank's share of the checkpoint of this step; then older ones go.
@@ -119,8 +105,8 @@ class RunningFolder:
             self._write(write, step)
         except (OSError, RuntimeError, StoreError) as error:  # torch and DeepSpeed raise RuntimeErrors where a file cannot be written
             problem = error.found if isinstance(error, StoreError) else reason_of(error) if isinstance(error, OSError) else str(error)[:200]
-        problem = _first(self.exchange(problem))
-        if self.is_first:
+        problem = self.ranks.first_said(problem)
+        if self.ranks.is_first:
             with suppress(OSError, StoreError):
                 steps = _steps(self._store, self._stage)
                 for old in [step] if problem else [one for one in steps if one != step][: -(KEPT - 1)]:
@@ -139,7 +125,7 @@ class RunningFolder:
         notes: list[str] = []
         step: int | None = None
         while True:
-            step = self._newest_for_all(below=step)
+            step = self.ranks.from_first(partial(newest_step, self._store, self._stage, below=step))
             if step is None:
                 return None, notes
             why = self._try(step, load)
@@ -147,79 +133,58 @@ class RunningFolder:
                 return step, notes
             notes.append(self._discard(step, why))
 
-    def _newest_for_all(self, *, below: int | None) -> int | None:
-        found: object = None
-        if self.is_first:
-            try:
-                found = newest_step(self._store, self._stage, below=below)
-            except StoreError as error:
-                found = error
-        (found, *_) = self.exchange(found)
-        if isinstance(found, StoreError):
-            raise found
-        return found if isinstance(found, int) else None
-
     def _try(self, step: int, load: Callable[[Found], None]) -> str | None:
         """Load a checkpoint on all ranks; why it is of no use, None if it was loaded."""
-        verdict: object
         with ExitStack() as stack:
-            try:
+            why, folder = None, Path()
+            with self.ranks.errors_on_all(), self._reading(step):
                 folder = stack.enter_context(self._local(step))
-                verdict = self._damage(folder)
-            except OSError as error:
-                verdict = self._unreadable(step, error)
-            why = self._agree(verdict)
-            if why is not None:
+                why = self._damage(folder)
+            if (why := self.ranks.first_said(why)) is not None:
                 return why
-            try:
-                load(Found(folder=folder, step=step))
-                verdict = None
-            except OfNoUse as error:
-                verdict = str(error)
-            except OSError as error:
-                verdict = self._unreadable(step, error)
-            return self._agree(verdict)
+            with self.ranks.errors_on_all(), self._reading(step):
+                try:
+                    load(Found(folder=folder, step=step))
+                except OfNoUse as error:
+                    why = str(error)
+            return self.ranks.first_said(why)
 
-    def _agree(self, verdict: object) -> str | None:
-        """The first reason that a rank has, on all ranks; an error of one of them is raised on all."""
-        said = self.exchange(verdict)
-        for one in said:
-            if isinstance(one, StoreError):
-                raise one
-        return _first(said)
-
-    def _unreadable(self, step: int, error: OSError) -> StoreError:
-        return StoreError(
-            where=f"{self._store.shown}/{RUNNING}/{self._stage.key}/{step:08d}",
-            found=reason_of(error),
-            expected="a checkpoint that can be read",
-            remedy="Check the disk, the network and the credentials, then submit again: it stays where it is.",
-        )
+    @contextmanager
+    def _reading(self, step: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                where=f"{self._store.shown}/{RUNNING}/{self._stage.key}/{step:08d}",
+                found=reason_of(error),
+                expected="a checkpoint that can be read",
+                remedy="Check the disk, the network and the credentials, then submit again: it stays where it is.",
+            ) from error
 
     def _discard(self, step: int, why: str) -> str:
         lies = None
-        if self.is_first and why == UNFINISHED:
+        if self.ranks.is_first and why == UNFINISHED:
             try:
                 self._store.filesystem.delete_dir(self._path(step))
                 lies = "removed"
             except OSError:
                 lies = self._store.set_aside(f"{RUNNING}/{self._stage.key}/{step:08d}", why)
-        elif self.is_first:
+        elif self.ranks.is_first:
             lies = self._store.set_aside(f"{RUNNING}/{self._stage.key}/{step:08d}", why)
-        return f"the checkpoint of step {step} is of no use ({why}): {_first(self.exchange(lies))}"
+        return f"the checkpoint of step {step} is of no use ({why}): {self.ranks.first_said(lies)}"
 
     def _write(self, write: Callable[[Path], None], step: int) -> None:
         target = self._path(step)
         with self._scratch() as scratch:
             write(scratch)
-            seal = _Seal(rank=self._rank, world_size=self._world_size, files=facts_of_tree(scratch))
+            seal = _Seal(rank=self.ranks.rank, world_size=self.ranks.world_size, files=facts_of_tree(scratch))
             if self._store.is_local:
                 _move(scratch, Path(target))
-                replace_file(Path(target) / _Seal.name(self._rank), seal.content, beside=f".seal-{self._rank:05d}")
+                replace_file(Path(target) / _Seal.name(self.ranks.rank), seal.content, beside=f".seal-{self.ranks.rank:05d}")
                 return
             self._store.filesystem.create_dir(target, recursive=True)
             fs.copy_files(str(scratch), target, destination_filesystem=self._store.filesystem)
-            with self._store.filesystem.open_output_stream(f"{target}/{_Seal.name(self._rank)}") as stream:
+            with self._store.filesystem.open_output_stream(f"{target}/{_Seal.name(self.ranks.rank)}") as stream:
                 stream.write(seal.content)
 
     def _damage(self, folder: Path) -> str | None:
@@ -227,7 +192,7 @@ class RunningFolder:
         first = _Seal.read(folder / _Seal.name(0))
         if first is None:
             return UNFINISHED if not (folder / _Seal.name(0)).exists() else f"{_Seal.name(0)} cannot be read"
-        for rank in range(self._rank, first.world_size, self._world_size):
+        for rank in range(self.ranks.rank, first.world_size, self.ranks.world_size):
             seal = _Seal.read(folder / _Seal.name(rank))
             if seal is None:
                 return UNFINISHED if not (folder / _Seal.name(rank)).exists() else f"{_Seal.name(rank)} cannot be read"
@@ -280,8 +245,3 @@ def _move(scratch: Path, target: Path) -> None:
             path.replace(moved)
     for folder in [target, *(path for path in target.rglob("*") if path.is_dir())]:
         sync_folder(folder)
-
-
-def _first(said: list[object]) -> str | None:
-    """What the first rank that said something said."""
-    return next((str(one) for one in said if one is not None), None)

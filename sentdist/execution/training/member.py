@@ -14,7 +14,6 @@ from sentdist.execution.board.attempts import may_be_a_lost_peer
 from sentdist.execution.board.stage_task import EventSink, GroupMember
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import Order
-from sentdist.execution.parallel.ranks import ranks_here
 from sentdist.execution.parallel.shards import build_over_ranks
 from sentdist.execution.resources import stage_demand
 from sentdist.execution.training.rank import train_rank
@@ -23,6 +22,7 @@ from sentdist.learning.gather import held_group
 from sentdist.plan.stages import Bank, Rung, Targets, Train
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs_in_use import inputs_watched
+from sentdist.stages.ranks import ranks_here
 from sentdist.stages.sharded import Sharded
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import NullRun

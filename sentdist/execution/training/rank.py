@@ -12,12 +12,10 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from sentdist.errors import SentdistError
 from sentdist.execution.banks.lookup import bank_of
 from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.parallel.ranks import Ranks, ranks_here
 from sentdist.execution.parallel.shards import build_over_ranks
 from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import stage_demand
@@ -33,6 +31,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import load_start_tokenizer
+from sentdist.stages.ranks import Ranks, ranks_here
 from sentdist.stages.rungs import before, commit_rung, events_until, from_rung, save_on_ranks
 from sentdist.stages.tokens import TokensBody, tokens_stage
 from sentdist.stages.train import TrainSession
@@ -67,10 +66,10 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
     assert train is not None
     with Heartbeats(stage, sink, worker=f"rank {ranks.rank}" if ranks.world_size > 1 else "") as heartbeats:
         _make_tokens(train, context, ranks)
-        running = RunningFolder(context.store, stage, rank=ranks.rank, world_size=ranks.world_size, exchange=ranks.exchange)
+        running = RunningFolder(context.store, stage, ranks)
         told = sink if ranks.is_first else None
         make = partial(_start_session, train, context, ranks)
-        begun = from_rung(begin_or_resume(make, running, stage, told), stage, context, make=make, agree=ranks.exchange)
+        begun = from_rung(begin_or_resume(make, running, stage, told), stage, context, make=make, ranks=ranks)
         session = begun.session
         if told is not None and (begun.note or (begun.step and begun.step == session.progress.step)):
             tell_resumed(stage, session, told, begun.note)
@@ -86,7 +85,7 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
         context = replace(context, runtime=context.runtime.with_workers(ranks.world_size))  # for the record
         with context.store.staged() if ranks.is_first else _scratch() as folder:
             if isinstance(stage, Rung):
-                save_on_ranks(session, folder, is_first=ranks.is_first, agree=ranks.exchange)
+                save_on_ranks(session, folder, ranks)
                 return commit_rung(stage, folder, context, begun, seconds=time.perf_counter() - started) if ranks.is_first else None
             results = session.finish(folder) | before(begun)
             seconds = begun.seconds + time.perf_counter() - started
@@ -101,18 +100,14 @@ def _make_tokens(stage: Train, context: Context, ranks: Ranks) -> None:
     """
     if ranks.world_size == 1:
         return
-    said: Tokens | SentdistError | None = None
-    if ranks.is_first:
-        try:
-            wanted = tokens_stage(stage, load_start_tokenizer(stage, context))
-            said = None if context.store.has(wanted) else wanted
-        except SentdistError as error:
-            said = error
-    missing = ranks.exchange(said)[0]
-    if isinstance(missing, SentdistError):
-        raise missing
-    if isinstance(missing, Tokens):
+    missing = ranks.from_first(partial(_missing_tokens, stage, context))
+    if missing is not None:
         build_over_ranks(missing, context, ranks, make_body=partial(_tokens_body, missing, stage, context))
+
+
+def _missing_tokens(stage: Train, context: Context) -> Tokens | None:
+    wanted = tokens_stage(stage, load_start_tokenizer(stage, context))
+    return None if context.store.has(wanted) else wanted
 
 
 def _tokens_body(wanted: Tokens, stage: Train, context: Context) -> TokensBody:
@@ -120,22 +115,10 @@ def _tokens_body(wanted: Tokens, stage: Train, context: Context) -> TokensBody:
 
 
 def _start_session(stage: Train, context: Context, ranks: Ranks) -> TrainSession:
-    """A session on every worker, or the error of one of them on every worker:
-    one that failed must not leave the others waiting in a collective."""
-    session, error = _try_session(stage, context)
-    for found in ranks.exchange(error):
-        if isinstance(found, SentdistError):
-            raise found
-    assert session is not None, "no rank has an error"
-    return session
-
-
-def _try_session(stage: Train, context: Context) -> tuple[TrainSession | None, SentdistError | None]:
-    try:
+    """A session on every worker, or the error of one of them on every worker."""
+    with ranks.errors_on_all():
         make_engine = engine_of(context.runtime, _device(context.runtime))
-        return TrainSession(stage, context, make_engine=make_engine, bank=bank_of(stage, context)), None
-    except SentdistError as error:
-        return None, error
+        return TrainSession(stage, context, make_engine=make_engine, bank=bank_of(stage, context))
 
 
 def _device(runtime: Runtime) -> str:

@@ -7,7 +7,7 @@ from pickle import UnpicklingError
 
 import torch
 
-from sentdist.errors import ArtifactLost, StoreError, named
+from sentdist.errors import StoreError, named
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder
@@ -58,8 +58,8 @@ def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train 
     Raises:
         ArtifactLost: an input was changed under the training, as any rank saw it; on all ranks. Earlier checkpoints are of the whole input.
     """
-    for loss in running.exchange(lost_input()):
-        if isinstance(loss, ArtifactLost):
+    with running.ranks.errors_on_all():
+        if (loss := lost_input()) is not None:
             raise loss
     problem = running.save(session.save, step=session.progress.step)
     if problem is not None and sink is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,12 @@ from sentdist.learning.checkpoint import PROGRESS_FILE, EngineFacts, Progress, r
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
+from sentdist.stages.ranks import ALONE
 from sentdist.store.store import ASIDE, STAGING, ArtifactStore
 from sentdist.tracking.tracker import NullRun
 from tests.support.lost_training import HostLost, RecordingSink
 from tests.support.planning import plan_of, small_recipe
+from tests.support.rank_threads import on_ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
@@ -63,7 +64,7 @@ def _halve(path: Path) -> None:
 
 
 def test_two_checkpoints_are_kept(tmp_path: Path) -> None:
-    running = RunningFolder(ArtifactStore(tmp_path), STAGE)
+    running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
     assert _resumed(running) == (None, [])
     for step in (5, 10, 15, 20):
         assert running.save(_write(f"step {step}"), step=step) is None
@@ -78,7 +79,7 @@ def test_two_checkpoints_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [_flip, _halve, Path.unlink, lambda path: path.write_bytes(b"")])
 @pytest.mark.parametrize("name", ["inner/weights", "progress.json", "seal-00000.json"])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
-    running = RunningFolder(ArtifactStore(tmp_path), STAGE)
+    running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
     for step in (5, 10):
         running.save(_write(f"step {step}"), step=step)
     folder = tmp_path / "running" / STAGE.key / "00000010"
@@ -94,7 +95,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path: Path, nam
 
 
 def test_when_none_is_whole_it_begins_anew(tmp_path: Path) -> None:
-    running = RunningFolder(ArtifactStore(tmp_path), STAGE)
+    running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
     for step in (5, 10):
         running.save(_write(f"step {step}"), step=step)
         _flip(tmp_path / "running" / STAGE.key / f"{step:08d}" / "inner" / "weights")
@@ -105,7 +106,7 @@ def test_when_none_is_whole_it_begins_anew(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_fit_is_moved_aside_and_the_loader_begins_anew(tmp_path: Path) -> None:
-    running = RunningFolder(ArtifactStore(tmp_path), STAGE)
+    running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
     for step in (5, 10):
         running.save(_write(f"step {step}"), step=step)
     seen: list[int] = []
@@ -121,7 +122,7 @@ def test_one_that_does_not_fit_is_moved_aside_and_the_loader_begins_anew(tmp_pat
 
 
 def test_a_disk_that_cannot_be_read_for_a_moment_costs_no_checkpoint(tmp_path: Path) -> None:
-    running = RunningFolder(ArtifactStore(tmp_path), STAGE)
+    running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
     running.save(_write("whole"), step=5)
 
     def fails(found: Found) -> None:
@@ -137,7 +138,7 @@ def test_a_disk_that_cannot_be_read_for_a_moment_costs_no_checkpoint(tmp_path: P
 def test_a_file_of_a_checkpoint_that_cannot_be_read_for_a_moment_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, number: int
 ) -> None:
-    running = RunningFolder(ArtifactStore(tmp_path), STAGE)
+    running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
     running.save(lambda folder: write_progress(folder, Progress(step=5), EngineFacts(engine="torch", zero_stage=0, world_size=1)), step=5)
     real = Path.read_text
 
@@ -160,7 +161,7 @@ def test_a_file_of_a_checkpoint_that_cannot_be_read_for_a_moment_costs_nothing(
     "error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), RuntimeError("PytorchStreamWriter failed writing file data/0")]
 )
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before_it(tmp_path: Path, error: Exception) -> None:
-    running = RunningFolder(ArtifactStore(tmp_path), STAGE)
+    running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
     running.save(_write("before"), step=5)
 
     def fails(folder: Path) -> None:
@@ -173,38 +174,8 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before_it(tmp_path: 
     assert list((tmp_path / STAGING).iterdir()) == []
 
 
-class _Ranks:
-    """Ranks as threads: what each says is given to all, as a gathering over processes does."""
-
-    def __init__(self, world_size: int) -> None:
-        self._barrier = threading.Barrier(world_size, timeout=30)
-        self._said: list[object] = [None] * world_size
-
-    def exchange(self, rank: int) -> Callable[[object], list[object]]:
-        def say(value: object) -> list[object]:
-            self._said[rank] = value
-            self._barrier.wait()
-            said = list(self._said)
-            self._barrier.wait()
-            return said
-
-        return say
-
-
 def _on_ranks(store: ArtifactStore, world_size: int, act: Callable[[RunningFolder, int], Any]) -> list[Any]:
-    ranks, results = _Ranks(world_size), [None] * world_size
-
-    def run(rank: int) -> None:
-        running = RunningFolder(store, STAGE, rank=rank, world_size=world_size, exchange=ranks.exchange(rank))
-        results[rank] = act(running, rank)
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world_size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-        assert not thread.is_alive(), "a rank waits for another for ever"
-    return results
+    return on_ranks(world_size, lambda ranks: act(RunningFolder(store, STAGE, ranks), ranks.rank))
 
 
 def _save_share(step: int) -> Callable[[RunningFolder, int], str | None]:
@@ -326,7 +297,7 @@ def test_a_checkpoint_of_another_engine_is_told_and_the_training_begins_anew(int
                     shutil.copy(path, target)
             (target / "progress.json").write_text(changed)
 
-        RunningFolder(context.store, stage).save(write, step=int(folder.name))
+        RunningFolder(context.store, stage, ALONE).save(write, step=int(folder.name))
     sink = RecordingSink()
     train_as_first(stage, Submission(context=context), sink, NullRun())
     told = [event.told for event in sink.told if event.what == "resumed"]

@@ -10,6 +10,7 @@ import pytest
 
 from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.plan.stages import Corpus, Train
+from sentdist.stages.ranks import ALONE
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
 from tests.support.planning import plan_of, small_recipe
@@ -54,7 +55,7 @@ def test_an_artifact_is_whole_or_absent_and_stays_once_it_was_committed(
 
 
 def _save_three(disk: Disk) -> None:
-    running = RunningFolder(ArtifactStore(disk.root / "store"), TRAIN)
+    running = RunningFolder(ArtifactStore(disk.root / "store"), TRAIN, ALONE)
     for step in (5, 10, 15):
 
         def write(folder: Path, step: int = step) -> None:
@@ -70,7 +71,7 @@ def _broken_checkpoints(disk: Disk, folder: Path) -> list[str]:
     wrong = []
     for number, remains in enumerate(disk.remains):
         loaded: list[int] = []
-        running = RunningFolder(ArtifactStore(remains.lay_out(folder) / "store"), TRAIN)
+        running = RunningFolder(ArtifactStore(remains.lay_out(folder) / "store"), TRAIN, ALONE)
         step, notes = running.resume(lambda found, loaded=loaded: loaded.append(int((found.folder / "progress.json").read_text())))
         promised = 5 * remains.num_promised
         if (step or 0) < promised or loaded[-1:] != ([] if step is None else [step]):

@@ -13,6 +13,7 @@ import pytest
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.plan.stages import Corpus, Train
+from sentdist.stages.ranks import ALONE
 from sentdist.store import seen
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
@@ -119,7 +120,7 @@ def test_a_training_keeps_its_last_checkpoint_through_a_trouble(s3: FaultyS3, st
     def write(folder: Path) -> None:
         (folder / "weights").write_bytes(b"w" * 1000)
 
-    running = RunningFolder(store, TRAIN)
+    running = RunningFolder(store, TRAIN, ALONE)
     assert running.save(write, step=5) is None
     s3.be("expired credentials")
     assert "expired" in (running.save(write, step=10) or "")

@@ -1,0 +1,70 @@
+"""The workers of a group, as one of them sees them; a process without a group is the only one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import torch.distributed as dist
+
+from sentdist.errors import SentdistError
+from sentdist.learning.gather import rank_and_world_size
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Numbers of this worker and of all. exchange: gives each worker what all of them say, in the order of their numbers; all must call it,
+    as they must all methods."""
+
+    rank: int
+    world_size: int
+    exchange: Callable[[object], list[object]]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this worker speaks for the group."""
+        return self.rank == 0
+
+    @contextmanager
+    def errors_on_all(self) -> Iterator[None]:
+        """Raise on every worker what one of them met here, the first one's: who fails must not leave the others waiting in a collective.
+        What is none of ours ends its worker alone, and with it the group."""
+        error = None
+        try:
+            yield
+        except SentdistError as found:
+            error = found
+        for said in self.exchange(error):
+            if isinstance(said, SentdistError):
+                raise said
+
+    def from_first(self, make: Callable[[], Value]) -> Value:
+        """What the first worker makes, on every worker; or its error."""
+        made = None
+        with self.errors_on_all():
+            if self.is_first:
+                made = make()
+        return cast(Value, self.exchange(made)[0])
+
+    def first_said(self, words: str | None) -> str | None:
+        """What the first worker that says something says; None where none does."""
+        return next((str(said) for said in self.exchange(words) if said is not None), None)
+
+
+ALONE = Ranks(rank=0, world_size=1, exchange=lambda said: [said])
+
+
+def ranks_here() -> Ranks:
+    """Those of this process."""
+    rank, world_size = rank_and_world_size()
+    return ALONE if world_size == 1 else Ranks(rank=rank, world_size=world_size, exchange=_exchange)
+
+
+def _exchange(value: object) -> list[object]:
+    said: list[object] = [value] * dist.get_world_size()
+    dist.all_gather_object(said, value)
+    return said

@@ -1,0 +1,37 @@
+"""Ranks as threads: what each says is given to all, as a gathering over processes does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from sentdist.stages.ranks import Ranks
+
+
+def on_ranks(world_size: int, act: Callable[[Ranks], Any]) -> list[Any]:
+    """What each rank gives, or the error that it raises."""
+    barrier = threading.Barrier(world_size, timeout=30)
+    said: list[object] = [None] * world_size
+    results: list[Any] = [None] * world_size
+
+    def run(rank: int) -> None:
+        def exchange(value: object) -> list[object]:
+            said[rank] = value
+            barrier.wait()
+            heard = list(said)
+            barrier.wait()
+            return heard
+
+        try:
+            results[rank] = act(Ranks(rank=rank, world_size=world_size, exchange=exchange))
+        except Exception as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world_size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive(), "a rank waits for another for ever"
+    return results
