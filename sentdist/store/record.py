@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from sentdist.plan.stage import Json, in_words_of_today
+from sentdist.plan.stage import Json, Stage, in_words_of_today
 from sentdist.store.integrity import FileFacts
 
 SEAL = "sha256"  # the field of record.json that is none of the record
@@ -32,6 +34,33 @@ class Record(BaseModel):
     results: dict[str, Json]  # scores, counts, the stopping step: what a report or a dashboard shows
     files: dict[str, int]  # relative path -> bytes
     digests: dict[str, str] = {}  # relative path -> sha256; empty in records of older versions
+
+    @staticmethod
+    def of(
+        stage: Stage,
+        files: Mapping[str, FileFacts],
+        *,
+        seconds: float,
+        runtime: dict[str, Json],
+        environment: dict[str, str],
+        results: dict[str, Json],
+    ) -> Record:
+        """The record of a stage that is finished now, with these files."""
+        return Record(
+            key=stage.key,
+            kind=stage.kind,
+            label=stage.label,
+            place=stage.place,
+            stage=stage.canonical(),
+            inputs=tuple(needed.key for needed in stage.inputs),
+            created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            seconds=round(seconds, 3),
+            runtime=runtime,
+            environment=environment,
+            results=results,
+            files={name: file.num_bytes for name, file in files.items()},
+            digests={name: file.sha256 for name, file in files.items() if file.sha256 is not None},
+        )
 
     @property
     def sealed(self) -> bytes:

@@ -28,6 +28,7 @@ from sentdist.store.seen import Use, damage_unless_seen
 from sentdist.store.silence import told_if_silent
 
 RECORD = "record.json"
+BUILT_AGAIN = "It counts as not finished and is built again when it is needed."
 ASIDE = ".aside"  # what was damaged and is of no use any more, for a person to look at; `sentdist store gc` removes it
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,17 @@ class ArtifactStore:
             self._set_unreadable_aside(place, content, error)
             return None
         return Artifact(record=record, uri=self._uri(place))
+
+    def finished(self, place: str) -> Artifact:
+        """As `at`, for those who know that it was there.
+
+        Raises:
+            ArtifactLost: it is there no more.
+        """
+        found = self.at(place)
+        if found is None:
+            raise self._lost(place, "no finished artifact")
+        return found
 
     def find(self, key: str, *, kind: str | None = None) -> Artifact:
         """The artifact (of a kind) whose key begins with `key`; or whose place is `key`, with or without its kind; or whose label is.
@@ -129,23 +141,8 @@ class ArtifactStore:
         if existing is not None:
             return existing
         with writing(self.shown):
-            facts = facts_of_tree(folder)
-        record = Record(
-            key=stage.key,
-            kind=stage.kind,
-            label=stage.label,
-            place=stage.place,
-            stage=stage.canonical(),
-            inputs=tuple(needed.key for needed in stage.inputs),
-            created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            seconds=round(seconds, 3),
-            runtime=runtime,
-            environment=environment,
-            results=results,
-            files={name: file.num_bytes for name, file in facts.items()},
-            digests={name: file.sha256 for name, file in facts.items() if file.sha256 is not None},
-        )
-        with writing(self.shown):
+            files = facts_of_tree(folder)
+            record = Record.of(stage, files, seconds=seconds, runtime=runtime, environment=environment, results=results)
             if self.is_local:
                 self._publish_by_rename(folder, stage.place, record)
             else:
@@ -166,10 +163,10 @@ class ArtifactStore:
         """
         folder = Path(self.base) / artifact.record.place
         if not self.is_local:
-            folder = self._copy(artifact)
+            folder = self._copy(artifact.record)
             if self._damage(artifact, folder, names) is not None:  # of the copy, perhaps only there
                 shutil.rmtree(folder, ignore_errors=True)
-                folder = self._copy(artifact)
+                folder = self._copy(artifact.record)
         damage = self._damage(artifact, folder, names)
         if damage is not None:
             raise self._set_lost_aside(artifact, damage)
@@ -179,15 +176,15 @@ class ArtifactStore:
         """Have another look at the files that `folder` gave to this process, which may have been reading them since.
 
         Raises:
-            ArtifactLost: one was changed, replaced or moved away. It is moved aside; of an object store only this machine's copy goes.
+            ArtifactLost: one was changed, replaced or moved away. It is moved aside. Of an object store only this machine's copy is
+                another one: it stays for those who share it, and is copied again when `folder` finds it damaged.
         """
         with reading(self.shown):
             change = use.change()
         if change is not None and self.is_local:
             raise self._set_lost_aside(artifact, change)
         if change is not None:
-            shutil.rmtree(use.folder, ignore_errors=True)
-            raise self._lost(artifact.record.place, f"{change} (of its copy {use.folder})")
+            raise self._lost(artifact.record.place, f"{change} (of its copy {use.folder})", remedy="What reads it begins anew.")
         if not self.is_local:
             keep_copy(use.folder)
 
@@ -215,9 +212,7 @@ class ArtifactStore:
             StoreError: the store cannot be read.
         """
         kind, name, inner = place.split("/", 2)
-        artifact = self.at(f"{kind}/{name}")
-        if artifact is None:
-            raise self._lost(place, "no finished artifact")
+        artifact = self.finished(f"{kind}/{name}")
         content = self._content(place)
         facts = artifact.record.facts.get(inner)
         wrong = "missing" if content is None else None if facts is None else damage_of_content(content, facts)
@@ -345,24 +340,28 @@ class ArtifactStore:
         with reading(self.shown):
             return damage_unless_seen(folder, facts, names or tuple(facts))
 
-    def _copy(self, artifact: Artifact) -> Path:
-        return copy_of(artifact.record, filesystem=self.filesystem, path=f"{self.base}/{artifact.record.place}", shown=self.shown)
+    def _copy(self, record: Record) -> Path:
+        try:
+            return copy_of(record, filesystem=self.filesystem, path=f"{self.base}/{record.place}", shown=self.shown)
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError) and not self._is_there(record):
+                raise self._lost(record.place, "moved away while it was copied") from error
+            raise
+
+    def _is_there(self, record: Record) -> bool:
+        """Whether this very artifact still stands in the store: another process may have moved it aside, and built it again."""
+        now = self.at(record.place)
+        return now is not None and now.record == record
 
     def _set_lost_aside(self, artifact: Artifact, damage: str) -> ArtifactLost:
         """Move a damaged artifact out of the way, unless it was built again meanwhile; returns what to raise."""
         place = artifact.record.place
-        now = self.at(place)
-        if now is None or now.record != artifact.record:
+        if not self._is_there(artifact.record):
             return self._lost(place, f"{damage}; another process has noticed it")
         return self._lost(place, f"{damage}; {self.set_aside(place, damage)}")
 
-    def _lost(self, place: str, found: str) -> ArtifactLost:
-        return ArtifactLost(
-            where=f"{self.shown}/{place}",
-            found=found,
-            expected="the files that were written",
-            remedy="It counts as not finished and is built again when it is needed.",
-        )
+    def _lost(self, place: str, found: str, *, remedy: str = BUILT_AGAIN) -> ArtifactLost:
+        return ArtifactLost(where=f"{self.shown}/{place}", found=found, expected="the files that were written", remedy=remedy)
 
     def _set_unreadable_aside(self, place: str, content: bytes, error: ValueError) -> None:
         if f"{self.base}/{place}" in _named or self._content(f"{place}/{RECORD}") != content:

@@ -54,7 +54,7 @@ def register_best_encoder(client: MlflowClient, runs: SweepRuns) -> str | None:
     version = _first_version(client, sweep.name, train.key)
     if version is None:
         about = _description(sweep, row, cells)
-        version = _register(client, runs, row, about=about, folder=store.folder(store.find(train.key)), train=train)
+        version = _register(client, runs, row, about=about, folder=store.folder(store.finished(train.place)), train=train)
     if client.get_registered_model(sweep.name).aliases.get(ALIAS) != version.version:
         number = version.version
         despite_collisions(lambda: client.set_registered_model_alias(sweep.name, ALIAS, number), table="registered_model_aliases")

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import time
+import uuid
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +40,10 @@ def data_folder(place: str | os.PathLike[str] | None) -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # an address may hold a key
-        (folder / ORIGIN).write_text(address, encoding="utf-8")
+        if not _holds(folder / ORIGIN, address):  # others read it at any moment, so it is not written again and again
+            part = folder / f"{ORIGIN}.{uuid.uuid4().hex[:8]}.part"
+            part.write_text(address, encoding="utf-8")
+            part.replace(folder / ORIGIN)
     except OSError as error:
         raise DataError(where=str(folder), found=first_line(error), expected="room for data", remedy="Set SENTDIST_CACHE.") from error
     return folder
@@ -117,6 +121,13 @@ def _opened(origin: str) -> tuple[fs.FileSystem, str]:
             remedy="Correct --data.",
         ) from None
     return filesystem, base.rstrip("/")
+
+
+def _holds(file: Path, address: str) -> bool:
+    try:
+        return file.read_bytes() == address.encode()
+    except FileNotFoundError:
+        return False
 
 
 def _origin(root: Path) -> str | None:

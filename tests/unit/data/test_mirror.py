@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.data.sources import mirror
 from sentdist.data.sources.files import known_names
-from sentdist.data.sources.mirror import address_of, data_folder
+from sentdist.data.sources.mirror import ORIGIN, address_of, data_folder
 from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
 from sentdist.plan.recipe import load_recipe
@@ -79,6 +79,22 @@ def test_workers_are_told_the_address_and_not_this_machine_s_folder(root: str, t
     task = plan.trials[0].scores.tasks[0]
     shutil.rmtree(tmp_path / "cache")  # another machine
     assert len(load_task(task, sent.data_root, sent.folders).sentences) > 10
+
+
+def test_the_address_in_a_mirror_is_written_once_and_stays_whole_for_its_readers(root: str) -> None:
+    folder = data_folder(root)
+    assert folder is not None
+    origin = folder / ORIGIN
+    before = origin.stat()
+    assert data_folder(root) == folder
+    after = origin.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    with origin.open() as reader:
+        origin.write_text("s3://other")
+        assert data_folder(root) == folder
+        assert reader.read() == "s3://other", "another file takes its place, so that nobody meets half of one"
+    assert address_of(folder) == root
+    assert [path.name for path in folder.iterdir()] == [ORIGIN]
 
 
 def test_the_command_line_takes_an_address(root: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ a long one is told in one sentence, and costs nothing that was finished."""
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,6 +102,32 @@ def test_a_copy_that_changes_while_it_is_read_is_made_again_and_the_artifact_sta
         store.check_unchanged(artifact, use)
     assert store.at(artifact.record.place) == artifact and store.names(ASIDE) == []
     assert (store.folder(artifact) / "data.bin").read_bytes()[:1] != b"y"
+
+
+def test_two_processes_that_share_a_copy_begin_anew_once_each_when_it_goes(store: ArtifactStore) -> None:
+    artifact = _commit(store)
+    folder = store.folder(artifact)
+    files, uses, mapped = artifact.record.files, [], []
+    for _ in range(2):
+        uses.append(seen.Use(folder, files))
+        mapped.append((folder / "data.bin").open("rb"))  # as a mapping holds it, so that no other file has its inode
+    shutil.rmtree(folder)
+    for number in range(2):
+        with pytest.raises(ArtifactLost, match=r"of its copy .*begins anew"):
+            store.check_unchanged(artifact, uses[number])
+        uses[number] = seen.Use(store.folder(artifact), files)
+        mapped.append((folder / "data.bin").open("rb"))
+    for use in uses:
+        store.check_unchanged(artifact, use)
+    for file in mapped:
+        file.close()
+
+
+def test_an_artifact_that_another_process_moves_away_while_it_is_copied_is_lost(store: ArtifactStore) -> None:
+    artifact = _commit(store)
+    store.set_aside(artifact.record.place, "damaged")
+    with pytest.raises(ArtifactLost, match="moved away while it was copied"):
+        store.folder(artifact)
 
 
 def test_damage_on_the_server_is_moved_aside_and_damage_of_a_copy_is_copied_again(s3: FaultyS3, store: ArtifactStore) -> None:
