@@ -23,7 +23,8 @@ from sentdist.plan.unroll import evaluation_of
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.scores.build import build_scores
-from sentdist.stages.tasks.scoring import StsTask, load_task
+from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.sts import LoadedSts
 from sentdist.store.store import ArtifactStore
 
 PRECISIONS = ("fp32", "bf16")
@@ -68,7 +69,7 @@ def peer_sts(work: StsWork) -> Iterator[Sample]:
     evaluators = {}
     for task in stage.tasks:
         loaded = load_task(task, work.data)
-        assert isinstance(loaded, StsTask) and loaded.task.aggregation == "all", "the evaluator knows one correlation over all pairs"
+        assert isinstance(loaded, LoadedSts) and loaded.task.aggregation == "all", "the evaluator knows one correlation over all pairs"
         pairs = loaded.pairs
         evaluators[task.name] = EmbeddingSimilarityEvaluator(list(pairs.sentence1), list(pairs.sentence2), list(pairs.score))
     while True:

@@ -25,7 +25,7 @@ from sentdist.plan.chosen_tasks import pinned_task
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.stages.tasks.labels import LabelledTask, load_classification
+from sentdist.stages.tasks.classification import LoadedClassification, load_classification
 
 
 @dataclass(kw_only=True)
@@ -84,7 +84,7 @@ def _compared(name: str, data: Path, kept: Path | None, seed: int) -> tuple[tupl
     return _timed(lambda: _ours(loaded, features, seed)), _timed(lambda: _by_senteval(loaded, features, seed))
 
 
-def _ours(loaded: LabelledTask, features_SD: np.ndarray, seed: int) -> float:
+def _ours(loaded: LoadedClassification, features_SD: np.ndarray, seed: int) -> float:
     task, rows = loaded.task, loaded.rows
     if task.split is None:
         return senteval_cross_validated(features_SD, rows.labels, num_folds=task.num_folds, seed=seed).accuracy
@@ -94,7 +94,7 @@ def _ours(loaded: LabelledTask, features_SD: np.ndarray, seed: int) -> float:
     ).accuracy
 
 
-def _by_senteval(loaded: LabelledTask, features_SD: np.ndarray, seed: int) -> float:
+def _by_senteval(loaded: LoadedClassification, features_SD: np.ndarray, seed: int) -> float:
     task, rows = loaded.task, loaded.rows
     names = sorted(set(rows.labels))
     labels = [names.index(label) for label in rows.labels]
@@ -105,7 +105,7 @@ def _by_senteval(loaded: LabelledTask, features_SD: np.ndarray, seed: int) -> fl
     return split_accuracy(features_SD, labels, train=train, test=test, dev=dev, seed=seed)
 
 
-def _embeddings(loaded: LabelledTask, kept: Path | None) -> np.ndarray:
+def _embeddings(loaded: LoadedClassification, kept: Path | None) -> np.ndarray:
     """(S, D) embeddings of a task's sentences by MiniLM."""
     path = None if kept is None else kept / f"{loaded.task.name}.npy"
     if path is not None and path.is_file():

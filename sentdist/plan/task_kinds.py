@@ -136,6 +136,7 @@ class Found:
 @dataclass(frozen=True, kw_only=True)
 class TaskKind:
     """What is known of a kind of task; `TASK_KINDS` names them all, and every other list is derived from it.
+    The data of a kind are read, and an encoder scored on them, in `stages/tasks/NAME.py`.
 
     main: the measure that stands for a task; those that a table sets beside it have its range. columns: of the texts,
     as a user's own file has them; further: a card's other columns.
@@ -145,7 +146,6 @@ class TaskKind:
     chooses: such a task can choose checkpoints; of labelled texts only those whose card has the role dev.
     averages: what its scores are on; tasks that choose together must agree in it. None: its own name.
     make: the pinned task. encodes: sentences that a task of so many items encodes.
-    loader: "module:function" of (task, data root) that reads the data and gives a `LoadedTask`.
     """
 
     name: str
@@ -160,7 +160,6 @@ class TaskKind:
     averages: str | None = None
     make: Callable[[Found], ChosenTask] | None
     encodes: Callable[[ScoredTask, int], int]
-    loader: str
 
     @property
     def is_own(self) -> bool:
@@ -220,7 +219,7 @@ TASK_KINDS: dict[str, TaskKind] = {
             name="sts", main=Measure(name="spearman", title="Spearman", unit="Spearman's correlation × 100", lowest=-100.0),
             columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table=None,
             own="`sentence1`, `sentence2`, `score` on any scale; `subset`, `group` (pairs that belong together) and `split` if you like",
-            chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_pairs",
+            chooses=True, make=_pinned, encodes=_two_each,
         ),
         TaskKind(
             name="retrieval", main=Measure(name="map", title="MAP", unit="share of queries or mean precision × 100"),
@@ -229,7 +228,7 @@ TASK_KINDS: dict[str, TaskKind] = {
                 "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`), `NAME_qrels` "
                 "(`query_id`, `doc_id`, `relevance`), each a file, or a folder in BEIR's shape"
             ),
-            chooses=True, make=_pinned, encodes=_two_each, loader="sentdist.stages.tasks.scoring:load_retrieval",
+            chooses=True, make=_pinned, encodes=_two_each,
         ),
         TaskKind(
             name="classification", main=Measure(name="accuracy", title="accuracy", unit="accuracy × 100"),
@@ -240,53 +239,50 @@ TASK_KINDS: dict[str, TaskKind] = {
                 "with `@test` fitted on `train`, the penalty chosen on `dev` where there is one; without a split ten "
                 "nested folds"
             ),
-            make=_classification, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_classification",
+            make=_classification, encodes=_of_columns,
         ),
         TaskKind(
             name="pairs", main=Measure(name="ap", title="average precision", unit="average precision × 100"),
             columns=("sentence1", "sentence2"), further=lambda card: (card.label,),
             floors=("word_overlap",), table="Paraphrases",
             own="`sentence1`, `sentence2`, `label` 1 for a paraphrase, else 0", averages="precision", chooses=True,
-            make=_paraphrases, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_paraphrases",
+            make=_paraphrases, encodes=_two_each,
         ),
         TaskKind(
             name="reranking", main=Measure(name="map", title="MAP", unit="mean average precision × 100"), columns=("query",),
             further=lambda card: ("query_id", "relevance", *(card.documents or ("document",))),
             floors=("word_overlap", "bm25"), table="Re-ranking",
             own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`", averages="precision", chooses=True,
-            make=_reranking, encodes=_two_each, loader="sentdist.stages.tasks.candidates:load_candidates",
+            make=_reranking, encodes=_two_each,
         ),
         TaskKind(
             name="forums", main=Measure(name="map@100", title="MAP@100", unit="mean over forums of MAP@100 × 100"),
             columns=("query", "document"), floors=("word_overlap", "bm25"),
             table="Duplicates within forums", works=("useb",), averages="precision", chooses=True,
             make=lambda found: ForumsTask.model_validate(found.values), encodes=_of_columns,
-            loader="sentdist.stages.tasks.forums:load_forums",
         ),
         TaskKind(
             name="clustering", main=Measure(name="v_measure", title="V-measure", unit="V-measure × 100"),
             columns=("text",), further=lambda card: (card.label,),
             table="Clusters", works=("v_measure",),
             own="`text`, `label`",
-            make=_clustering, encodes=_of_columns, loader="sentdist.stages.tasks.labels:load_clustering",
+            make=_clustering, encodes=_of_columns,
         ),
         TaskKind(
             name="triplets", main=Measure(name="accuracy", title="accuracy", unit="share of anchors nearer to their positive × 100"),
             columns=("sent0", "sent1", "hard_neg"), floors=("word_overlap",), table="Triplets",
             own="`sent0`, `sent1`, `hard_neg`: an anchor, its positive, its negative; `split` if you like", chooses=True,
             make=lambda found: TripletTask.model_validate(found.values | {"columns": found.columns}), encodes=_three_each,
-            loader="sentdist.stages.tasks.triplets:load_triplets",
         ),
         TaskKind(
             name="geometry", main=Measure(name="uniformity", title="uniformity", unit="uniformity", lowest=-8.0, highest=0.0),
             columns=("sentence1", "sentence2", "score"), table=None, works=("geometry",),
             make=lambda found: GeometryTask.model_validate(found.values), encodes=_two_each,
-            loader="sentdist.stages.tasks.geometry:load_geometry",
         ),
         TaskKind(
             name="links", main=Measure(name="mrr", title="MRR", unit="mean reciprocal rank or share of triples × 100"),
             floors=("word_overlap", "bm25"), table=None,
-            make=None, encodes=_of_links, loader="sentdist.stages.tasks.scoring:load_link_ranks",
+            make=None, encodes=_of_links,
         ),
     )
 }  # fmt: skip

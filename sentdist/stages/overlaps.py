@@ -21,7 +21,7 @@ from sentdist.plan.unroll import Plan
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.tasks.scoring import Folders, load_task
+from sentdist.stages.tasks.load import Folders, load_task
 from sentdist.store.store import Artifact
 
 ITEMS = "items.parquet"

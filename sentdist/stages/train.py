@@ -42,8 +42,10 @@ from sentdist.stages.inputs import folder_of, load_encoder
 from sentdist.stages.objectives import make_objective, num_columns
 from sentdist.stages.scores.by_relation import mean_of_parts, score_by
 from sentdist.stages.scores.scorer import live_scorer
+from sentdist.stages.scores.view import viewed
 from sentdist.stages.tagging import targets_of
-from sentdist.stages.tasks.scoring import LoadedTask, load_task, viewed
+from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.loaded_task import LoadedTask
 from sentdist.stages.tokens import tokens_of
 
 MakeEngine = Callable[[Learner, Optimization], Engine]

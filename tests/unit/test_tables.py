@@ -33,6 +33,7 @@ from sentdist.report.citations import CITATIONS, cite
 from sentdist.report.paper import tables_of
 from sentdist.report.sweep_rows import KIND_TABLES
 from sentdist.stages.cards import training_card
+from sentdist.stages.tasks.load import loader_of
 from sentdist.store.forecast import sentences_of
 from tests.support.planning import RECIPES, shipped_plan
 
@@ -140,9 +141,8 @@ def test_every_kind_of_task_is_in_the_table() -> None:
 def test_a_kind_of_task_says_all_that_is_asked_of_it(name: str) -> None:
     kind = TASK_KINDS[name]
     assert set(kind.works) <= set(CITATIONS)
-    module, _, function = kind.loader.partition(":")
-    (task, root) = inspect.signature(getattr(importlib.import_module(module), function)).parameters
-    assert (task, root) == ("task", "root")
+    loader = inspect.signature(loader_of(name))
+    assert tuple(loader.parameters) == ("task", "root") and loader.return_annotation == f"Loaded{name.capitalize()}"
     assert (name in KIND_TABLES) == (kind.table is not None)
 
 

@@ -24,9 +24,11 @@ from sentdist.stages.scores.embed_sentences import Embed, MakeEmbed, embed_here
 from sentdist.stages.scores.embedding_cache import kept_or_encoded
 from sentdist.stages.scores.probing import probe_results
 from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer, saved_scorer
+from sentdist.stages.scores.view import viewed
 from sentdist.stages.tasks.geometry import geometry_of
+from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
-from sentdist.stages.tasks.scoring import StsTask, load_task, viewed
+from sentdist.stages.tasks.sts import LoadedSts
 from sentdist.store.store import Artifact
 
 LEFT_OUT = "left_out"  # a key of the metadata of a file of items
@@ -93,7 +95,7 @@ def _rows_of(task: LoadedTask, embeddings_SD: np.ndarray, row: dict[str, int]) -
 def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int], scorer: Scorer) -> dict[str, Json]:
     """Cosines between relations, and the mean score of the STS tasks at each weight of the view's curve."""
     facts = _relation_facts(scorer.relations)
-    pairs = [task for task in tasks if isinstance(task, StsTask)]
+    pairs = [task for task in tasks if isinstance(task, LoadedSts)]
     if pairs and isinstance(scorer, RelationalScorer) and scorer.scoring.curve is not None:
         curves = [task.curve(_rows_of(task, embeddings_SD, row), scorer) for task in pairs]
         means: list[Json] = [
@@ -115,7 +117,7 @@ def _relation_facts(relations: Relations) -> dict[str, Json]:
 
 def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int]) -> tuple[dict[str, Json], Cloud | None]:
     """Alignment, uniformity and mean cosine over the sentences of STS-B (or the first STS task), as SimCSE measures them."""
-    candidates = [task for task in tasks if isinstance(task, StsTask)]
+    candidates = [task for task in tasks if isinstance(task, LoadedSts)]
     if not candidates:
         return {}, None
     chosen = next((task for task in candidates if task.task.name == "stsb"), candidates[0])
@@ -130,7 +132,7 @@ def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str,
     return facts, _cloud(chosen, found.singular_values, embeddings_SD, row)
 
 
-def _cloud(task: StsTask, singular_values: np.ndarray, embeddings_SD: np.ndarray, row: dict[str, int]) -> Cloud:
+def _cloud(task: LoadedSts, singular_values: np.ndarray, embeddings_SD: np.ndarray, row: dict[str, int]) -> Cloud:
     pairs = task.pairs
     both = (
         (sentences[number], pairs.subset[number])

@@ -23,7 +23,7 @@ from sentdist.stages.tasks.loaded_task import TaskScore
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForumDuplicates:
+class LoadedForums:
     """Questions of several forums; the main score is the mean over forums of MAP@100 as USEB computes it."""
 
     task: ForumsTask
@@ -71,6 +71,6 @@ class ForumDuplicates:
         return TaskScore(task=self.task.name, main=main, measures={"map@100": main}, items=items)
 
 
-def load_forums(task: ForumsTask, root: Path | None) -> ForumDuplicates:
+def load_forums(task: ForumsTask, root: Path | None) -> LoadedForums:
     """Read the forums of a task; DataError as `read_forums` says."""
-    return ForumDuplicates(task=task, forums=read_forums(task.source, split=task.split, data_root=root))
+    return LoadedForums(task=task, forums=read_forums(task.source, split=task.split, data_root=root))

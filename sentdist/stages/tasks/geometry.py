@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +9,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.pairs import Pairs, read_pairs
+from sentdist.data.pairs import Pairs
 from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.geometry import Geometry, measure_geometry
 from sentdist.evaluation.lexical import Lexical
-from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import GeometryTask
-from sentdist.plan.tasks import TASKS
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
+from sentdist.stages.tasks.sts import read_graded_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredCloud:
+class LoadedGeometry:
     """Sentences of graded pairs; there is no main score, for no measure alone says that a cloud is good."""
 
     task: GeometryTask
@@ -50,9 +48,9 @@ class MeasuredCloud:
         return TaskTexts.of_pairs(self.task.name, zip(self.pairs.sentence1, self.pairs.sentence2, strict=True))
 
 
-def load_geometry(task: GeometryTask, root: Path | None) -> MeasuredCloud:
+def load_geometry(task: GeometryTask, root: Path | None) -> LoadedGeometry:
     """Read the pairs of a task; DataError as `read_pairs` says."""
-    return MeasuredCloud(task=task, pairs=read_task_pairs(task, root))
+    return LoadedGeometry(task=task, pairs=read_graded_pairs(task, root))
 
 
 def geometry_of(pairs: Pairs, embeddings_SD: np.ndarray, *, positive_above: float) -> Geometry:
@@ -68,10 +66,3 @@ def geometry_of(pairs: Pairs, embeddings_SD: np.ndarray, *, positive_above: floa
         if score > positive_above
     ]
     return measure_geometry(embeddings_SD[list(first_row.values())], positive_rows=positive or None)
-
-
-def read_task_pairs(task: Task | GeometryTask, root: Path | None) -> Pairs:
-    """Graded pairs; those of a user's own may be on any scale, for ranks do not ask."""
-    scale = (0.0, 5.0) if task.name in TASKS else (-math.inf, math.inf)
-    hub_revision = task.revision if task.source.startswith("hub:") else None
-    return read_pairs(task.source, split=task.split, data_root=root, hub_revision=hub_revision, score_range=scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,25 +10,27 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.data.relations import HeldOutTriples, held_out_relations
+from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.link_prediction import LinkPrediction, rank_links, score_links
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.stages.corpora.relations import relation_sources
 from sentdist.stages.scores.scorer import Scorer
+from sentdist.stages.tasks.loaded_task import TaskScore
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinksTask:
+class LoadedLinks:
     """Held-out triples; the main score is the mean reciprocal rank of the true tails × 100, over the triples of all relations."""
 
     task: LinkTask
     triples: HeldOutTriples
 
     @property
-    def sentences(self) -> tuple[str, ...]:
+    def sentences(self) -> Sequence[str]:
         return (*self.triples.heads, *self.triples.tails)
 
-    def score_links(self, embeddings_SD: np.ndarray, scorer: Scorer) -> LinkPrediction:
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         """Ranks by cos(h + r, t); r = 0 for relations that the encoder has no vector of."""
         num_heads, triples = len(self.triples.heads), self.triples
         vectors = np.zeros((len(triples.names), embeddings_SD.shape[1]))
@@ -35,7 +38,7 @@ class LinksTask:
         for place, name in enumerate(triples.names):
             if name in known:
                 vectors[place] = known[name]
-        return score_links(
+        found = score_links(
             embeddings_SD[:num_heads],
             embeddings_SD[num_heads:],
             tail=triples.tail,
@@ -46,12 +49,12 @@ class LinksTask:
             pool=self.task.pool,
             where=self.task.name,
         )
+        return self._task_score(found)
 
-    def score_words(self, kind: Lexical) -> LinkPrediction:
-        """Ranks by words alone."""
-        heads, triples = self.triples.heads, self.triples
-        scores_TK = word_scores(kind, heads, triples.tails)
-        return rank_links(
+    def score_words(self, kind: Lexical) -> TaskScore:
+        triples = self.triples
+        scores_TK = word_scores(kind, triples.heads, triples.tails)
+        found = rank_links(
             lambda rows: scores_TK[rows],
             num_tails=len(triples.tails),
             tail=triples.tail,
@@ -60,22 +63,23 @@ class LinksTask:
             known=triples.known,
             pool=self.task.pool,
         )
+        return self._task_score(found)
 
-    def items(self, found: LinkPrediction) -> pa.Table:
-        """One row a triple: its relation and the rank of its tail."""
+    def texts(self) -> TaskTexts:
+        triples = self.triples
+        return TaskTexts.of_pairs(self.task.name, zip(triples.heads, (triples.tails[place] for place in triples.tail), strict=True))
+
+    def _task_score(self, found: LinkPrediction) -> TaskScore:
+        """Every measure of every relation, and of all, as `relation.measure` × 100; an item a triple, with the rank of its tail."""
+        measures: dict[str, float | None] = {}
+        for score in found.scores:
+            measures |= {f"{score.name}.mrr": score.mrr, **{f"{score.name}.hits@{most}": value for most, value in score.hits.items()}}
         relation = [self.triples.names[number] for number in self.triples.relation]
-        return pa.table({"relation": relation, "head": list(self.triples.heads), "rank": found.ranks})
+        items = pa.table({"relation": relation, "head": list(self.triples.heads), "rank": found.ranks})
+        return TaskScore(task=self.task.name, main=found.overall.mrr, measures=measures, items=items)
 
 
-def load_links(task: LinkTask, root: Path | None) -> LinksTask:
+def load_links(task: LinkTask, root: Path | None) -> LoadedLinks:
     """Read the held-out triples of a task; DataError as `held_out_relations` says."""
     sources = relation_sources(task.relations, root)
-    return LinksTask(task=task, triples=held_out_relations(sources, held_out=task.held_out, part="test", seed=task.seed))
-
-
-def link_measures(found: LinkPrediction) -> dict[str, float | None]:
-    """Every measure of every relation, and of all, as `relation.measure` × 100."""
-    measures: dict[str, float | None] = {}
-    for score in found.scores:
-        measures |= {f"{score.name}.mrr": score.mrr, **{f"{score.name}.hits@{most}": value for most, value in score.hits.items()}}
-    return measures
+    return LoadedLinks(task=task, triples=held_out_relations(sources, held_out=task.held_out, part="test", seed=task.seed))

@@ -9,9 +9,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from sentdist.data.seeded_order import shuffled
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import RecipeError
 from sentdist.evaluation.lexical import Lexical
+from sentdist.plan.specs import Task
 from sentdist.stages.scores.scorer import Scorer
 
 
@@ -58,3 +60,8 @@ def no_word_score(task: str, kind: Lexical) -> RecipeError:
         expected="an encoder: the task is scored on its embeddings",
         remedy="Leave the floor out.",
     )
+
+
+def drawn_rows(num_items: int, task: Task) -> np.ndarray:
+    """The places of the items that a task's limit leaves, in order: the same ones for every training."""
+    return np.sort(shuffled(num_items, seed=0, stream=f"limit of {task.name}")[: task.limit])

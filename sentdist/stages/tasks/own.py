@@ -11,11 +11,12 @@ from sentdist.data.pairs import Pairs
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import TripletTask
 from sentdist.stages.own import own_queries, read_own
-from sentdist.stages.tasks.scoring import RetrievalTask, StsTask
-from sentdist.stages.tasks.triplets import Triplets
+from sentdist.stages.tasks.retrieval import LoadedRetrieval
+from sentdist.stages.tasks.sts import LoadedSts
+from sentdist.stages.tasks.triplets import LoadedTriplets
 
 
-def load_own_rows(task: Task | TripletTask, folders: Mapping[str, str], root: Path | None) -> StsTask | RetrievalTask | Triplets:
+def load_own_rows(task: Task | TripletTask, folders: Mapping[str, str], root: Path | None) -> LoadedSts | LoadedRetrieval | LoadedTriplets:
     """Read the rows of a task's side.
 
     Raises:
@@ -24,10 +25,10 @@ def load_own_rows(task: Task | TripletTask, folders: Mapping[str, str], root: Pa
     assert task.own is not None, "a task of a person's own file"
     if task.kind == "retrieval":
         collection = own_queries(task.source, task.own, task.split, revision=task.revision, folders=folders, root=root)
-        return RetrievalTask(task=task, collection=collection, rows=tuple(range(len(collection.query_ids))))
+        return LoadedRetrieval(task=task, collection=collection, rows=tuple(range(len(collection.query_ids))))
     table = read_own(task.source, task.own, task.split, revision=task.revision, folders=folders, root=root)
     columns = [tuple(table[name].to_pylist()) for name in table.column_names]
     if isinstance(task, TripletTask):
-        return Triplets(task=task, anchors=columns[0], positives=columns[1], negatives=columns[2])
+        return LoadedTriplets(task=task, anchors=columns[0], positives=columns[1], negatives=columns[2])
     pairs = Pairs(subset=(task.source,) * table.num_rows, sentence1=columns[0], sentence2=columns[1], score=np.array(columns[2]))
-    return StsTask(task=task, pairs=pairs, sentences=(*pairs.sentence1, *pairs.sentence2))
+    return LoadedSts(task=task, pairs=pairs)

@@ -19,7 +19,7 @@ from sentdist.stages.tasks.loaded_task import TaskScore
 
 
 @dataclass(frozen=True, kw_only=True)
-class Triplets:
+class LoadedTriplets:
     """Anchors, their positives and their negatives; the main score is accuracy.
 
     A triplet is right where s(anchor, positive) > s(anchor, negative), s the cosine or the score by relations, in float64. A tie is wrong,
@@ -56,10 +56,10 @@ class Triplets:
         return TaskScore(task=self.task.name, main=accuracy, measures={"accuracy": accuracy}, items=pa.table({"accuracy": right_R}))
 
 
-def load_triplets(task: TripletTask, root: Path | None) -> Triplets:
+def load_triplets(task: TripletTask, root: Path | None) -> LoadedTriplets:
     """Read the triplets of a task; DataError as `read_texts` says."""
     hub_revision = task.revision if task.source.startswith("hub:") else None
     anchors, positives, negatives = read_texts(
         task.source, columns=task.columns, split=task.split, data_root=root, hub_revision=hub_revision
     )
-    return Triplets(task=task, anchors=anchors, positives=positives, negatives=negatives)
+    return LoadedTriplets(task=task, anchors=anchors, positives=positives, negatives=negatives)

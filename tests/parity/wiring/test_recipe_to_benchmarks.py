@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score
 from sentdist.plan.task_kinds import ClassificationTask, ForumsTask
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import run_local
-from sentdist.stages.tasks import labels as label_tasks
+from sentdist.stages.tasks import classification
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import Place, planned, stage_of
 from tests.parity.wiring.reference import Student
@@ -105,7 +105,7 @@ def test_a_dev_accuracy_is_asked_of_train_and_dev_alone(place: Place, monkeypatc
         seen.append(given)
         return 61.0
 
-    monkeypatch.setattr(label_tasks, "senteval_dev", watched)
+    monkeypatch.setattr(classification, "senteval_dev", watched)
     values = {"name": "t", "source": "my/parts", "revision": "any", "split": "test", "dev": "dev", "classifier": "senteval", "num_folds": 4}
     task = ClassificationTask.model_validate(values | {"role": "dev"})
     assert scored(place, on_task(base_scores(place), task))["t"] == 61.0

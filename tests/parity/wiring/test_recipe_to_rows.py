@@ -17,7 +17,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here, run_local
-from sentdist.stages.tasks.scoring import load_task
+from sentdist.stages.tasks.load import load_task
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import STILL, Place, planned, recipe_values
 from tests.parity.wiring.reference import Student

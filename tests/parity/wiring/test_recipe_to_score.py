@@ -19,7 +19,7 @@ from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here, run_local
 from sentdist.stages.scores.build import build_scores
-from sentdist.stages.tasks.scoring import load_task
+from sentdist.stages.tasks.load import load_task
 from sentdist.stages.train import TrainSession
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import STILL, Place, opened, planned, stage_of

@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import average_precision_score, v_measure_score
 
 from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, GeometryTask, ParaphraseTask, RerankingTask, TripletTask
-from sentdist.stages.tasks import labels as label_tasks
+from sentdist.stages.tasks import classification
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import Place
 from tests.parity.wiring.reference import Student
@@ -114,7 +114,7 @@ def test_classifiers_are_given_what_their_values_say(place: Place, labelled: lis
             seen.append((name, features, labels, given))
             return SimpleNamespace(accuracy=50.0, f1=None, items=dict)
 
-        monkeypatch.setattr(label_tasks, name, watched)
+        monkeypatch.setattr(classification, name, watched)
     base, student = base_scores(place), Student(place.encoder, max_length=40)
     for values, called, folds in (
         ({}, "cross_validated", 10),

@@ -19,7 +19,7 @@ from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
 from sentdist.plan.recipe import load_recipe
 from sentdist.stages.planning.planned import planned_recipe
-from sentdist.stages.tasks.scoring import load_task
+from sentdist.stages.tasks.load import load_task
 from tests.support.faulty_s3 import BUCKET, FaultyS3, faulty_s3
 from tests.support.planning import RECIPES
 

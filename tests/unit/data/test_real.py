@@ -21,9 +21,11 @@ from sentdist.errors import DataError
 from sentdist.plan.chosen_tasks import pinned_task
 from sentdist.plan.tasks import TASKS
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.stages.tasks.candidates import ParaphrasePairs, RankedCandidates
-from sentdist.stages.tasks.labels import ClusteredTexts, LabelledTask
-from sentdist.stages.tasks.scoring import load_task
+from sentdist.stages.tasks.classification import LoadedClassification
+from sentdist.stages.tasks.clustering import LoadedClustering
+from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.pairs import LoadedPairs
+from sentdist.stages.tasks.reranking import LoadedReranking
 from tests.support.machine_speed import slower_than_reference
 
 pytestmark = pytest.mark.data
@@ -123,9 +125,9 @@ def test_tasks_beside_pairs_and_banks_are_read_whole(data_root: Path, name: str)
         pytest.skip(f"not among the data: {error.found}")
     loaded = load_task(task, str(data_root))
     card = TASKS[name]
-    if isinstance(loaded, LabelledTask | ClusteredTexts | ParaphrasePairs):
+    if isinstance(loaded, LoadedClassification | LoadedClustering | LoadedPairs):
         assert loaded.rows.num_rows == card.num_items
         assert loaded.rows.num_empty == {"cr": 4, "mpqa": 3}.get(name.removesuffix("-dev"), 0)
-    if isinstance(loaded, RankedCandidates):
+    if isinstance(loaded, LoadedReranking):
         assert name == "semeval2016-cqa" and len(loaded.rows.query_ids) == 430 and loaded.rows.num_unanswerable == 7
         assert card.num_items == 10 * (43 + 7)

@@ -15,7 +15,7 @@ from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.report import citations
 from sentdist.stages.scores import embed_sentences as embedding
 from sentdist.stages.scores.scorer import COSINE
-from sentdist.stages.tasks.labels import load_classification
+from sentdist.stages.tasks.classification import load_classification
 from tests.support.tasks_data import evaluated, stage_of, write_table
 
 SUBJECTS = ("a man", "a woman", "the old man", "the young woman", "a child", "the small child")

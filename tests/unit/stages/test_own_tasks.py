@@ -17,7 +17,7 @@ from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
 from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.overlaps import task_texts
-from sentdist.stages.tasks.scoring import load_task
+from sentdist.stages.tasks.load import load_task
 from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
 
 PEOPLE, ANIMALS, DOINGS = ("man", "woman", "child"), ("dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads")

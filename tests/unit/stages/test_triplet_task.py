@@ -17,7 +17,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.task_kinds import TripletTask
 from sentdist.stages.overlaps import task_texts
 from sentdist.stages.scores.scorer import COSINE
-from sentdist.stages.tasks.triplets import Triplets, load_triplets
+from sentdist.stages.tasks.triplets import LoadedTriplets, load_triplets
 from tests.support.tasks_data import evaluated, write_table
 
 OWN, GENERATED = "triplets=my/triplets@test", "triplets=generated/nli@test"
@@ -36,9 +36,9 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def triplets(*rows: tuple[str, str, str]) -> Triplets:
+def triplets(*rows: tuple[str, str, str]) -> LoadedTriplets:
     anchors, positives, negatives = zip(*rows, strict=True)
-    return Triplets(task=TripletTask(name="t", source="s", revision="r"), anchors=anchors, positives=positives, negatives=negatives)
+    return LoadedTriplets(task=TripletTask(name="t", source="s", revision="r"), anchors=anchors, positives=positives, negatives=negatives)
 
 
 def test_accuracy_is_that_of_loops_and_ties_are_wrong() -> None:

@@ -1,4 +1,4 @@
-"""How tasks over labelled texts score an encoder."""
+"""How labelled texts score an encoder: by a linear classifier on its embeddings."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import pyarrow as pa
 from sentdist.data.labels import Labelled, read_labelled
 from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.classification import cross_validated, pair_features, split_classified
-from sentdist.evaluation.clustering import score_clusters
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
-from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
+from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledTask:
+class LoadedClassification:
     """Texts, or pairs of texts, with labels; the main score is the accuracy of a linear classifier."""
 
     task: ClassificationTask
@@ -73,42 +72,11 @@ class LabelledTask:
         return TaskTexts(name=self.task.name, sentences=items, pairs=pairs)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusteredTexts:
-    """Labelled texts; the main score is the V-measure of their clusters."""
-
-    task: ClusteringTask
-    rows: Labelled
-
-    @property
-    def sentences(self) -> Sequence[str]:
-        return self.rows.texts[0]
-
-    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
-        found = score_clusters(embeddings_SD, self.rows.labels, num_runs=self.task.num_runs, where=self.task.name)
-        items = pa.table({"label": list(self.rows.labels), "cluster": found.clusters})
-        return TaskScore(task=self.task.name, main=found.v_measure, measures={"v_measure": found.v_measure}, items=items)
-
-    def score_words(self, kind: Lexical) -> TaskScore:
-        raise no_word_score(self.task.name, kind)
-
-    def texts(self) -> TaskTexts:
-        return TaskTexts(name=self.task.name, sentences=tuple((text,) for text in dict.fromkeys(self.sentences)), pairs=())
-
-
-def load_clustering(task: ClusteringTask, root: Path | None) -> ClusteredTexts:
-    """Read the texts of a task; DataError as `read_labelled` says."""
-    splits = None if task.split is None else (task.split,)
-    hub_revision = task.revision if task.source.startswith("hub:") else None
-    rows = read_labelled(task.source, columns=(task.text,), label=task.label, splits=splits, data_root=root, hub_revision=hub_revision)
-    return ClusteredTexts(task=task, rows=rows)
-
-
-def load_classification(task: ClassificationTask, root: Path | None) -> LabelledTask:
+def load_classification(task: ClassificationTask, root: Path | None) -> LoadedClassification:
     """Read the rows that a task fits and tests; DataError as `read_labelled` says."""
     splits = None if task.split is None else ("train", task.split, *([task.dev] if task.dev else []))
     hub_revision = task.revision if task.source.startswith("hub:") else None
     rows = read_labelled(
         task.source, columns=task.columns, label=task.label, splits=splits, data_root=root, hub_revision=hub_revision
     )  # fmt: skip
-    return LabelledTask(task=task, rows=rows)
+    return LoadedClassification(task=task, rows=rows)

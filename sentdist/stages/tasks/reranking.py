@@ -1,4 +1,4 @@
-"""How tasks over pairs of texts score an encoder: paraphrases, and candidates to be put in order."""
+"""How a few candidates for each query, to be put in order, score an encoder."""
 
 from __future__ import annotations
 
@@ -10,48 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.data.candidates import Candidates, read_candidates
-from sentdist.data.labels import Labelled, read_labelled
 from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.metrics import paired_cosines
-from sentdist.evaluation.paraphrases import score_paraphrases
 from sentdist.evaluation.reranking import score_candidates
-from sentdist.evaluation.sts import jaccard_scores
-from sentdist.plan.task_kinds import ParaphraseTask, RerankingTask
+from sentdist.plan.task_kinds import RerankingTask
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParaphrasePairs:
-    """Pairs that are paraphrases or not; the main score is average precision."""
-
-    task: ParaphraseTask
-    rows: Labelled
-
-    @property
-    def sentences(self) -> Sequence[str]:
-        return (*self.rows.texts[0], *self.rows.texts[1])
-
-    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
-        return self._task_score(scorer.similarities(*np.split(embeddings_SD, 2), where=self.task.name))
-
-    def score_words(self, kind: Lexical) -> TaskScore:
-        """Word overlap; the plan refuses BM25 here."""
-        return self._task_score(jaccard_scores(*self.rows.texts))
-
-    def texts(self) -> TaskTexts:
-        first, second = self.rows.texts
-        return TaskTexts.of_pairs(self.task.name, zip(first, second, strict=True))
-
-    def _task_score(self, similarities_P: np.ndarray) -> TaskScore:
-        found = score_paraphrases(similarities_P, self.rows.labels, where=self.task.name)
-        items = pa.table({"label": found.labels, "similarity": found.similarities})
-        return TaskScore(task=self.task.name, main=found.ap, measures={"ap": found.ap, "share": found.share}, items=items)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankedCandidates:
+class LoadedReranking:
     """A few candidates for each query; the main score is MAP."""
 
     task: RerankingTask
@@ -95,20 +64,7 @@ class RankedCandidates:
         return TaskScore(task=self.task.name, main=found.measures["map"], measures=found.measures, items=items)
 
 
-def load_paraphrases(task: ParaphraseTask, root: Path | None) -> ParaphrasePairs:
-    """Read the pairs of a task; DataError as `read_labelled` says."""
-    rows = read_labelled(
-        task.source,
-        columns=task.columns,
-        label=task.label,
-        splits=None if task.split is None else (task.split,),
-        data_root=root,
-        hub_revision=task.revision if task.source.startswith("hub:") else None,
-    )
-    return ParaphrasePairs(task=task, rows=rows)
-
-
-def load_candidates(task: RerankingTask, root: Path | None) -> RankedCandidates:
+def load_reranking(task: RerankingTask, root: Path | None) -> LoadedReranking:
     """Read the candidates of a task; DataError as `read_candidates` says."""
     rows = read_candidates(
         task.source,
@@ -118,4 +74,4 @@ def load_candidates(task: RerankingTask, root: Path | None) -> RankedCandidates:
         data_root=root,
         hub_revision=task.revision if task.source.startswith("hub:") else None,
     )
-    return RankedCandidates(task=task, rows=rows)
+    return LoadedReranking(task=task, rows=rows)

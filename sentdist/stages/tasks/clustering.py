@@ -1,0 +1,49 @@
+"""How labelled texts score an encoder: by clusters of its embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sentdist.data.labels import Labelled, read_labelled
+from sentdist.data.task_texts import TaskTexts
+from sentdist.evaluation.clustering import score_clusters
+from sentdist.evaluation.lexical import Lexical
+from sentdist.plan.task_kinds import ClusteringTask
+from sentdist.stages.scores.scorer import Scorer
+from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedClustering:
+    """Labelled texts; the main score is the V-measure of their clusters."""
+
+    task: ClusteringTask
+    rows: Labelled
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return self.rows.texts[0]
+
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        found = score_clusters(embeddings_SD, self.rows.labels, num_runs=self.task.num_runs, where=self.task.name)
+        items = pa.table({"label": list(self.rows.labels), "cluster": found.clusters})
+        return TaskScore(task=self.task.name, main=found.v_measure, measures={"v_measure": found.v_measure}, items=items)
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        raise no_word_score(self.task.name, kind)
+
+    def texts(self) -> TaskTexts:
+        return TaskTexts(name=self.task.name, sentences=tuple((text,) for text in dict.fromkeys(self.sentences)), pairs=())
+
+
+def load_clustering(task: ClusteringTask, root: Path | None) -> LoadedClustering:
+    """Read the texts of a task; DataError as `read_labelled` says."""
+    splits = None if task.split is None else (task.split,)
+    hub_revision = task.revision if task.source.startswith("hub:") else None
+    rows = read_labelled(task.source, columns=(task.text,), label=task.label, splits=splits, data_root=root, hub_revision=hub_revision)
+    return LoadedClustering(task=task, rows=rows)

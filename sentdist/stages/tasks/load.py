@@ -1,0 +1,30 @@
+"""From a task of the plan to its data in memory."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sentdist.data.sources.mirror import data_folder
+from sentdist.plan.specs import Task
+from sentdist.plan.task_kinds import ScoredTask, TripletTask
+from sentdist.stages.tasks.loaded_task import LoadedTask
+from sentdist.stages.tasks.own import load_own_rows
+
+Folders = tuple[tuple[str, str], ...]
+
+
+def load_task(task: ScoredTask, data_root: str | None, folders: Folders = ()) -> LoadedTask:
+    """Read a task's data; DataError as its reader says. folders: of the run, where files given by path lie."""
+    root = data_folder(data_root)
+    if isinstance(task, Task | TripletTask) and task.own is not None:
+        return load_own_rows(task, dict(folders), root)
+    return loader_of(task.kind)(task, root)
+
+
+def loader_of(kind: str) -> Callable[[Any, Path | None], LoadedTask]:
+    """`load_KIND` of the module KIND beside this one, imported when it is asked for: some kinds fit classifiers, whose library is slow."""
+    loader: Callable[[Any, Path | None], LoadedTask] = getattr(importlib.import_module(f"sentdist.stages.tasks.{kind}"), f"load_{kind}")
+    return loader

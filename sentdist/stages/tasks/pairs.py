@@ -1,0 +1,60 @@
+"""How pairs that are paraphrases or not score an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sentdist.data.labels import Labelled, read_labelled
+from sentdist.data.task_texts import TaskTexts
+from sentdist.evaluation.lexical import Lexical
+from sentdist.evaluation.paraphrases import score_paraphrases
+from sentdist.evaluation.sts import jaccard_scores
+from sentdist.plan.task_kinds import ParaphraseTask
+from sentdist.stages.scores.scorer import Scorer
+from sentdist.stages.tasks.loaded_task import TaskScore
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedPairs:
+    """Pairs that are paraphrases or not; the main score is average precision."""
+
+    task: ParaphraseTask
+    rows: Labelled
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return (*self.rows.texts[0], *self.rows.texts[1])
+
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        return self._task_score(scorer.similarities(*np.split(embeddings_SD, 2), where=self.task.name))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        """Word overlap; the plan refuses BM25 here."""
+        return self._task_score(jaccard_scores(*self.rows.texts))
+
+    def texts(self) -> TaskTexts:
+        first, second = self.rows.texts
+        return TaskTexts.of_pairs(self.task.name, zip(first, second, strict=True))
+
+    def _task_score(self, similarities_P: np.ndarray) -> TaskScore:
+        found = score_paraphrases(similarities_P, self.rows.labels, where=self.task.name)
+        items = pa.table({"label": found.labels, "similarity": found.similarities})
+        return TaskScore(task=self.task.name, main=found.ap, measures={"ap": found.ap, "share": found.share}, items=items)
+
+
+def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
+    """Read the pairs of a task; DataError as `read_labelled` says."""
+    rows = read_labelled(
+        task.source,
+        columns=task.columns,
+        label=task.label,
+        splits=None if task.split is None else (task.split,),
+        data_root=root,
+        hub_revision=task.revision if task.source.startswith("hub:") else None,
+    )
+    return LoadedPairs(task=task, rows=rows)
