@@ -11,7 +11,8 @@ NAMES = ("batch_size", "learning_rate", "length", "max_length")
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("bach_size", "batch_size"), ("learn", "learning_rate"), ("le", None), ("qqq", None), ("", None), ("lenght", "length")]
+    ("name", "meant"),
+    [("bach_size", "batch_size"), ("learn", "learning_rate"), ("le", None), ("qqq", None), ("", None), ("lenght", "length")],
 )
 def test_the_name_that_was_meant_is_spelt_alike_or_begins_so(name: str, meant: str | None) -> None:
     assert near(name, NAMES) == meant
