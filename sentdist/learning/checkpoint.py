@@ -17,6 +17,10 @@ from sentdist.learning.early_stopping import EarlyStopping
 PROGRESS_FILE = "progress.json"
 
 
+class UnusableCheckpoint(Exception):  # noqa: N818 - what a reader says of a checkpoint; nobody meets it as an error
+    """Why a checkpoint that is there cannot be gone on from."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DevScore:
     """A score on the development set after `step` optimizer steps."""

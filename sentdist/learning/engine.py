@@ -61,16 +61,16 @@ class Engine(Protocol):
         """
         ...
 
-    def step_unread(self, loss: Tensor, *, told: float = 0.0) -> Tensor | None:
-        """`global_mean` and `step` in one, without that the host waits: (3,) float64 on the device, the mean loss, the sum told, the norm.
+    def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
+        """`global_mean` and `step` in one, without that the host waits: (3,) float64 on the device: mean loss, sum of votes, norm.
 
         When loss or norm is not finite, parameters and optimizer stay as they are, in this step and in all that follow: it is for the
         caller to look. None, and nothing was done, for an engine that cannot, or that does not run ahead of its device.
         """
         ...
 
-    def global_mean(self, value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
-        """Mean over ranks of a scalar, not finite everywhere as soon as it is not finite on one rank; the sum over ranks of `told`."""
+    def global_mean(self, value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
+        """Mean over ranks of a scalar, not finite everywhere as soon as it is not finite on one rank; the sum over ranks of `vote`."""
         ...
 
     def save(self, folder: Path, *, progress: Progress) -> None:
@@ -132,11 +132,11 @@ class TorchEngine:
         self._move(norm)
         return grad_norm
 
-    def step_unread(self, loss: Tensor, *, told: float = 0.0) -> Tensor | None:
+    def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
         if not self.runs_ahead:
             return None
-        mean_and_told, norm = unread_mean_over_ranks(loss, told=told), self._averaged_norm()
-        facts = torch.cat([mean_and_told, norm.double()[None]])
+        mean_and_votes, norm = unread_mean_over_ranks(loss, vote=vote), self._averaged_norm()
+        facts = torch.cat([mean_and_votes, norm.double()[None]])
         is_finite = torch.isfinite(facts[::2]).all()
         self._is_stuck = torch.where(is_finite, self._is_stuck, 1.0)
         self._optimizer.found_inf = self._is_stuck  # type: ignore[attr-defined]  # torch's fused optimizers ask for it: 1 moves nothing
@@ -155,8 +155,8 @@ class TorchEngine:
         self._schedule.step()
         self._optimizer.zero_grad(set_to_none=True)
 
-    def global_mean(self, value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
-        return mean_over_ranks(value, told=told)
+    def global_mean(self, value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
+        return mean_over_ranks(value, vote=vote)
 
     def save(self, folder: Path, *, progress: Progress) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -141,21 +141,21 @@ def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
             gradient.copy_(averaged.view_as(gradient))
 
 
-def mean_over_ranks(value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
-    """Mean over ranks of a scalar, not finite on every rank as soon as it is not finite on one; and the sum over ranks of what each tells.
+def mean_over_ranks(value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
+    """Mean over ranks of a scalar, not finite on every rank as soon as it is not finite on one; and the sum over ranks of their votes.
 
     Both in one collective, on the device of `value`: a group of NCCL alone serves no others.
     """
     if rank_and_world_size()[1] == 1:
-        return float(value.detach().double()), told
-    mean, told_by_all = unread_mean_over_ranks(value, told=told).tolist()
-    return mean, told_by_all
+        return float(value.detach().double()), vote
+    mean, votes = unread_mean_over_ranks(value, vote=vote).tolist()
+    return mean, votes
 
 
-def unread_mean_over_ranks(value: Tensor, *, told: float = 0.0) -> Tensor:
+def unread_mean_over_ranks(value: Tensor, *, vote: float = 0.0) -> Tensor:
     """What `mean_over_ranks` gives, as (2,) float64 on the device of `value`: nobody waits for it."""
     value = value.detach().double()
-    both = torch.stack([value, torch.full_like(value, told)])
+    both = torch.stack([value, torch.full_like(value, vote)])
     world_size = rank_and_world_size()[1]
     if world_size > 1:
         with waiting():

@@ -42,7 +42,7 @@ class StepReport:
     """What one optimizer step did.
 
     step: its number, from 0. loss: nats, mean over the anchors of all ranks. grad_norm: L2, of the averaged gradient, before clipping.
-    lr: the learning rate it used. num_sentences: of the global batch, all columns. told: see `train_steps`.
+    lr: the learning rate it used. num_sentences: of the global batch, all columns. votes: see `train_steps`.
     """
 
     step: int
@@ -51,7 +51,7 @@ class StepReport:
     lr: float
     num_sentences: int
     seconds: StepSeconds
-    told: float = 0.0
+    votes: float = 0.0
 
 
 def train_steps(
@@ -61,7 +61,7 @@ def train_steps(
     *,
     start: int = 0,
     micro_batch: int | None = None,
-    tell: Callable[[], float] = lambda: 0.0,
+    vote: Callable[[], float] = lambda: 0.0,
     is_read: Callable[[int], bool] = lambda step: True,
 ) -> Iterator[StepReport]:
     """Train one step per batch and say what happened.
@@ -69,7 +69,7 @@ def train_steps(
     The loop does not log, checkpoint or evaluate: whoever draws from it decides what to do between two steps.
     Stopping early is ceasing to draw.
     micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
-    tell: asked at each step for a number; its sum over ranks comes with the report, in the collective of the loss.
+    vote: asked at each step for a number; its sum over ranks comes with the report, in the collective of the loss.
     is_read: whether the caller looks at what a step left behind, by the number of the step. An engine that runs ahead of a GPU is
     waited for only after such steps: the reports of those before come with theirs, and until then nothing may be saved, scored or stopped.
     Every rank draws equally often. TrainingDiverged, on all ranks, when a loss or gradient is not finite on any:
@@ -88,13 +88,13 @@ def train_steps(
         engine.backward(local_loss)
         backward = clock.lap()
         lr = engine.lr
-        facts = engine.step_unread(local_loss, told=(told := tell()))
+        facts = engine.step_unread(local_loss, vote=(own_vote := vote()))
         can_wait = facts is not None and not is_read(step)
         if facts is None:
-            loss, told = engine.global_mean(local_loss, told=told)
+            loss, votes = engine.global_mean(local_loss, vote=own_vote)
             if not math.isfinite(loss):  # the optimizer is still untouched
                 raise _diverged(step, loss, batch, f"{float(local_loss.detach())} on this one ({_non_finite(embeddings, batch)})")
-            facts = torch.tensor([loss, told, _take_step(engine, step)], dtype=torch.float64)
+            facts = torch.tensor([loss, votes, _take_step(engine, step)], dtype=torch.float64)
         objective.after_step(embeddings.detach(), batch)
         seconds = StepSeconds(
             data=data, forward=forward, loss=loss_seconds, backward=backward, optimizer=clock.lap(), waiting=clock.take_waiting()
@@ -126,7 +126,7 @@ def _read(unread: list[_Unread], clock: _Clock) -> Iterator[StepReport]:
         return
     facts = torch.stack([one.facts for one in unread]).tolist()
     waited = clock.lap()
-    for one, (loss, told, grad_norm) in zip(unread, facts, strict=True):
+    for one, (loss, votes, grad_norm) in zip(unread, facts, strict=True):
         if not math.isfinite(loss):
             raise _diverged(one.step, loss, one.batch, "no more is known of it: it was read later")
         if not math.isfinite(grad_norm):
@@ -134,7 +134,13 @@ def _read(unread: list[_Unread], clock: _Clock) -> Iterator[StepReport]:
         is_last = one is unread[-1]
         seconds = replace(one.seconds, optimizer=one.seconds.optimizer + waited) if is_last else one.seconds
         yield StepReport(
-            step=one.step, loss=loss, grad_norm=grad_norm, lr=one.lr, num_sentences=one.batch.sentence_ids.size, told=told, seconds=seconds
+            step=one.step,
+            loss=loss,
+            grad_norm=grad_norm,
+            lr=one.lr,
+            num_sentences=one.batch.sentence_ids.size,
+            votes=votes,
+            seconds=seconds,
         )
 
 

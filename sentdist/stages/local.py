@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from sentdist.disk_errors import failing_disk_told
 from sentdist.errors import ArtifactLost
@@ -20,14 +18,13 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Rung, Train, training_of
 from sentdist.plan.unroll import Plan
 from sentdist.stages.bodies import build_in_process
-from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.stages.ranks import ALONE
-from sentdist.stages.rungs import Begun, before, commit_rung, events_until, from_rung, save_on_ranks
+from sentdist.stages.rungs import events_until, from_rung, publish_training
 from sentdist.stages.train import TrainSession
 from sentdist.store.store import Artifact
 
@@ -68,31 +65,22 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
     return artifact
 
 
-def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None = None, checkpoint: Path | None = None) -> Artifact:
-    """Train on one rank with the torch engine; `checkpoint` is where an earlier attempt stopped, else it goes on from a rung."""
+def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None = None) -> Artifact:
+    """Train on one rank with the torch engine; it goes on from a rung where there is one."""
     started = time.perf_counter()
     train = training_of(stage)
     assert train is not None
     make_engine = partial(TorchEngine, device=device_of(context.runtime))
     make = partial(TrainSession, train, context, make_engine=make_engine, bank=file_bank(train, context))
-    if checkpoint is not None:
-        begun = Begun(session=make())
-        begun.session.load(checkpoint)
-    else:
-        begun = from_rung(make(), stage, context, make=make, ranks=ALONE)
+    begun = from_rung(make(), stage, context, make=make, ranks=ALONE)
     if begun.note is not None:
         log.warning("%s: %s", stage.label, begun.note)
-    session = begun.session
-    for event in events_until(stage, session):
+    for event in events_until(stage, begun.session):
         if listen is not None:
-            listen(stage, session, event)
-    context = replace(context, runtime=context.runtime.with_workers(1))  # for the record
-    with context.store.staged() as folder:
-        if isinstance(stage, Rung):
-            save_on_ranks(session, folder, ALONE)
-            return commit_rung(stage, folder, context, begun, seconds=time.perf_counter() - started)
-        results = session.finish(folder) | before(begun)
-        return commit(stage, folder, context, results=results, seconds=begun.seconds + time.perf_counter() - started)
+            listen(stage, begun.session, event)
+    artifact = publish_training(begun, stage, context, ALONE, started=started)
+    assert artifact is not None, "the only rank is the first"
+    return artifact
 
 
 def file_bank(stage: Train, context: Context) -> BankReader | None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import tempfile
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from pickle import UnpicklingError
-
-import torch
 
 from sentdist.disk_errors import words_for
-from sentdist.errors import ArtifactLost, StoreError, first_line
-from sentdist.learning.checkpoint import DevScore
+from sentdist.errors import StoreError, first_line
+from sentdist.learning.checkpoint import DevScore, UnusableCheckpoint
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, training_of
@@ -25,6 +24,7 @@ from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.ranks import Ranks
 from sentdist.stages.train import TrainSession
+from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
 
 CHECKPOINT = "checkpoint"  # folder in the artifact of a rung
@@ -95,21 +95,30 @@ def sentences(train: Train, step: int) -> int:
     return step * train.training.batch_size * train.corpus.num_columns
 
 
-def commit_rung(stage: Rung, folder: Path, context: Context, begun: Begun, *, seconds: float) -> Artifact:
-    """Publish the checkpoint below `folder`; on one process only."""
-    return commit(stage, folder, context, seconds=seconds, results=rung_results(begun, seconds=seconds))
+def publish_training(begun: Begun, stage: Train | Rung, context: Context, ranks: Ranks, *, started: float) -> Artifact | None:
+    """Publish what a session has come to; None on all ranks but the first. started: what `time.perf_counter` said as this part began."""
+    context = replace(context, runtime=context.runtime.with_workers(ranks.world_size))  # for the record
+    with context.store.staged() if ranks.is_first else scratch_folder(Path(tempfile.gettempdir()), "rank") as folder:
+        if isinstance(stage, Rung):
+            save_on_ranks(begun.session, folder, ranks)
+            seconds = time.perf_counter() - started
+            results = rung_results(begun, seconds=seconds)
+        else:
+            results = begun.session.finish(folder) | before(begun)
+            seconds = begun.seconds + time.perf_counter() - started
+        return commit(stage, folder, context, seconds=seconds, results=results) if ranks.is_first else None
 
 
 def events_until(
-    stage: Train | Rung, session: TrainSession, *, tell: Callable[[], float] = lambda: 0.0
+    stage: Train | Rung, session: TrainSession, *, vote: Callable[[], float] = lambda: 0.0
 ) -> Generator[StepReport | DevScore, None, None]:
-    """The events of a session until the end of a rung, or of the whole training; tell: as `TrainSession.events` takes it."""
+    """The events of a session until the end of a rung, or of the whole training; vote: as `TrainSession.events` takes it."""
     if not isinstance(stage, Rung):
-        yield from session.events(tell=tell)
+        yield from session.events(vote=vote)
         return
     if session.has_come_to(stage.share):
         return
-    with closing(session.events(tell=tell)) as events:
+    with closing(session.events(vote=vote)) as events:
         for event in events:
             yield event
             if session.has_come_to(stage.share):
@@ -146,18 +155,12 @@ def _load(session: TrainSession, found: Artifact, context: Context) -> str | Non
     """Load a rung's checkpoint; why it is of no use, None if it was loaded."""
     try:
         session.load(context.store.folder(found) / CHECKPOINT)
-    except torch.OutOfMemoryError:  # a RuntimeError that says nothing of the checkpoint
-        raise
-    except ArtifactLost as error:
-        return error.found
-    except StoreError as error:
-        if words_for(error.__cause__):  # it may be whole
+    except UnusableCheckpoint as error:
+        return str(error)
+    except (OSError, StoreError) as error:
+        if words_for(error) or words_for(error.__cause__):  # it may be whole
             raise
-        return f"{error.found}; this training has {error.expected}"
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
-        if words_for(error):
-            raise
-        return first_line(error)
+        return error.found if isinstance(error, StoreError) else first_line(error)
     return None
 
 

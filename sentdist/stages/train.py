@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 
 import numpy as np
 import torch
@@ -16,8 +17,9 @@ from torch import Tensor
 
 from sentdist.data.corpus import Corpus
 from sentdist.data.sampler import epoch_batches
+from sentdist.errors import StoreError, named
 from sentdist.learning.bank import BankReader, own_rows
-from sentdist.learning.checkpoint import DevScore, Progress
+from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint
 from sentdist.learning.early_stopping import EarlyStopping
 from sentdist.learning.encode_over_ranks import encode_over_ranks
 from sentdist.learning.encoder.batch import Batch
@@ -102,7 +104,7 @@ class TrainSession:
         )
         self.progress = Progress(step=0, stopping=stopping)
         self._place_in_epoch = 0  # of the batch that was drawn last
-        self.told = 0.0  # at the last event, see `events`
+        self.votes = 0.0  # at the last event, see `events`
         self._best: dict[str, Tensor] = {}
         self._curve = Curve(log_every=context.runtime.log_every)
 
@@ -111,25 +113,25 @@ class TrainSession:
         """Points of the learning curve so far, on rank 0."""
         return self._curve.history
 
-    def events(self, *, tell: Callable[[], float] = lambda: 0.0) -> Generator[StepReport | DevScore, None, None]:
+    def events(self, *, vote: Callable[[], float] = lambda: 0.0) -> Generator[StepReport | DevScore, None, None]:
         """Train from where the session stands to the end or to an early stop; `progress` is up to date at each event.
 
-        tell: asked at each event for a number; its sum over ranks is `told`.
+        vote: asked at each event for a number; its sum over ranks is `votes`.
         """
-        if self._is_dev_due() and self.progress.step > 0 and not self._is_scored():
-            yield self._score_dev(tell)  # the checkpoint was taken between a step and its dev score
+        if self._is_dev_due() and not self._is_scored():
+            yield self._score_dev(vote)  # the checkpoint was taken between a step and its dev score
         if self._is_stopped():
             return
         start, micro_batch = self.progress.step, self.context.runtime.micro_batch
         with made_ahead(partial(self._sent, self.progress)) as sent:  # the thread is gone however this ends
             for report in train_steps(
-                self.engine, self._objective, self._received(sent), start=start, micro_batch=micro_batch, tell=tell, is_read=self._is_read
+                self.engine, self._objective, self._received(sent), start=start, micro_batch=micro_batch, vote=vote, is_read=self._is_read
             ):
                 self._advance(report)
-                self.told = report.told
+                self.votes = report.votes
                 yield report
                 if self._is_dev_due():
-                    yield self._score_dev(tell)
+                    yield self._score_dev(vote)
                 if self._is_stopped():
                     return
 
@@ -152,7 +154,22 @@ class TrainSession:
                 torch.save(state, folder / OBJECTIVE_FILE)
 
     def load(self, folder: Path) -> None:
-        """Go on from a checkpoint of this stage."""
+        """Go on from a checkpoint of this stage.
+
+        Raises:
+            UnusableCheckpoint: it is damaged, or of an engine that does not fit; it may be loaded in part.
+            OSError: it cannot be read, and may be whole.
+        """
+        try:
+            self._load(folder)
+        except torch.OutOfMemoryError:  # a RuntimeError that says nothing of the checkpoint
+            raise
+        except StoreError as error:
+            raise UnusableCheckpoint(f"{error.found}; this training has {error.expected}") from error
+        except (RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
+            raise UnusableCheckpoint(named(error)) from error
+
+    def _load(self, folder: Path) -> None:
         self.progress = self.engine.load(folder)
         if self._objective.extra_state():
             self._objective.load_extra_state(torch.load(folder / OBJECTIVE_FILE, map_location=self._encoder.device, weights_only=True))
@@ -187,9 +204,8 @@ class TrainSession:
     def _is_read(self, step: int) -> bool:
         """Whether something is done after a step that must know what it gave: a point of the curve, a checkpoint, a score, a stop."""
         in_epoch, schedule = self._place_in_epoch + 1, self.schedule
-        is_scored = bool(self._dev) and in_epoch % schedule.dev_interval == 0
         is_point = (step + 1) % self.context.runtime.log_every == 0 or step == 0
-        return is_point or is_scored or in_epoch == schedule.steps_in_epoch or self.progress.stopping is not None
+        return is_point or in_epoch == schedule.steps_in_epoch or schedule.has_dev_at(in_epoch) or self.progress.stopping is not None
 
     def _sent(self, progress: Progress) -> Iterator[tuple[int, int, Sent]]:
         """Batches from where the session stands, on their way, each with its place in its epoch and the steps of that; runs in a thread."""
@@ -233,11 +249,11 @@ class TrainSession:
         self._curve.add(report)
 
     def _is_dev_due(self) -> bool:
-        if not self._dev:
-            return False
-        in_epoch = self.progress.step_in_epoch
-        return in_epoch == 0 or (
-            in_epoch % self.schedule.dev_interval == 0 and in_epoch + self.schedule.dev_interval / 2 <= self.schedule.steps_in_epoch
+        """Whether dev is scored where the session stands; at an epoch's end the next one stands at step 0."""
+        return (
+            bool(self._dev)
+            and self.progress.step > 0
+            and (self.progress.step_in_epoch == 0 or self.schedule.has_dev_at(self.progress.step_in_epoch))
         )
 
     def _is_scored(self) -> bool:
@@ -246,7 +262,7 @@ class TrainSession:
     def _is_stopped(self) -> bool:
         return self.progress.stopping is not None and self.progress.stopping.is_over
 
-    def _score_dev(self, tell: Callable[[], float]) -> DevScore:
+    def _score_dev(self, vote: Callable[[], float]) -> DevScore:
         assert self.stage.selection is not None
         embeddings = [embed_in_training(self.engine, self._encoder, task, self.context.runtime.tokens_per_batch) for task in self._dev]
         give_back_freed_memory()
@@ -264,7 +280,7 @@ class TrainSession:
             self.progress = replace(self.progress, best_score=found.score, best_step=found.step)
         self.progress = replace(self.progress, history=(*self.progress.history, found))
         self.history.append({"step": found.step, "dev_score": score, "task": self.stage.selection.name, "at": round(time.time(), 2)})
-        _, self.told = self.engine.global_mean(torch.zeros((), device=self._encoder.device), told=tell())
+        _, self.votes = self.engine.global_mean(torch.zeros((), device=self._encoder.device), vote=vote())
         return found
 
     def _results(self) -> dict[str, Json]:
@@ -303,6 +319,10 @@ class _Schedule:
     steps_in_epoch: int
     dev_interval: int
     stopping_interval: int
+
+    def has_dev_at(self, in_epoch: int) -> bool:
+        """Whether dev is scored after so many steps of an epoch, before its end: not within half an interval of that."""
+        return in_epoch % self.dev_interval == 0 and in_epoch + self.dev_interval / 2 <= self.steps_in_epoch
 
     @staticmethod
     def of(stage: Train, num_rows: int) -> _Schedule:

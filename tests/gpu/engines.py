@@ -36,7 +36,7 @@ def train_on_gpus(rank: int, world_size: int, folder: str, precision: str) -> di
         )
         clock = CheckpointClock(Runtime(checkpoint_every_s=1e-9, log_every=4), rank=rank)
         batches = word_batches(encoder, 8, rank=rank, world_size=world_size)
-        reports = list(train_steps(engine, make.info_nce(temperature=0.05), batches, micro_batch=6, tell=clock.tell))
-        assert [clock.is_due(report, told=report.told) for report in reports] == [False, False, False, True] * 2
+        reports = list(train_steps(engine, make.info_nce(temperature=0.05), batches, micro_batch=6, vote=clock.vote))
+        assert [clock.is_due(report, votes=report.votes) for report in reports] == [False, False, False, True] * 2
         found[kind] = ([report.loss for report in reports], engine.weights())
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, to_share
 from sentdist.stages.local import file_bank
 from sentdist.stages.ranks import ranks_here
-from sentdist.stages.rungs import commit_rung, events_until, from_rung, save_on_ranks
+from sentdist.stages.rungs import events_until, from_rung, publish_training
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes
 from tests.parity.test_rungs import SHARES, prepared, values_of
@@ -42,15 +42,11 @@ def _on_rank(
         noted.append({"begins": begun.step, "note": begun.note})
         list(events_until(stage, begun.session))
         noted[-1] |= {"ends": begun.session.progress.step, "history": begun.session.progress.history}
-        folder.mkdir()
         if isinstance(stage, Rung):
-            save_on_ranks(begun.session, folder, ranks_here())
-            if rank == 0:
-                with context.store.staged() as staged:
-                    shutil.copytree(folder, staged, dirs_exist_ok=True)
-                    commit_rung(stage, staged, context, begun, seconds=1.0)
+            publish_training(begun, stage, context, ranks_here(), started=time.perf_counter())
             ranks_here().exchange(None)  # it is in the store
         else:
+            folder.mkdir()
             noted[-1] |= {"last": begun.session.engine.weights(), "results": begun.session.finish(folder)}
     return noted
 

@@ -17,7 +17,7 @@ SCORE_FRACTION = 0.1
 class CheckpointClock:
     """Due every `checkpoint_every_s` seconds, at a dev score once a tenth of that has passed, and once as soon as a host is about to leave.
 
-    The first rank's clock decides, and any rank may hurry all. What they `tell` comes to all ranks with the events of a session, so that
+    The first rank's clock decides, and any rank may hurry all. Their `vote` comes to all ranks with the events of a session, so that
     all come to the same answer, and no step has a collective more.
     """
 
@@ -34,15 +34,15 @@ class CheckpointClock:
         self._since = time.monotonic()
         self._has_hurried = self._has_hurried or self._is_leaving()
 
-    def tell(self) -> float:
+    def vote(self) -> float:
         """For all ranks: the first one's seconds since the last checkpoint; without end while the host of this one is about to leave
         and no checkpoint is of that time."""
         if self._is_leaving() and not self._has_hurried:
             return math.inf
         return time.monotonic() - self._since if self._is_first else 0.0
 
-    def is_due(self, event: StepReport | DevScore, *, told: float) -> bool:
-        """Whether to write one now. told: the sum of what the ranks told at this event."""
+    def is_due(self, event: StepReport | DevScore, *, votes: float) -> bool:
+        """Whether to write one now. votes: the sum of those of all ranks at this event."""
         if isinstance(event, DevScore):
-            return told >= self._every_s * SCORE_FRACTION
-        return (event.step + 1) % self._look_every == 0 and told >= self._every_s
+            return votes >= self._every_s * SCORE_FRACTION
+        return (event.step + 1) % self._look_every == 0 and votes >= self._every_s

@@ -32,18 +32,6 @@ KEPT = 2  # checkpoints: where the newest turns out to be damaged, the one befor
 UNFINISHED = "it was not written to its end"
 
 
-class OfNoUse(Exception):  # noqa: N818 - what a reader says of a checkpoint; nobody meets it as an error
-    """Why a whole checkpoint cannot be gone on from."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """A whole checkpoint: a local folder with its files, and the optimizer steps that it holds."""
-
-    folder: Path
-    step: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Seal:
     """What one rank notes of its files once they are written; a checkpoint is whole when all ranks' seals are there and right."""
@@ -113,11 +101,11 @@ class RunningFolder:
                     self._store.filesystem.delete_dir(self._path(old))
         return problem
 
-    def resume(self, load: Callable[[Found], None]) -> tuple[int | None, list[str]]:
+    def resume(self, load: Callable[[Path], str | None]) -> tuple[int | None, list[str]]:
         """Have the newest whole checkpoint loaded; the step that it holds (None: there is none), and for each that is of no use why.
 
-        What was not written to its end is removed; what is damaged, or raises OfNoUse in `load`, is moved aside. `load` may be called again
-        after it has failed, and must then begin anew.
+        load: says why it is of no use, None if it was loaded; it may be called again after that, and must then begin anew.
+        What was not written to its end is removed; what is damaged or of no use is moved aside.
 
         Raises:
             StoreError: a checkpoint cannot be read (on all ranks); it may be whole, so it stays.
@@ -133,7 +121,7 @@ class RunningFolder:
                 return step, notes
             notes.append(self._discard(step, why))
 
-    def _try(self, step: int, load: Callable[[Found], None]) -> str | None:
+    def _try(self, step: int, load: Callable[[Path], str | None]) -> str | None:
         """Load a checkpoint on all ranks; why it is of no use, None if it was loaded."""
         with ExitStack() as stack:
             why, folder = None, Path()
@@ -143,10 +131,7 @@ class RunningFolder:
             if (why := self.ranks.first_said(why)) is not None:
                 return why
             with self.ranks.errors_on_all(), self._reading(step):
-                try:
-                    load(Found(folder=folder, step=step))
-                except OfNoUse as error:
-                    why = str(error)
+                why = load(folder)
             return self.ranks.first_said(why)
 
     @contextmanager

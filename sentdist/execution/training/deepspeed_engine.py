@@ -95,11 +95,11 @@ class DeepSpeedEngine:
             raise diverged_gradient(math.nan)
         return float(self._engine.get_global_grad_norm())
 
-    def step_unread(self, loss: Tensor, *, told: float = 0.0) -> Tensor | None:
+    def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
         return None  # DeepSpeed itself reads the norm on the host
 
-    def global_mean(self, value: Tensor, *, told: float = 0.0) -> tuple[float, float]:
-        return mean_over_ranks(value, told=told)
+    def global_mean(self, value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
+        return mean_over_ranks(value, vote=vote)
 
     def save(self, folder: Path, *, progress: Progress) -> None:
         folder.mkdir(parents=True, exist_ok=True)

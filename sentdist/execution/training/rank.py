@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, closing
 from functools import partial
-from pathlib import Path
 
 import torch.distributed as dist
 
@@ -26,16 +22,14 @@ from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.execution.training.resume import begin_or_resume, save_checkpoint, tell_resumed
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Rung, Tokens, Train, training_of
-from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs import load_start_tokenizer
 from sentdist.stages.ranks import Ranks, ranks_here
-from sentdist.stages.rungs import before, commit_rung, events_until, from_rung, save_on_ranks
+from sentdist.stages.rungs import events_until, from_rung, publish_training
 from sentdist.stages.tokens import TokensBody, tokens_stage
 from sentdist.stages.train import TrainSession
-from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
 
@@ -76,20 +70,13 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
         clock = CheckpointClock(context.runtime, rank=ranks.rank, is_leaving=heartbeats.is_leaving)
         with ExitStack() as stack:
             reporter = stack.enter_context(closing(ProgressReporter(stage, session, sink, run, heartbeats))) if ranks.is_first else None
-            for event in stack.enter_context(closing(events_until(stage, session, tell=clock.tell))):
+            for event in stack.enter_context(closing(events_until(stage, session, vote=clock.vote))):
                 if reporter is not None:
                     reporter.on_event(event)
-                if clock.is_due(event, told=session.told):
+                if clock.is_due(event, votes=session.votes):
                     save_checkpoint(session, running, stage, told)
                     clock.restart()
-        context = replace(context, runtime=context.runtime.with_workers(ranks.world_size))  # for the record
-        with context.store.staged() if ranks.is_first else _scratch() as folder:
-            if isinstance(stage, Rung):
-                save_on_ranks(session, folder, ranks)
-                return commit_rung(stage, folder, context, begun, seconds=time.perf_counter() - started) if ranks.is_first else None
-            results = session.finish(folder) | before(begun)
-            seconds = begun.seconds + time.perf_counter() - started
-            return commit(stage, folder, context, results=results, seconds=seconds) if ranks.is_first else None
+        return publish_training(begun, stage, context, ranks, started=started)
 
 
 def _make_tokens(stage: Train, context: Context, ranks: Ranks) -> None:
@@ -127,9 +114,3 @@ def _device(runtime: Runtime) -> str:
     from ray.train.torch import get_device  # seconds, which a worker without Ray Train never pays
 
     return str(get_device())
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    with scratch_folder(Path(tempfile.gettempdir()), "rank") as folder:
-        yield folder

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pickle import UnpicklingError
+from pathlib import Path
 
-import torch
-
-from sentdist.errors import StoreError, named
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.stage_task import EventSink
-from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder
+from sentdist.execution.training.checkpoints import RunningFolder
+from sentdist.learning.checkpoint import UnusableCheckpoint
 from sentdist.plan.stages import Rung, Train
 from sentdist.stages.inputs_in_use import lost_input
 from sentdist.stages.train import TrainSession
@@ -21,27 +19,22 @@ def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, st
 
     Says which checkpoint it goes on from, and of those that are of no use why, and where they lie now.
     """
-    sessions = [make()]
-    fresh = True
+    session, is_fresh = make(), True
 
-    def load(found: Found) -> None:
-        nonlocal fresh
-        if not fresh:  # an earlier checkpoint was loaded in part
-            sessions[:] = [make()]
-        fresh = False
+    def load(folder: Path) -> str | None:
+        nonlocal session, is_fresh
+        if not is_fresh:  # an earlier checkpoint was loaded in part
+            session = make()
+        is_fresh = False
         try:
-            sessions[0].load(found.folder)
-        except torch.OutOfMemoryError:  # a RuntimeError that says nothing of the checkpoint
-            raise
-        except StoreError as error:  # of an engine that does not fit
-            raise OfNoUse(f"{error.found}; this training has {error.expected}") from error
-        except (RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
-            raise OfNoUse(named(error)) from error
+            session.load(folder)
+        except UnusableCheckpoint as error:
+            return str(error)
+        return None
 
     step, notes = running.resume(load)
-    if step is None and not fresh:
-        sessions[:] = [make()]
-    (session,) = sessions
+    if step is None and not is_fresh:
+        session = make()
     if sink is not None:
         for note in notes:
             sink.post(_event(stage, session, what="resumed", message=note))

@@ -32,26 +32,26 @@ def report(step: int) -> StepReport:
         (10.0, 7, True, True),  # a dev score comes at any step
     ],
 )
-def test_what_was_told_with_the_event_decides(passed_s: float, steps_done: int, at_score: bool, is_due: bool) -> None:
+def test_the_votes_at_the_event_decide(passed_s: float, steps_done: int, at_score: bool, is_due: bool) -> None:
     clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5))
     event = DevScore(step=steps_done, score=80.0) if at_score else report(steps_done - 1)
-    assert clock.is_due(event, told=passed_s) == is_due
+    assert clock.is_due(event, votes=passed_s) == is_due
 
 
 def test_between_two_looks_at_the_clock_nothing_is_due() -> None:
-    assert not CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5)).is_due(report(6), told=1e9)
+    assert not CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5)).is_due(report(6), votes=1e9)
 
 
 def test_a_checkpoint_restarts_the_clock() -> None:
     clock = CheckpointClock(Runtime(checkpoint_every_s=100.0))
     began = time.monotonic()
     clock.restart()
-    assert 0 <= clock.tell() <= time.monotonic() - began
+    assert 0 <= clock.vote() <= time.monotonic() - began
 
 
 def test_the_first_ranks_clock_is_the_one_that_is_read() -> None:
     first, second = (CheckpointClock(Runtime(), rank=rank) for rank in (0, 1))
-    assert first.tell() > 0 and second.tell() == 0
+    assert first.vote() > 0 and second.vote() == 0
 
 
 @pytest.mark.parametrize("leaves", [0, 1])
@@ -61,8 +61,8 @@ def test_a_host_that_is_about_to_leave_makes_one_checkpoint_due_at_once(leaves: 
     clocks = [CheckpointClock(runtime, rank=rank, is_leaving=lambda rank=rank: leaving[0] and rank == leaves) for rank in (0, 1)]  # type: ignore[misc]
 
     def are_due() -> list[bool]:
-        told = sum(clock.tell() for clock in clocks)
-        return [clock.is_due(report(4), told=told) for clock in clocks]
+        votes = sum(clock.vote() for clock in clocks)
+        return [clock.is_due(report(4), votes=votes) for clock in clocks]
 
     assert are_due() == [False, False]
     leaving[0] = True
@@ -81,12 +81,12 @@ def decide(rank: int, world_size: int) -> list[bool]:
     clock = CheckpointClock(Runtime(checkpoint_every_s=1e-9, log_every=5), rank=rank, is_leaving=lambda: False)
     decided = []
     for step in range(5):
-        told = torch.tensor(clock.tell(), dtype=torch.float64)
-        dist.all_reduce(told, group=with_the_loss)
-        decided.append(clock.is_due(report(step), told=told.item()))
+        votes = torch.tensor(clock.vote(), dtype=torch.float64)
+        dist.all_reduce(votes, group=with_the_loss)
+        decided.append(clock.is_due(report(step), votes=votes.item()))
     return decided
 
 
 def test_no_rank_is_asked_in_a_collective_of_the_clocks_own() -> None:
     assert run_in_processes(decide, 2, backend="cuda:gloo") == [[False, False, False, False, True]] * 2
-    assert math.isinf(CheckpointClock(Runtime(), rank=1, is_leaving=lambda: True).tell())
+    assert math.isinf(CheckpointClock(Runtime(), rank=1, is_leaving=lambda: True).vote())

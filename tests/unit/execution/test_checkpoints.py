@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from sentdist.errors import StoreError
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.training.checkpoints import Found, OfNoUse, RunningFolder, forget_running, newest_step
+from sentdist.execution.training.checkpoints import RunningFolder, forget_running, newest_step
 from sentdist.execution.training.rank import train_as_first
 from sentdist.learning.checkpoint import PROGRESS_FILE, EngineFacts, Progress, read_progress, write_progress
 from sentdist.plan.stages import Train
@@ -49,7 +49,7 @@ def _write(text: str) -> Callable[[Path], None]:
 def _resumed(running: RunningFolder) -> tuple[str | None, list[str]]:
     """What the weights of the checkpoint say that was gone on from, and the notes."""
     loaded: list[str] = []
-    step, notes = running.resume(lambda found: loaded.append((found.folder / "inner" / "weights").read_text()))
+    step, notes = running.resume(lambda folder: loaded.append((folder / "inner" / "weights").read_text()))
     return (loaded[-1] if step is not None else None), notes
 
 
@@ -111,10 +111,9 @@ def test_one_that_does_not_fit_is_moved_aside_and_the_loader_begins_anew(tmp_pat
         running.save(_write(f"step {step}"), step=step)
     seen: list[int] = []
 
-    def load(found: Found) -> None:
-        seen.append(found.step)
-        if found.step == 10:
-            raise OfNoUse("of another engine")
+    def load(folder: Path) -> str | None:
+        seen.append(int(folder.name))
+        return "of another engine" if seen == [10] else None
 
     step, (note,) = running.resume(load)
     assert (step, seen) == (5, [10, 5])
@@ -125,7 +124,7 @@ def test_a_disk_that_cannot_be_read_for_a_moment_costs_no_checkpoint(tmp_path: P
     running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
     running.save(_write("whole"), step=5)
 
-    def fails(found: Found) -> None:
+    def fails(folder: Path) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with pytest.raises(StoreError, match=r"stays where it is"):
@@ -147,8 +146,8 @@ def test_a_file_of_a_checkpoint_that_cannot_be_read_for_a_moment_costs_nothing(
             raise OSError(number, os.strerror(number), str(path))
         return real(path, *rest, **named)
 
-    def read(found: Found) -> None:
-        read_progress(found.folder)
+    def read(folder: Path) -> None:
+        read_progress(folder)
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_text", fails)

@@ -28,7 +28,7 @@ def _engine(*, runs_ahead: bool) -> TorchEngine:
 
 
 def _steps(engine: TorchEngine, num_steps: int, is_read: Callable[[int], bool] = lambda step: True) -> list[StepReport]:
-    return list(train_steps(engine, make.info_nce(temperature=0.05), toy_batches(num_steps), tell=lambda: 2.0, is_read=is_read))
+    return list(train_steps(engine, make.info_nce(temperature=0.05), toy_batches(num_steps), vote=lambda: 2.0, is_read=is_read))
 
 
 def _state(engine: TorchEngine) -> list[Tensor]:
@@ -40,7 +40,7 @@ def test_steps_that_are_read_later_are_the_same_steps() -> None:
     at_once, later = _engine(runs_ahead=False), _engine(runs_ahead=True)
     expected, found = _steps(at_once, 9), _steps(later, 9, is_read=lambda step: step % 4 == 3)
     for one, other in zip(found, expected, strict=True):
-        assert (one.step, one.loss, one.grad_norm, one.lr, one.told) == (other.step, other.loss, other.grad_norm, other.lr, other.told)
+        assert (one.step, one.loss, one.grad_norm, one.lr, one.votes) == (other.step, other.loss, other.grad_norm, other.lr, other.votes)
     assert all(torch.equal(one, other) for one, other in zip(_state(later), _state(at_once), strict=True))
 
 
