@@ -94,7 +94,8 @@ def store_gc(
 ) -> None:
     """Remove what is of no use any more.
 
-    Data without a record, which crashed writers left, and what was moved aside as damaged.
+    Data without a record, which crashed writers left; what was moved aside as damaged; checkpoints of trainings that are finished,
+    or that nobody has gone on with for 30 days.
     """
     from sentdist.store.tidying import collect_garbage, orphans
 

@@ -75,7 +75,10 @@ class Record(BaseModel):
         Raises:
             ValueError: it is no record, or not the one that was written.
         """
-        values = json.loads(content)
+        try:
+            values = json.loads(content)
+        except RecursionError:
+            raise ValueError("nested too deep") from None
         if not isinstance(values, dict):
             raise ValueError(f"a {type(values).__name__} instead of fields")
         seal = values.pop(SEAL, None)

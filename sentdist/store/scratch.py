@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 NAME = re.compile(r"sentdist-(?P<purpose>[a-z]+)~(?P<machine>.+)~(?P<pid>\d+)~[0-9a-f]{8}")
 
 
@@ -40,25 +42,35 @@ def remove_left(parent: Path) -> list[Path]:
     return left
 
 
-def _is_left(path: Path) -> bool:
-    found = NAME.fullmatch(path.name)
-    if found is None or found["machine"] != _machine():
-        return False
+def maker_of(name: str) -> Literal["dead", "living", "elsewhere"] | None:
+    """What became of the process that made a scratch folder of this name; of another machine's nobody knows. None: no scratch folder."""
+    found = NAME.fullmatch(name)
+    if found is None:
+        return None
+    if found["machine"] != _machine():
+        return "elsewhere"
     try:
-        if path.lstat().st_uid != os.getuid() or path.is_symlink():
-            return False
         os.kill(int(found["pid"]), 0)
     except ProcessLookupError:
-        return True
+        return "dead"
+    except OSError:  # another user's
+        return "living"
+    return "living"
+
+
+def _is_left(path: Path) -> bool:
+    try:
+        return maker_of(path.name) == "dead" and path.lstat().st_uid == os.getuid() and not path.is_symlink()
     except OSError:
         return False
-    return False
 
 
 @cache
 def _machine() -> str:
-    """The host and, where there are such, its namespace of process ids: only in there an id tells whether a process lives."""
-    namespace = "0"
+    """The host and, where there are such, its namespace of process ids and its boot: only in there an id tells whether a process lives.
+    Outside containers all hosts have one namespace, and machines made of one image may have one name."""
+    namespace = boot = "0"
     with suppress(OSError):
         namespace = str(os.stat("/proc/self/ns/pid").st_ino)
-    return f"{re.sub(r'[^A-Za-z0-9.-]', '-', socket.gethostname())[:40]}-{namespace}"
+        boot = BOOT_ID.read_text()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9.-]', '-', socket.gethostname())[:40]}-{namespace}-{boot}"

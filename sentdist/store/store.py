@@ -29,6 +29,7 @@ from sentdist.store.silence import told_if_silent
 
 RECORD = "record.json"
 BUILT_AGAIN = "It counts as not finished and is built again when it is needed."
+RUNNING = "running"  # checkpoints of trainings that are not finished, by key
 ASIDE = ".aside"  # what was damaged and is of no use any more, for a person to look at; `sentdist store gc` removes it
 
 log = logging.getLogger(__name__)

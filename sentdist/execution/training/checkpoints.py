@@ -21,12 +21,11 @@ from sentdist.store.durable import make_folder, replace_file, sync_folder, sync_
 from sentdist.store.integrity import FileFacts, damage_of, facts_of_tree
 from sentdist.store.local_root import STAGING
 from sentdist.store.scratch import scratch_folder
-from sentdist.store.store import ArtifactStore
+from sentdist.store.store import RUNNING, ArtifactStore
 
 if TYPE_CHECKING:  # torch takes seconds, and the board only asks for the newest step
     from sentdist.stages.ranks import Ranks
 
-RUNNING = "running"
 KEPT = 2  # checkpoints: where the newest turns out to be damaged, the one before it is as good a start
 
 UNFINISHED = "it was not written to its end"
@@ -56,7 +55,7 @@ class _Seal:
             found = json.loads(path.read_text())
             files = {name: FileFacts(num_bytes=int(size), sha256=str(sha256)) for name, (size, sha256) in found["files"].items()}
             return _Seal(rank=int(found["rank"]), world_size=int(found["world_size"]), files=files)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if words_for(error):
                 raise
             return None

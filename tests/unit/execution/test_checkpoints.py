@@ -76,7 +76,9 @@ def test_two_checkpoints_are_kept(tmp_path: Path) -> None:
     assert _resumed(running) == (None, [])
 
 
-@pytest.mark.parametrize("damage", [_flip, _halve, Path.unlink, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize(
+    "damage", [_flip, _halve, Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_text("[" * 200_000)]
+)
 @pytest.mark.parametrize("name", ["inner/weights", "progress.json", "seal-00000.json"])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
     running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)

@@ -158,7 +158,7 @@ def test_no_changed_byte_of_a_record_makes_it_another_record(tmp_path: Path) -> 
                 assert Record.read(bytes(changed)) == artifact.record, (at, bit, bytes(changed[max(0, at - 20) : at + 20]))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"key": "abc"}', b"null", b"\0" * 200])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"key": "abc"}', b"null", b"\0" * 200, b"[" * 200_000])
 def test_an_unreadable_record_is_not_finished_and_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes) -> None:
     store = ArtifactStore(tmp_path)
     good, bad = _put(store), _put(store, Corpus(source="nli/triplets", source_revision="r", limit=10))
@@ -172,13 +172,14 @@ def test_an_unreadable_record_is_not_finished_and_named_once(tmp_path: Path, cap
     assert store.find(good.key) == good
 
 
-def test_no_command_of_the_store_ends_in_a_traceback_for_one_bad_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ['{"key": ', '{"key":' * 100_000])
+def test_no_command_of_the_store_ends_in_a_traceback_for_one_bad_record(tmp_path: Path, content: str) -> None:
     store = ArtifactStore(tmp_path)
     good, bad = _put(store), _put(store, Corpus(source="nli/triplets", source_revision="r", limit=10))
     record = tmp_path / bad.record.place / RECORD
     for command in (["list"], ["show", good.key], ["check"], ["gc"], ["drop", "--yes", good.key]):
         record.parent.mkdir(exist_ok=True)
-        record.write_text('{"key": ')
+        record.write_text(content)
         done = CliRunner().invoke(app, ["store", *command, "--store", str(tmp_path)])
         assert done.exit_code == 0, (command, done.output)
         assert done.exception is None or isinstance(done.exception, SystemExit)
