@@ -250,7 +250,10 @@ class BoardActor:
         return EventSink(board=_this_board(), every_s=self._silence_s / BEATS_IN_TIME)
 
     async def _note_failed(self, stage: Stage, submission: Submission, error: BaseException) -> None:
-        """What was given up said nothing itself."""
+        """What was given up said nothing itself. A lost input is no failure: whoever asked for the stage asks again."""
+        if isinstance(error, ArtifactLost):
+            await self.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(error)))
+            return
         message = named(error)
         note_failed.remote(submission, stage.key, message)
         await self.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=message))

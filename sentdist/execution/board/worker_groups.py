@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import Demand
 from sentdist.plan.stage import Stage
@@ -207,7 +208,7 @@ class WorkerGroups:
 
     async def _watch(self, group: _Group) -> None:
         """Take out a group that has ended, and tell whoever waits for its work."""
-        error: BaseException = RuntimeError(f"{group.name} left before its work was done")
+        error: BaseException = GroupLostError(RuntimeError(f"{group.name} left before its work was done"))
         try:
             await group.started.ended
         except (Exception, asyncio.CancelledError) as found:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnavailableError, RayActorError
 
 from sentdist.errors import SentdistError
 from sentdist.execution.board.attempts import may_be_a_lost_peer
@@ -27,22 +30,26 @@ from sentdist.stages.sharded import Sharded
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import NullRun
 
+TRIES, PAUSE_S = 60, 2.0  # how often a question is put to a board that is out of reach; then the group counts as lost
+
 
 def build_orders(member: GroupMember) -> None:
     """Build what the board orders until it says that the group shall leave, or is gone itself.
 
     Raises:
         Exception: what a training of several workers met that is none of ours, such as a peer that is gone: the group is lost with it.
+        ActorUnavailableError: the board stays out of reach: the group is lost, too.
     """
     is_first = ranks_here().is_first
     number = 0
-    with held_group(), suppress(RayActorError):  # the board is gone: whoever needs the work asks another one
-        while (order := _next_order(member, number, is_first=is_first)) is not None:
+    board = member.sink.board
+    with held_group(), _until_the_board_is_gone():
+        while (order := _answer(board.next_order, member.name, number, is_first=is_first)) is not None:
             number = order.number
             sink = replace(member.sink, order=(member.name, number))
             if is_first:
                 answer = _build(member, order, sink)
-                ray.get(member.sink.board.finish.remote(member.name, number, answer))
+                _answer(board.finish, member.name, number, answer)
             else:
                 _follow(order, sink)
             _let_go()
@@ -68,9 +75,13 @@ def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exc
 
 def _follow(order: Order, sink: EventSink) -> None:
     """What the other workers do for an order that the first one has begun.
-    What a person must fix all of them raise at the same step, and the first one says it; but a GPU may be full for one of them alone."""
+    What a person must fix all of them raise at the same step, and the first one says it.
+
+    Raises:
+        SentdistError: what this one alone met, as a GPU that is full or an input that was changed under it; the group is lost with it.
+    """
     stage, context = order.stage, order.submission.context
-    with full_gpu_told(stage, context), suppress(SentdistError), inputs_watched():
+    with full_gpu_told(stage, context), inputs_watched(), suppress(SentdistError):
         match stage:
             case Train() | Rung():
                 train_rank(stage, context, sink, NullRun())
@@ -80,9 +91,25 @@ def _follow(order: Order, sink: EventSink) -> None:
                 raise TypeError(f"{stage.kind} is built by one process")
 
 
-def _next_order(member: GroupMember, after: int, *, is_first: bool) -> Order | None:
-    order: Order | None = ray.get(member.sink.board.next_order.remote(member.name, after, is_first=is_first))
-    return order
+@contextmanager
+def _until_the_board_is_gone() -> Iterator[None]:
+    """Whoever needs the work asks another board."""
+    try:
+        yield
+    except ActorUnavailableError:
+        raise
+    except RayActorError:
+        return
+
+
+def _answer(question: Any, *args: object, **options: object) -> Any:
+    """The board's answer, asked for again where the way there is interrupted: its questions are numbered, and may be put twice."""
+    for _ in range(TRIES - 1):
+        try:
+            return ray.get(question.remote(*args, **options))
+        except ActorUnavailableError:
+            time.sleep(PAUSE_S)
+    return ray.get(question.remote(*args, **options))
 
 
 def _let_go() -> None:

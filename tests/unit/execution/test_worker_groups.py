@@ -240,3 +240,19 @@ def test_the_other_workers_see_an_order_when_the_first_has_begun_it() -> None:
         assert await toys.groups.next_order("workers-1", 1, is_first=False) is None
 
     _play(scene())
+
+
+def test_a_group_that_leaves_with_work_in_its_hands_is_lost() -> None:
+    """Then the board tries again, as often as the recipe allows."""
+
+    async def scene() -> None:
+        toys = Toys(_artifact)
+
+        async def quietly(name: str) -> None:
+            assert await toys.groups.next_order(name, 0, is_first=True) is not None
+
+        toys._live = quietly  # type: ignore[method-assign]
+        with pytest.raises(GroupLostError):
+            await toys.build(0)
+
+    _play(scene())

@@ -1,0 +1,118 @@
+"""What a worker of a group does where the board cannot be reached, or where it alone meets an error. Ray and the board are stood in for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError, ActorUnavailableError
+
+from sentdist.errors import ArtifactLost, DataError
+from sentdist.execution.board.stage_task import EventSink, GroupMember
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.worker_groups import Order
+from sentdist.execution.parallel.ranks import Ranks
+from sentdist.execution.resources import Demand
+from sentdist.execution.training import member
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Train
+from sentdist.plan.unroll import Plan
+from sentdist.stages.context import Context
+from sentdist.stages.inputs import folder_of
+from sentdist.stages.local import build_here
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+DEMAND = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
+
+
+class Board:
+    """Gives one order, then sends the group away. `breaks`: what each question meets before it is answered."""
+
+    def __init__(self, order: Order, breaks: Callable[[str], Exception | None]) -> None:
+        self.order, self.breaks = order, breaks
+        self.answers: list[Any] = []
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=lambda *args, **kwargs: (name, args))
+
+    def answer(self, question: tuple[str, tuple[Any, ...]]) -> Any:
+        name, args = question
+        self.asked.append(name)
+        if error := self.breaks(name):
+            raise error
+        if name == "next_order":
+            return self.order if args[1] < self.order.number else None
+        if name == "finish":
+            self.answers.append(args[2])
+        return None
+
+
+@pytest.fixture
+def planned(tmp_path: Path, tiny_encoder_dir: Path) -> tuple[Plan, Context]:
+    return tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+
+
+def _work(
+    monkeypatch: pytest.MonkeyPatch,
+    planned: tuple[Plan, Context],
+    *,
+    breaks: Callable[[str], Exception | None] = lambda name: None,
+    rank: int = 0,
+    body: Callable[..., Any],
+) -> Board:
+    """Have one worker of two do what the board orders."""
+    plan, context = planned
+    stage: Stage = next(stage for stage in plan.stages if isinstance(stage, Train))
+    board = Board(Order(number=1, stage=stage, submission=Submission(context=context, trainings_at_once=1)), breaks)
+    monkeypatch.setattr(member.ray, "get", board.answer)
+    monkeypatch.setattr(member, "PAUSE_S", 0.0)
+    monkeypatch.setattr(member, "ranks_here", lambda: Ranks(rank=rank, world_size=2))
+    monkeypatch.setattr(member, "train_rank", body)
+    member.build_orders(GroupMember(name="workers-1", demand=DEMAND, body=body, sink=EventSink(board=board)))
+    return board
+
+
+def _once(name: str, error: Exception) -> Callable[[str], Exception | None]:
+    left = [error]
+    return lambda asked: left.pop() if asked == name and left else None
+
+
+@pytest.mark.parametrize("question", ["next_order", "finish"])
+def test_a_question_to_a_board_out_of_reach_is_put_again(
+    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context], question: str
+) -> None:
+    board = _work(monkeypatch, planned, breaks=_once(question, ActorUnavailableError("", None)), body=lambda *_: "built")
+    assert board.answers == ["built"] and board.asked.count(question) == 3 - (question == "finish")
+
+
+def test_a_board_that_is_gone_ends_the_worker_quietly_and_one_out_of_reach_for_long_does_not(
+    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
+) -> None:
+    assert not _work(monkeypatch, planned, breaks=lambda name: ActorDiedError(), body=lambda *_: "built").answers
+    with pytest.raises(ActorUnavailableError):
+        _work(monkeypatch, planned, breaks=lambda name: ActorUnavailableError("", None), body=lambda *_: "built")
+
+
+def test_an_input_that_changed_under_one_rank_alone_ends_its_group(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:
+    plan, context = planned
+    corpus = next(stage for stage in plan.stages if stage.kind == "corpus")
+    build_here(corpus, context)
+
+    def train(*_: object) -> None:
+        rows = folder_of(corpus, context) / "rows.arrow"
+        rows.write_bytes(rows.read_bytes()[:-1])
+        raise IndexError("no such token")
+
+    with pytest.raises(ArtifactLost):
+        _work(monkeypatch, planned, rank=1, body=train)
+
+
+def test_what_all_ranks_meet_is_told_by_the_first_alone(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:
+    def train(*_: object) -> None:
+        raise DataError(where="corpus", found="no rows", expected="rows", remedy="Give some.")
+
+    assert not _work(monkeypatch, planned, rank=1, body=train).answers
