@@ -14,7 +14,6 @@ from sentdist.errors import ArtifactLost, DataError
 from sentdist.execution.board.stage_task import EventSink, GroupMember
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import Order
-from sentdist.execution.parallel.ranks import Ranks
 from sentdist.execution.resources import Demand
 from sentdist.execution.training import member
 from sentdist.plan.stage import Stage
@@ -23,6 +22,7 @@ from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
+from sentdist.stages.ranks import Ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 DEMAND = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
@@ -70,7 +70,7 @@ def _work(
     board = Board(Order(number=1, stage=stage, submission=Submission(context=context, trainings_at_once=1)), breaks)
     monkeypatch.setattr(member.ray, "get", board.answer)
     monkeypatch.setattr(member, "PAUSE_S", 0.0)
-    monkeypatch.setattr(member, "ranks_here", lambda: Ranks(rank=rank, world_size=2))
+    monkeypatch.setattr(member, "ranks_here", lambda: Ranks(rank=rank, world_size=2, exchange=lambda said: [said, said]))
     monkeypatch.setattr(member, "train_rank", body)
     member.build_orders(GroupMember(name="workers-1", demand=DEMAND, body=body, sink=EventSink(board=board)))
     return board
