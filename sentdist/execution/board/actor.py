@@ -16,7 +16,7 @@ from sentdist.errors import ArtifactLost, SentdistError, SweepStopped, named
 from sentdist.execution.board.attempts import GONE, LOSSES, Attempts, cause_of, checkpoint_step, lost_to, retry_of
 from sentdist.execution.board.diagnosis import PATIENCE_S
 from sentdist.execution.board.event_log import EventLog
-from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.events import StageEvent, What
 from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.board.stage_task import (
     BEATS_IN_TIME,
@@ -251,12 +251,12 @@ class BoardActor:
 
     async def _note_failed(self, stage: Stage, submission: Submission, error: BaseException) -> None:
         """What was given up said nothing itself. A lost input is no failure: whoever asked for the stage asks again."""
-        if isinstance(error, ArtifactLost):
-            await self.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(error)))
-            return
-        message = named(error)
-        note_failed.remote(submission, stage.key, message)
-        await self.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=message))
+        is_lost = isinstance(error, ArtifactLost)
+        message = str(error) if is_lost else named(error)
+        if not is_lost:
+            note_failed.remote(submission, stage.key, message)
+        what: What = "lost" if is_lost else "failed"
+        await self.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what=what, message=message))
 
     def _room(self, demand: Demand, submission: Submission) -> AbstractAsyncContextManager[object]:
         if demand.way != "pool":
