@@ -101,18 +101,25 @@ def build_over_ranks(
         folder = ranks.from_first(lambda: stack.enter_context(staged_shards(context.store)))
         with ranks.errors_on_all():
             body = _own_body(stage, context) if make_body is None else make_body()
-            per_shard = rows_per_part(body.num_rows, context.runtime)
-            for shard in _share(range(num_shards(body.num_rows, per_shard)), ranks, is_shared=context.store.is_local):
-                with _making(shard, stage, context, sink):
-                    write_shard(body, shard, per_shard, folder)
+        per_shard = rows_per_part(body.num_rows, context.runtime)
+        for shard in _own_rounds(num_shards(body.num_rows, per_shard), ranks, is_shared=context.store.is_local):
+            with ranks.errors_on_all():
+                if shard is not None:
+                    with _making(shard, stage, context, sink):
+                        write_shard(body, shard, per_shard, folder)
         return publish(stage, folder, context, body=body, rows_per_shard=per_shard, started=started) if ranks.is_first else None
 
 
-def _share(shards: range, ranks: Ranks, *, is_shared: bool) -> range:
-    """The shards that one of the workers makes. is_shared: whether all can write to the first one's folder."""
-    if is_shared:
-        return shards[ranks.rank :: ranks.world_size]
-    return shards if ranks.is_first else shards[:0]
+def _own_rounds(num: int, ranks: Ranks, *, is_shared: bool) -> list[int | None]:
+    """The shard that one of the workers makes in each round, None where it only waits for the others.
+
+    They meet after each round: whoever waits for another longer than the process group allows (half an hour) is lost, and so is what was
+    made. is_shared: whether all can write to the first one's folder.
+    """
+    if not is_shared:
+        return [shard if ranks.is_first else None for shard in range(num)]
+    firsts = range(0, num, ranks.world_size)
+    return [first + ranks.rank if first + ranks.rank < num else None for first in firsts]
 
 
 def _own_body(stage: Sharded | Tokens, context: Context) -> ShardedBody:

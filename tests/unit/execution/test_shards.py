@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from sentdist.data.targets import read_counts
 from sentdist.errors import DataError
 from sentdist.execution.parallel.pool import rows_per_part
-from sentdist.execution.parallel.shards import ShardMaker
+from sentdist.execution.parallel.shards import ShardMaker, build_over_ranks
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.sharded import body_of, build_in_shards, shard_name
+from sentdist.stages.ranks import Ranks
+from sentdist.stages.sharded import ShardedBody, body_of, build_in_shards, shard_name
+from sentdist.store.store import Artifact, ArtifactStore
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
@@ -76,6 +85,49 @@ def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_canno
     assert (tmp_path / "shards/00002.npz").stat().st_size == len(handed) > 0
     first, again = read_counts(tmp_path / "shards/00002.npz")[1], read_counts(BytesIO(handed))[1]
     assert first.names == again.names
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_no_worker_of_a_group_waits_longer_than_a_shard_takes(tagging: tuple[Targets, Context], tmp_path: Path, is_shared: bool) -> None:
+    """A process group gives up a worker that is waited for too long: here after three times what a shard takes, of at least four."""
+    stage, context = tagging
+    store = ArtifactStore(tmp_path / "store")
+    corpus = context.store.get(stage.corpus)
+    assert corpus is not None
+    shutil.copytree(context.store.folder(corpus), tmp_path / "store" / corpus.record.place)
+    store.is_local = is_shared
+    takes_s = 0.4
+    meeting, said = threading.Barrier(2, timeout=3 * takes_s), [None, None]
+
+    def exchange(rank: int, value: object) -> list[object]:
+        said[rank] = value  # type: ignore[call-overload]
+        meeting.wait()
+        found = list(said)
+        meeting.wait()
+        return found
+
+    class Slow:
+        def __init__(self, body: ShardedBody) -> None:
+            self.body = body
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.body, name)
+
+        def write(self, rows: range, file: Any) -> None:
+            time.sleep(takes_s)
+            self.body.write(rows, file)
+
+    def build(rank: int) -> Artifact | None:
+        ranks = Ranks(rank=rank, world_size=2, exchange=partial(exchange, rank))
+        there = replace(context, store=store)
+        return build_over_ranks(stage, there, ranks, make_body=lambda: cast(ShardedBody, Slow(body_of(stage, there))))
+
+    with ThreadPoolExecutor(2) as pool:
+        first, other = pool.map(build, range(2))
+    assert first is not None and other is None
+    whole = context.store.get(stage) or build_in_shards(stage, context)
+    made = {name: digest for name, digest in first.record.digests.items() if "shards" not in name}
+    assert made == {name: whole.record.digests[name] for name in made} and len(made) > 0
 
 
 def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Targets, Context]) -> None:
