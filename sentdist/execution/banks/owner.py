@@ -81,7 +81,7 @@ class BankFacts:
 class _Held:
     order: BankOrder
     bank: HeldBank
-    made_at: float
+    made_at: float  # seconds of the monotonic clock, as below
     used_at: float
 
 
@@ -109,13 +109,12 @@ class EmbeddingBanks:
         missing = [order for order in dict.fromkeys(orders) if order.key not in self._held or self._held[order.key].order != order]
         for order in missing:
             self._held.pop(order.key, None)
+        self.read(tuple(order.key for order in orders))
         placement = self.placement(sum(order.shape.num_bytes for order in missing)) if missing else None
-        now = time.time()
+        now = time.monotonic()
         for order in missing:
             bank = HeldBank(shards=_start(order), generation=uuid.uuid4().hex)
             self._held[order.key] = _Held(order=order, bank=bank, made_at=now, used_at=now)
-        for order in orders:
-            self._held[order.key].used_at = now
         show(BANK_BYTES, self._num_bytes)
         return [self._held[order.key].bank for order in orders], placement
 
@@ -124,7 +123,7 @@ class EmbeddingBanks:
         self._asked_at = time.monotonic()
         for key in keys:
             if key in self._held:
-                self._held[key].used_at = time.time()
+                self._held[key].used_at = time.monotonic()
 
     def end_if_idle(self) -> None:
         """End this actor when nobody reads. Calls are done one after another: a call is answered, or meets an actor that has ended."""
@@ -140,8 +139,12 @@ class EmbeddingBanks:
         self._held = {key: held for key, held in self._held.items() if held.bank.generation not in lost}
 
     def placement(self, wanted_bytes: int) -> BankPlacement:
-        """Where more banks of this size would lie; ResourceError if nowhere. The disk is that of this node."""
-        self._asked_at = time.monotonic()
+        """Where more banks of this size would lie; ResourceError if nowhere. The disk is that of this node.
+
+        Banks that nobody has read for long make room: a sweep over many reads one after another.
+        """
+        self._asked_at = now = time.monotonic()
+        self._held = {key: held for key, held in self._held.items() if now - held.used_at <= self._idle_s}
         nodes = ray.nodes()
         disk = shutil.disk_usage(_spill_folder(nodes, ray.get_runtime_context().get_node_id()))
         return placement_for(
@@ -274,7 +277,7 @@ def _owners() -> list[tuple[Any, list[BankFacts]]]:
 
 
 def _facts(held: _Held, addresses: Mapping[str, str]) -> BankFacts:
-    order, now = held.order, time.time()
+    order, now = held.order, time.monotonic()
     places = ray.experimental.get_object_locations(list(held.bank.shards)).values()
     return BankFacts(
         label=order.label,

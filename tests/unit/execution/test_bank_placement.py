@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from sentdist.errors import ResourceError
+from sentdist.execution.banks import owner
+from sentdist.execution.banks.owner import BankOrder, EmbeddingBanks
 from sentdist.execution.banks.placement import disk_to_spill_to, placement_for, smallest_object_store
+from sentdist.learning.bank_shape import BankShape
 
 MIB = 2**20
 
@@ -47,3 +52,35 @@ def test_the_smallest_object_store_of_a_living_node_that_runs_work_counts() -> N
 def test_a_disk_is_not_filled_to_the_brim() -> None:
     assert disk_to_spill_to(total_bytes=1000, free_bytes=60) == pytest.approx(10, abs=1)
     assert disk_to_spill_to(total_bytes=1000, free_bytes=20) == 0
+
+
+def _order(number: int) -> BankOrder:
+    shape = BankShape(num_sentences=MIB, width=15, dtype="float32", rows_per_shard=MIB)
+    return BankOrder(store="/store", place=f"bank/{number}", key=str(number), made_at="", label=f"phi={number}", encoder="", shape=shape)
+
+
+def test_a_bank_that_nobody_has_read_for_long_makes_room_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a sweep over more banks than memory and disk take at once, which reads one after another."""
+    now = [0.0]
+    monkeypatch.setattr(owner.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(owner.ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 1.0, "object_store_memory": 100.0 * MIB}}])
+    monkeypatch.setattr(owner.ray, "get_runtime_context", lambda: SimpleNamespace(current_actor=None, get_node_id=lambda: ""))
+    monkeypatch.setattr(owner, "_look_now_and_then", lambda *_: None)
+    monkeypatch.setattr(owner, "_spill_folder", lambda *_: "/")
+    monkeypatch.setattr(owner.shutil, "disk_usage", lambda _: SimpleNamespace(total=1000 * MIB, free=51 * MIB))
+    monkeypatch.setattr(owner, "_start", lambda order: ())
+    monkeypatch.setattr(owner, "show", lambda *_: None)
+    banks = EmbeddingBanks(900.0)
+    banks.shards([_order(1)], ())
+    with pytest.raises(ResourceError):
+        banks.shards([_order(2)], ())  # the first may be read just now
+    now[0] = 800.0
+    banks.read(("1",))
+    now[0] = 1_000.0
+    with pytest.raises(ResourceError):
+        banks.shards([_order(2)], ())  # it is read: that was told 200 s ago
+    now[0] = 1_701.0
+    _, placement = banks.shards([_order(2)], ())
+    assert placement is not None and placement.spilled_bytes == 0
+    banks.shards([_order(2)], ())
+    assert banks.drop("2") == 0, "the first one is gone"
