@@ -13,10 +13,10 @@ import ray
 from ray.exceptions import RayError
 
 from sentdist.errors import ArtifactLost, SentdistError, SweepStopped, named
-from sentdist.execution.board.attempts import GONE, LOSSES, Attempts, cause_of, checkpoint_step, lost_to, retry_of
+from sentdist.execution.board.attempts import GONE, LOSSES, Attempts, cause_of, checkpoint_step, end_of, lost_to, retry_of
 from sentdist.execution.board.diagnosis import PATIENCE_S
 from sentdist.execution.board.event_log import EventLog
-from sentdist.execution.board.events import StageEvent, What
+from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.board.stage_task import (
     BEATS_IN_TIME,
@@ -250,13 +250,11 @@ class BoardActor:
         return EventSink(board=_this_board(), every_s=self._silence_s / BEATS_IN_TIME)
 
     async def _note_failed(self, stage: Stage, submission: Submission, error: BaseException) -> None:
-        """What was given up said nothing itself. A lost input is no failure: whoever asked for the stage asks again."""
-        is_lost = isinstance(error, ArtifactLost)
-        message = str(error) if is_lost else named(error)
-        if not is_lost:
-            note_failed.remote(submission, stage.key, message)
-        what: What = "lost" if is_lost else "failed"
-        await self.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what=what, message=message))
+        """What was given up said nothing itself."""
+        event = end_of(stage, error)
+        if event.what == "failed":
+            note_failed.remote(submission, stage.key, named(error))
+        await self.post(event)
 
     def _room(self, demand: Demand, submission: Submission) -> AbstractAsyncContextManager[object]:
         if demand.way != "pool":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayTaskError, WorkerCrashedError
 
 from sentdist.addresses import without_secrets
-from sentdist.errors import ResourceError, SentdistError
+from sentdist.errors import ArtifactLost, ResourceError, SentdistError, named
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.resources import Demand
 from sentdist.execution.training.checkpoints import newest_step
@@ -98,6 +98,13 @@ def retry_of(stage: Stage, attempts: Attempts, loss: BaseException) -> StageEven
     """What is told of a loss that is not the end."""
     said = f"its process or host was lost ({reason(loss)}); {attempts.next_one}"
     return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="retry", message=said)
+
+
+def end_of(stage: Stage, error: BaseException) -> StageEvent:
+    """What is told of an error that is the end of a stage. A lost input is no failure: whoever asked for the stage asks again."""
+    if isinstance(error, ArtifactLost):
+        return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(error))
+    return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=named(error))
 
 
 def checkpoint_step(store: ArtifactStore, stage: Stage) -> int:
