@@ -76,7 +76,7 @@ class Objective:
         return None
 
 
-class OfFunction(nn.Module, Objective):
+class FunctionObjective(nn.Module, Objective):
     """An objective from a function of embeddings and batch, and of the parameters that it learns, if any.
 
     learned: by name, (value to start from, learning rate; None: the encoder's). No weight decay: they are no matrices.

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.objective import Objective
 
 PAPER = Citation(
     key="cosent",
@@ -37,12 +36,7 @@ class CoSENT(ObjectiveSpec):
     name: Literal["cosent"] = "cosent"
     temperature: Temperature = 0.05
 
-    def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objective import OfFunction
-
-        return OfFunction(self._of_batch)
-
-    def _of_batch(self, embeddings: Tensor, batch: Batch) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         """From the pairs of all ranks: each rank has the whole loss, and its gradient of the pairs that are its own."""
         import torch
 

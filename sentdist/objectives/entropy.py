@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.objective import Objective
 
 
 class Entropy(ObjectiveSpec):
@@ -29,12 +28,7 @@ class Entropy(ObjectiveSpec):
     temperature: Temperature = 1.0
     hard_negatives: bool = True
 
-    def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objective import OfFunction
-
-        return OfFunction(self._of_batch)
-
-    def _of_batch(self, embeddings: Tensor, batch: Batch) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         from sentdist.learning.grad_cache import against_candidates
 
         return against_candidates(partial(entropy_info_nce, temperature=self.temperature, phi=self.phi), embeddings, batch)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.objective import Objective
 
 PAPER = Citation(
     key="rcl",
@@ -58,12 +57,7 @@ class InfoNCE(ObjectiveSpec):
     temperature: Temperature = 1.0
     hard_negatives: bool = True
 
-    def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objective import OfFunction
-
-        return OfFunction(self._of_batch)
-
-    def _of_batch(self, embeddings: Tensor, batch: Batch) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         """A corpus with a negative column gives hard negatives."""
         from sentdist.learning.grad_cache import against_candidates
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from pydantic import Field
@@ -12,7 +13,10 @@ from sentdist.citation import Citation
 from sentdist.frozen import Frozen
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from sentdist.learning.bank import BankReader
+    from sentdist.learning.encoder.batch import Batch
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
     from sentdist.learning.objective import Objective
     from sentdist.learning.targets import TargetReader
@@ -116,7 +120,14 @@ class ObjectiveSpec(Frozen):
     name: str
 
     def make_loss(self, given: Given) -> Objective:
-        """The loss that the training loop calls; what it brings of parameters starts from torch's generator."""
+        """The loss that the training loop calls. An objective that learns something overrides this;
+        its parameters start from torch's generator."""
+        from sentdist.learning.objective import FunctionObjective
+
+        return FunctionObjective(partial(self.loss_of, given=given))
+
+    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
+        """Scalar, mean over this rank's B rows, from the (C·B, D) embeddings of `batch.tokens`, column by column."""
         raise NotImplementedError
 
     def settled(self, rows: Rows) -> Self:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from sentdist.citation import Citation
@@ -13,9 +12,7 @@ from sentdist.objectives.regulators import augmented_by, regulators
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.bank import BankReader
     from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.objective import Objective
 
 
 class RCL(ObjectiveSpec):
@@ -36,19 +33,13 @@ class RCL(ObjectiveSpec):
     def settled(self, rows: Rows) -> Self:
         return self if self.regulator_temperature is not None else self.model_copy(update={"regulator_temperature": self.temperature})
 
-    def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objective import OfFunction
-
-        assert given.bank is not None, "the plan gives every rcl a bank"
-        return OfFunction(partial(self._of_batch, bank=given.bank))
-
-    def _of_batch(self, embeddings: Tensor, batch: Batch, *, bank: BankReader) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         from sentdist.learning.grad_cache import mean_over_blocks
         from sentdist.learning.objective import anchors_and_candidates, split_columns
 
         anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
         positives_BD = split_columns(embeddings, batch)[1]
-        anchors_NMD, positives_NMD = augmented_by(bank, batch, embeddings.device)
+        anchors_NMD, positives_NMD = augmented_by(given.bank, batch, embeddings.device)
 
         def of_block(first: int, last: int) -> Tensor:
             return rcl(

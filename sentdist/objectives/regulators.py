@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from sentdist.learning.bank import BankReader
     from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.objective import Objective
 
 
 class Regulators(ObjectiveSpec):
@@ -33,13 +31,7 @@ class Regulators(ObjectiveSpec):
     name: Literal["regulators"] = "regulators"
     temperature: Temperature = 1.0
 
-    def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objective import OfFunction
-
-        assert given.bank is not None, "the plan gives all regulators a bank"
-        return OfFunction(partial(self._of_batch, bank=given.bank))
-
-    def _of_batch(self, embeddings: Tensor, batch: Batch, *, bank: BankReader) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         import torch
 
         from sentdist.learning.grad_cache import mean_over_blocks
@@ -47,7 +39,7 @@ class Regulators(ObjectiveSpec):
 
         sides = batch.num_positives + 1
         columns_CBD = split_columns(embeddings, batch)[:sides]
-        augmented = augmented_by(bank, batch, embeddings.device)
+        augmented = augmented_by(given.bank, batch, embeddings.device)
         weights = (1.0, *(1.0 / batch.num_positives for _ in range(batch.num_positives)))
 
         def of_block(first: int, last: int) -> Tensor:
@@ -76,16 +68,17 @@ def regulators(embeddings_BD: Tensor, augmented_NMD: Tensor, *, first_row: int, 
     return F.cross_entropy(logits_NBM.flatten(0, 1), targets_NB.flatten(), reduction="sum") / embeddings_BD.shape[0]
 
 
-def augmented_by(bank: BankReader, batch: Batch, device: torch.device) -> tuple[Tensor, ...]:
+def augmented_by(bank: BankReader | None, batch: Batch, device: torch.device) -> tuple[Tensor, ...]:
     """(N, M, D) embeddings by the bank's N encoders, in the bank's type: of the anchors, then of each positive.
 
-    Each rank looks up its own rows, unless they came with the batch, and gathers those of the others.
+    Each rank looks up its own rows, unless they came with the batch (then it needs no bank), and gathers those of the others.
     """
     from sentdist.learning.bank import own_rows
     from sentdist.learning.gather import gather_rows, rank_and_world_size
 
     own_NCBD = batch.augmented
     if own_NCBD is None:
+        assert bank is not None, "the plan gives all regulators a bank"
         own = slice(batch.first_row, batch.first_row + batch.num_rows)
         own_NCBD = own_rows(bank, batch.sentence_ids[: 1 + batch.num_positives], own)
     own_NCBD = own_NCBD.to(device, non_blocking=True)

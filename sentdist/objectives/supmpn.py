@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.objective import Objective
 
 PAPER = Citation(
     key="supmpn",
@@ -39,12 +38,7 @@ class SupMPN(ObjectiveSpec):
     masked: Masked = "excluded"  # an anchor's other positives: left out as printed, or logits of 0 as released
     phi: float = 0.0
 
-    def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objective import OfFunction
-
-        return OfFunction(self._of_batch)
-
-    def _of_batch(self, embeddings: Tensor, batch: Batch) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         """P and Q are those of the batch."""
         from sentdist.learning.grad_cache import mean_over_blocks
         from sentdist.learning.objective import anchors_and_candidates

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -69,13 +70,12 @@ class SymmetricInfoNCE(ObjectiveSpec):
         return None if self.learn_temperature else super().misfit_of_frozen_encoder()
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objective import OfFunction
+        from sentdist.learning.objective import FunctionObjective
 
-        if not self.learn_temperature:
-            return OfFunction(self._of_batch)
-        return OfFunction(self._of_batch, log_temperature=(math.log(self.temperature), self.temperature_learning_rate))
+        learned = {"log_temperature": (math.log(self.temperature), self.temperature_learning_rate)} if self.learn_temperature else {}
+        return FunctionObjective(partial(self.loss_of, given=given), **learned)
 
-    def _of_batch(self, embeddings: Tensor, batch: Batch, log_temperature: Tensor | None = None) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given, *, log_temperature: Tensor | None = None) -> Tensor:
         """Mean over this rank's rows, against the candidates of all ranks."""
         from sentdist.learning.gather import gather_rows
         from sentdist.learning.grad_cache import mean_over_blocks

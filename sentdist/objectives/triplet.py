@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.objective import Objective
 
 Distance = Literal["euclidean", "manhattan", "cosine"]
 
@@ -49,12 +48,7 @@ class TripletMargin(ObjectiveSpec):
             raise ValueError(f"margin: found {self.margin:g}; cosine distances lie in 0 … 2, so no triplet reaches a margin above 2")
         return self
 
-    def make_loss(self, given: Given) -> Objective:
-        from sentdist.learning.objective import OfFunction
-
-        return OfFunction(self._of_batch)
-
-    def _of_batch(self, embeddings: Tensor, batch: Batch) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         from sentdist.learning.objective import at_least_float32, split_columns
 
         columns_CBD = at_least_float32(split_columns(embeddings, batch))
