@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -12,14 +11,11 @@ from torch import Tensor, nn
 
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch, collate
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import rank_and_world_size
-from sentdist.objectives.objective import Given, Labels
+from sentdist.objectives.objective import Given, Labels, needs_more
 from sentdist.plan.compatibility import check_fit, settled
 from sentdist.plan.objectives import Objective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
 from sentdist.stages.objectives import make_objective
-
-BY_A_RECIPE = "Train it by a recipe, which has encoder and sentences, too."
 
 
 class EmbeddingLoss(nn.Module):
@@ -33,7 +29,7 @@ class EmbeddingLoss(nn.Module):
         super().__init__()
         self._where = f"objective {objective.name}"
         if uses_targets(objective):
-            raise _needs_more(self._where, "shares of tags and words")
+            raise needs_more(objective.name, "shares of tags and words")
         self._labels, self._relations = _labels_of(objective, self._where), tuple(relations)
         rows = GivenRows(num_columns=3, num_positives=1, labels=self._labels, relation_names=self._relations)
         if any(term.needs.relations for term in terms_of(objective)) != bool(relations):
@@ -41,10 +37,8 @@ class EmbeddingLoss(nn.Module):
                 where=f"{self._where}: relations", found=f"{len(self._relations)} names",
                 expected="names of relations, for an objective that has vectors of them, and for no other", remedy="Correct relations.",
             )  # fmt: skip
-        self._bank = _GivenBank()
         self._objective = settled(objective, rows, phi=None)
-        encoder = cast(SentenceEncoder, _Width(width, self._where))  # all that a loss asks of it, if it does not encode by itself
-        self.loss = make_objective(self._objective, Given(encoder=encoder, rows=rows, bank=self._bank))
+        self.loss = make_objective(self._objective, Given(rows=rows, width=width))
 
     def forward(
         self,
@@ -78,7 +72,7 @@ class EmbeddingLoss(nn.Module):
             relation_names=() if relations is None else self._relations,
         )
         check_fit(self._objective, given, where=self._where)
-        self._bank.fill(augmented, columns[: 1 + num_positives], wanted=uses_bank(self._objective), where=self._where)
+        rows_NCBD = _augmented(augmented, columns[: 1 + num_positives], wanted=uses_bank(self._objective), where=self._where)
         rank, world_size = rank_and_world_size()
         num_rows = len(columns[0])
         batch = Batch(
@@ -89,7 +83,7 @@ class EmbeddingLoss(nn.Module):
             num_positives=num_positives,
             labels=labels,
             relations=relations,
-            augmented=self._bank.rows_NCBD,
+            augmented=rows_NCBD,
         )
         loss: Tensor = self.loss(torch.cat(columns), batch)
         return loss
@@ -106,49 +100,21 @@ class GivenRows:
     label: str = "these embeddings"
 
 
-class _GivenBank:
-    """The augmented embeddings of one call, in the place of a bank: those of this rank, column by column."""
-
-    def __init__(self) -> None:
-        self.rows_NCBD: Tensor | None = None
-
-    def fill(self, augmented: Sequence[Tensor] | None, columns: Sequence[Tensor], *, wanted: bool, where: str) -> None:
-        if not wanted and augmented is None:
-            return
-        shapes = [tuple(side.shape) for side in augmented or ()]
-        fits = len(shapes) == len(columns) and all(
-            len(shape) == 3 and shape[0] == shapes[0][0] and shape[1:] == columns[0].shape for shape in shapes
-        )
-        if not wanted or not fits:
-            raise DataError(
-                where=f"{where}: augmented", found="nothing" if augmented is None else f"tensors of shapes {shapes}",
-                expected=f"{len(columns)} tensors of shape (N, {', '.join(map(str, columns[0].shape))})" if wanted else "nothing",
-                remedy="Give what N frozen encoders make of the anchors and of each positive." if wanted else "Leave it out.",
-            )  # fmt: skip
-        assert augmented is not None, "checked above"
-        self.rows_NCBD = torch.stack([side.detach() for side in augmented], dim=1)
-
-    def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        raise AssertionError("they come with the batch")
-
-
-class _Width:
-    """In the place of an encoder: its width, if it is known, and nothing else."""
-
-    def __init__(self, width: int | None, where: str) -> None:
-        self._width, self._where = width, where
-
-    @property
-    def width(self) -> int:
-        if self._width is None:
-            raise RecipeError(
-                where=self._where, found="no width", expected="the numbers of an embedding, for what the loss learns",
-                remedy="Give width=D.",
-            )  # fmt: skip
-        return self._width
-
-    def __getattr__(self, name: str) -> object:
-        raise _needs_more(self._where, "the encoder itself")
+def _augmented(augmented: Sequence[Tensor] | None, columns: Sequence[Tensor], *, wanted: bool, where: str) -> Tensor | None:
+    """(N, C, B, D) by N frozen encoders, as a batch has them."""
+    if not wanted and augmented is None:
+        return None
+    shapes = [tuple(side.shape) for side in augmented or ()]
+    fits = len(shapes) == len(columns) and all(
+        len(shape) == 3 and shape[0] == shapes[0][0] and shape[1:] == columns[0].shape for shape in shapes
+    )
+    if augmented is None or not wanted or not fits:
+        raise DataError(
+            where=f"{where}: augmented", found="nothing" if augmented is None else f"tensors of shapes {shapes}",
+            expected=f"{len(columns)} tensors of shape (N, {', '.join(map(str, columns[0].shape))})" if wanted else "nothing",
+            remedy="Give what N frozen encoders make of the anchors and of each positive." if wanted else "Leave it out.",
+        )  # fmt: skip
+    return torch.stack([side.detach() for side in augmented], dim=1)
 
 
 def _labels_of(objective: Objective, where: str) -> Labels | None:
@@ -165,7 +131,3 @@ def _labels_of(objective: Objective, where: str) -> Labels | None:
                 )
             return Labels(top=found[1], spacing=value_of(term, "spacing"))
     return None
-
-
-def _needs_more(where: str, needed: str) -> RecipeError:
-    return RecipeError(where=where, found="embeddings alone", expected=f"also {needed}", remedy=BY_A_RECIPE)

@@ -121,7 +121,7 @@ class Auxiliary(ObjectiveSpec):
         from sentdist.objectives.learned.channels import Channels
 
         assert given.targets is not None, "the plan gives every auxiliary its targets"
-        channels = Channels.of(given.encoder.width, self.channels)
+        channels = Channels.of(given.needed_width(self.name), self.channels)
         has_adversaries = self.adversary != "none"
         weights = AuxiliaryWeights(
             pos=self.pos_weight, bow=self.bow_weight, adversary_pos=self.pos_adversary, adversary_bow=self.bow_adversary

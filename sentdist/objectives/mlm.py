@@ -43,7 +43,8 @@ class MaskedLM(ObjectiveSpec):
     def make_loss(self, given: Given) -> Objective:
         from sentdist.objectives.learned.mlm import MaskedLM as Loss
 
-        return Loss(given.encoder, fraction=self.mask_fraction, precision=given.precision, micro_batch=given.micro_batch)
+        encoder = given.needed_encoder(self.name)
+        return Loss(encoder, fraction=self.mask_fraction, precision=given.precision, micro_batch=given.micro_batch)
 
 
 def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:

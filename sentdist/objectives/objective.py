@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Prot
 from pydantic import Field
 
 from sentdist.citation import Citation
+from sentdist.errors import RecipeError
 from sentdist.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -93,17 +94,37 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What a loss may be made with beside its values: the encoder it trains, the rows, the bank, the targets.
+    """What a loss may be made with beside its values: the rows, the width of embeddings, the encoder it trains, the bank, the targets.
 
-    precision, micro_batch: for a loss that encodes by itself.
+    None: not to be had, as where somebody else's encoder makes the embeddings. precision, micro_batch: for a loss that encodes by itself.
     """
 
-    encoder: SentenceEncoder
     rows: Rows
+    width: int | None = None
+    encoder: SentenceEncoder | None = None
     bank: BankReader | None = None
     targets: TargetReader | None = None
     precision: str = "fp32"
     micro_batch: int | None = None
+
+    def needed_width(self, name: str) -> int:
+        """For what the objective of that name learns; RecipeError where nobody said it."""
+        if self.width is None:
+            expected = "the numbers of an embedding, for what the loss learns"
+            raise RecipeError(where=f"objective {name}", found="no width", expected=expected, remedy="Give width=D.")
+        return self.width
+
+    def needed_encoder(self, name: str) -> SentenceEncoder:
+        """For an objective that encodes by itself; RecipeError where there is none."""
+        if self.encoder is None:
+            raise needs_more(name, "the encoder itself")
+        return self.encoder
+
+
+def needs_more(name: str, needed: str) -> RecipeError:
+    """The error for an objective that embeddings alone are not enough for."""
+    remedy = "Train it by a recipe, which has encoder and sentences, too."
+    return RecipeError(where=f"objective {name}", found="embeddings alone", expected=f"also {needed}", remedy=remedy)
 
 
 class ObjectiveSpec(Frozen):

@@ -120,7 +120,7 @@ class Regression(ObjectiveSpec):
         assert self.label_range is not None and self.boundary is not None, "the plan settles them"
         low, high = self.label_range
         return Loss(
-            width=given.encoder.width,
+            width=given.needed_width(self.name),
             labels=LabelGrid(low=low, high=high, spacing=self.spacing),
             loss=self.loss,
             slope=self.slope,

@@ -62,7 +62,7 @@ class RSE(ObjectiveSpec):
 
         return Relational(
             relations=given.rows.relation_names,
-            width=given.encoder.width,
+            width=given.needed_width(self.name),
             temperature=self.temperature,
             phi=self.phi,
             learning_rate=self.relation_learning_rate,

@@ -22,7 +22,8 @@ def _term(term: plan.Term, given: Given) -> Objective:
     objective = make_objective(term.objective, given)
     if not term.projected:
         return objective
-    return Projected(objective, width=given.encoder.width, initializer_range=given.encoder.model.config.initializer_range)
+    encoder = given.needed_encoder("sum")
+    return Projected(objective, width=encoder.width, initializer_range=encoder.model.config.initializer_range)
 
 
 def num_columns(stage: Train) -> int:

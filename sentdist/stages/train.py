@@ -77,8 +77,9 @@ class TrainSession:
         self._objective = make_objective(
             stage.objective,
             Given(
-                encoder=self._encoder,
                 rows=stage.corpus,
+                width=self._encoder.width,
+                encoder=self._encoder,
                 bank=bank,
                 targets=targets_of(stage.targets, context),
                 precision=stage.training.precision,

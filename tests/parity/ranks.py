@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sentdist.learning.encoder.batch import Batch, collate
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import average_gradients, by_share, local_rows
 from sentdist.learning.objective import Objective
 from sentdist.objectives.objective import Given, Labels, ObjectiveSpec
@@ -26,7 +24,7 @@ def made(values: ObjectiveSpec) -> Objective:
     """The loss behind these values for an encoder of width D, in float64."""
     rows = SimpleNamespace(label="toy", num_columns=3, num_positives=1, labels=Labels(top=5.0, spacing=1.0), relation_names=("a", "b"))
     torch.manual_seed(1)
-    objective = values.make_loss(Given(encoder=cast(SentenceEncoder, SimpleNamespace(width=D)), rows=rows))
+    objective = values.make_loss(Given(rows=rows, width=D))
     return objective.double() if isinstance(objective, nn.Module) else objective
 
 

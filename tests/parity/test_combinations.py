@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import cast
 
 import pytest
 import torch
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import train_steps
@@ -51,7 +49,7 @@ def with_learned_temperature() -> Objective:
     """InfoNCE in both directions, its temperature learned at a rate of its own."""
     values = SymmetricInfoNCE(temperature=0.3, learn_temperature=True, temperature_learning_rate=0.05)
     rows = SimpleNamespace(label="toy", num_columns=3, num_positives=1, labels=None, relation_names=())
-    return values.make_loss(Given(encoder=cast(SentenceEncoder, SimpleNamespace(width=WIDTH)), rows=rows))
+    return values.make_loss(Given(rows=rows, width=WIDTH))
 
 
 def train(rank: int, world_size: int, make: Callable[[], Objective], num_columns: int, kinds: tuple[Kind, ...]) -> list[dict[str, Tensor]]:

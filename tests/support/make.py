@@ -15,9 +15,9 @@ from sentdist.objectives.objective import Given, ObjectiveSpec
 
 
 def made(spec: ObjectiveSpec, *, bank: BankReader | None = None) -> Objective:
-    """The loss of an objective that asks nothing of encoder and rows."""
+    """The loss of an objective that asks nothing of the rows."""
     nothing: Any = None
-    return spec.make_loss(Given(encoder=nothing, rows=nothing, bank=bank))
+    return spec.make_loss(Given(rows=nothing, bank=bank))
 
 
 def info_nce(**values: Any) -> Objective:

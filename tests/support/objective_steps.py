@@ -119,8 +119,9 @@ def _made(name: str, encoder: SentenceEncoder, precision: str, micro_batch: int 
         label="words", num_columns=_num_columns(name), num_positives=1, labels=Labels(top=5.0, spacing=1.0), relation_names=("a", "b")
     )
     given = Given(
-        encoder=encoder,
         rows=rows,
+        width=encoder.width,
+        encoder=encoder,
         bank=RandomBank(encoder.width),
         targets=RandomTargets(NUM_SENTENCES),
         precision=precision,
