@@ -13,7 +13,8 @@ from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.gather import rank_and_world_size
 from sentdist.objectives.objective import Given, Labels, needs_more
-from sentdist.plan.compatibility import check_fit, settled
+from sentdist.objectives.regression import ON_GRID
+from sentdist.plan.compatibility import check_fit, check_values, settled
 from sentdist.plan.objectives import Objective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
 from sentdist.stages.objectives import make_objective
 
@@ -37,6 +38,7 @@ class EmbeddingLoss(nn.Module):
                 where=f"{self._where}: relations", found=f"{len(self._relations)} names",
                 expected="names of relations, for an objective that has vectors of them, and for no other", remedy="Correct relations.",
             )  # fmt: skip
+        check_values(objective, rows, where=self._where)
         self._objective = settled(objective, rows, phi=None)
         self.loss = make_objective(self._objective, Given(rows=rows, width=width))
 
@@ -51,7 +53,8 @@ class EmbeddingLoss(nn.Module):
         """The loss, a scalar: units and reduction are those of the objective (nats, or squared labels; mean over the B rows of this rank).
 
         columns: (B, D) each: anchors, then the positives, then the hard negatives, where there are some.
-        labels: (B,), of graded pairs. relations: (B,) int64, the number of the relation between anchor and positive.
+        labels: (B,), of graded pairs; looked at in each call where the objective has a label_range: keep them on the CPU.
+        relations: (B,) int64, the number of the relation between anchor and positive.
         augmented: for objectives with regulators, (N, B, D) embeddings by N frozen encoders: of the anchors, then of each positive.
 
         Raises:
@@ -72,6 +75,8 @@ class EmbeddingLoss(nn.Module):
             relation_names=() if relations is None else self._relations,
         )
         check_fit(self._objective, given, where=self._where)
+        if self._labels is not None and labels is not None:
+            _check_labels(labels, self._labels, where=self._where)
         rows_NCBD = _augmented(augmented, columns[: 1 + num_positives], wanted=uses_bank(self._objective), where=self._where)
         rank, world_size = rank_and_world_size()
         num_rows = len(columns[0])
@@ -115,6 +120,22 @@ def _augmented(augmented: Sequence[Tensor] | None, columns: Sequence[Tensor], *,
             remedy="Give what N frozen encoders make of the anchors and of each positive." if wanted else "Leave it out.",
         )  # fmt: skip
     return torch.stack([side.detach() for side in augmented], dim=1)
+
+
+def _check_labels(labels_B: Tensor, known: Labels, *, where: str) -> None:
+    """DataError, naming the first row, for a label outside the range or between two steps."""
+    values_B = labels_B.detach().flatten().to("cpu", torch.float64)
+    step = known.spacing or known.top
+    fits_B = (values_B >= -ON_GRID * step) & (values_B <= known.top + ON_GRID * step)
+    if known.spacing is not None:
+        fits_B &= (values_B / step - (values_B / step).round()).abs() <= ON_GRID
+    if not fits_B.all():
+        row = int(fits_B.logical_not().nonzero()[0, 0])
+        steps = "" if known.spacing is None else f" in steps of {known.spacing:g}"
+        raise DataError(
+            where=f"{where}: labels", found=f"label {values_B[row]:g} in row {row} ({int((~fits_B).sum())} such rows)",
+            expected=f"labels from 0 to {known.top:g}{steps}", remedy="Round or map the labels, or correct label_range and spacing.",
+        )  # fmt: skip
 
 
 def _labels_of(objective: Objective, where: str) -> Labels | None:

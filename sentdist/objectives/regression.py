@@ -27,6 +27,10 @@ PAPER = Citation(
 )
 ON_GRID = 1e-4  # of a spacing: labels are float32
 
+LossName = Literal["translated_relu", "smooth_k2", "l1", "mse", "cross_entropy"]
+Boundary = Literal["none", "left_mask", "clamp", "one_sided"]
+Features = Literal["uv", "diff", "uv_diff"]
+
 
 class Regression(ObjectiveSpec):
     """STS as regression on graded pairs (arXiv 2406.05326): Translated ReLU, Smooth K2, and their baselines."""
@@ -37,11 +41,11 @@ class Regression(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="needed")
 
     name: Literal["regression"] = "regression"
-    loss: Literal["translated_relu", "smooth_k2", "l1", "mse", "cross_entropy"] = "smooth_k2"
+    loss: LossName = "smooth_k2"
     slope: Annotated[float, Field(gt=0.0)] | None = None  # k; of translated_relu and smooth_k2, which need both
     threshold: Annotated[float, Field(ge=0.0)] | None = None  # x0, at most half the spacing of the labels
-    boundary: Literal["none", "left_mask", "clamp", "one_sided"] | None = None  # None: one_sided; cross_entropy has none
-    features: Literal["uv", "diff", "uv_diff"] = "uv_diff"
+    boundary: Boundary | None = None  # None: one_sided; cross_entropy has none
+    features: Features = "uv_diff"
     label_range: tuple[float, float] | None = None  # None: that of the corpus
     spacing: Annotated[float, Field(gt=0.0)] | None = None  # None: that of the corpus, which may have none
     head_learning_rate: Rate | None = None  # None: the encoder's
@@ -63,6 +67,11 @@ class Regression(ObjectiveSpec):
             raise ValueError(f"boundary: found {self.boundary}; cross_entropy predicts classes, which have none; leave it out")
         if self.label_range is not None and self.label_range[0] >= self.label_range[1]:
             raise ValueError(f"label_range: found {list(self.label_range)}; expected two numbers, the lower first")
+        if self.label_range is not None and self.spacing is not None:
+            low, high = self.label_range
+            steps = (high - low) / self.spacing
+            if round(steps) < 1 or abs(steps - round(steps)) > ON_GRID:
+                raise ValueError(f"label_range: found {low:g} to {high:g} in steps of {self.spacing:g}; expected whole steps")
         return self
 
     def settled(self, rows: Rows) -> Self:
@@ -79,7 +88,7 @@ class Regression(ObjectiveSpec):
             low, high = self.label_range
             return Misfit(f"label_range {low:g} to {high:g}", f"0 to {top:g}, the labels of the corpus", "Correct it, or leave it out.")
         if spacing is None and self.loss not in ("l1", "mse"):
-            remedy = "Choose another rounding for the corpus, or the loss l1 or mse."
+            remedy = "Choose another rounding for the corpus (without one: say their spacing), or the loss l1 or mse."
             return Misfit("labels that are not rounded", f"labels on a grid for {self.loss}", remedy)
         if self.spacing is not None and self.spacing != spacing:
             expected = "no grid" if spacing is None else f"{spacing:g}, that of the corpus"
@@ -108,28 +117,21 @@ class Regression(ObjectiveSpec):
     @property
     def head(self) -> str:
         """What must be equal for one head to serve two settled objectives, in words."""
+        outputs = "one output" if self.num_classes is None else f"{self.num_classes} classes"
+        return f"a head on {self.features}, {outputs}"
+
+    @property
+    def num_classes(self) -> int | None:
+        """V of a settled cross_entropy, which predicts one of the labels; None for the other losses, which predict a number."""
         if self.loss != "cross_entropy":
-            return f"a head on {self.features}, one output"
-        assert self.label_range is not None and self.spacing is not None, "settled"
-        return f"a head on {self.features}, {round((self.label_range[1] - self.label_range[0]) / self.spacing) + 1} classes"
+            return None
+        assert self.label_range is not None and self.spacing is not None, "settled, and on rows that fit"
+        return round((self.label_range[1] - self.label_range[0]) / self.spacing) + 1
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.objectives.learned.regression import LabelGrid
-        from sentdist.objectives.learned.regression import Regression as Loss
+        from sentdist.objectives.learned.regression import RegressionLoss
 
-        assert self.label_range is not None and self.boundary is not None, "the plan settles them"
-        low, high = self.label_range
-        return Loss(
-            width=given.needed_width(self.name),
-            labels=LabelGrid(low=low, high=high, spacing=self.spacing),
-            loss=self.loss,
-            slope=self.slope,
-            threshold=self.threshold,
-            boundary=self.boundary,
-            features=self.features,
-            learning_rate=self.head_learning_rate,
-            keeps_head=self.keep_head,
-        )
+        return RegressionLoss(self, width=given.needed_width(self.name))
 
 
 def translated_relu(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:
@@ -169,7 +171,7 @@ def mse(errors_B: Tensor) -> Tensor:
     return errors_B.square().mean()
 
 
-def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: str, low: float, high: float) -> Tensor:
+def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: Boundary, low: float, high: float) -> Tensor:
     """|p − y|, (B,), with predictions outside the labels' range [low, high] treated as `boundary` says.
 
     none: as they are. left_mask: those below low count as low (the released code).

@@ -23,7 +23,20 @@ def check_fit(objective: Objective, corpus: Rows, *, where: str) -> None:
         RecipeError: with the reason.
     """
     for term in terms_of(objective):
-        misfit = _misfit_of_needs(term, corpus) or term.misfit(corpus)
+        misfit = _misfit_of_needs(term, corpus)
+        if misfit is not None:
+            raise _error(misfit, f"{where}: {term.name} on {corpus.label}")
+    check_values(objective, corpus, where=where)
+
+
+def check_values(objective: Objective, corpus: Rows, *, where: str) -> None:
+    """Refuse an objective whose values have no meaning on rows that have all it needs.
+
+    Raises:
+        RecipeError: with the reason.
+    """
+    for term in terms_of(objective):
+        misfit = term.misfit(corpus)
         if misfit is not None:
             raise _error(misfit, f"{where}: {term.name} on {corpus.label}")
 

@@ -17,7 +17,6 @@ from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.weighted_sum import WeightedSum
-from sentdist.objectives.learned.regression import LabelGrid, Regression
 from sentdist.objectives.learned.rse import Relational
 from sentdist.objectives.objective import Given
 from sentdist.objectives.symmetric_info_nce import SymmetricInfoNCE
@@ -40,8 +39,8 @@ def relational_and_regulated() -> Objective:
 
 def regression_and_regulated() -> Objective:
     """Smooth K2 with RCL's regulators beside it."""
-    labels = LabelGrid(low=0.0, high=5.0, spacing=1.0)
-    regression = Regression(width=WIDTH, labels=labels, loss="smooth_k2", slope=2.0, threshold=0.25, boundary="one_sided")
+    values = {"label_range": (0.0, 5.0), "loss": "smooth_k2", "slope": 2.0, "threshold": 0.25, "boundary": "one_sided"}
+    regression = make.regression(width=WIDTH, **values)
     return WeightedSum([(1.0, regression), (0.5, make.regulators(bank=ToyBank(2)))])
 
 

@@ -21,7 +21,7 @@ from sentdist.learning.heads import HEADS_FILE
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.optimization import Optimization, parameter_groups
-from sentdist.objectives.learned.regression import LabelGrid, Regression
+from sentdist.objectives.learned.regression import RegressionLoss
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.report.paper_page import report_paper
@@ -31,6 +31,7 @@ from sentdist.stages.train import TrainSession
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import WIDTH, ToyEncoder, toy_batches
+from tests.support import make
 from tests.support.graded_data import regression_values, write_graded
 from tests.support.relations_data import relations_values, write_relations_data
 from tests.support.tiny_data import tiny_plan
@@ -49,7 +50,7 @@ Outcome = tuple[list[float], list[float], dict[str, Tensor]]
 
 def learner(*, dropout: float = 0.0, freeze_encoder: bool = True) -> Learner:
     torch.manual_seed(5)
-    objective = Regression(width=WIDTH, labels=LabelGrid(low=0, high=5), loss="smooth_k2", slope=2.0, threshold=0.25, boundary="none")
+    objective = make.regression(width=WIDTH, label_range=(0.0, 5.0), loss="smooth_k2", slope=2.0, threshold=0.25)
     return Learner(ToyEncoder(dropout=dropout), objective, freeze_encoder=freeze_encoder)
 
 
@@ -64,7 +65,7 @@ def train(rank: int, world_size: int, kinds: tuple[str | int, ...], micro_batch:
         one = learner()
         engine, objective = engine_of(kind, one), one.heads
         batches = toy_batches(NUM_STEPS, rank=rank, world_size=world_size, num_columns=2)
-        assert isinstance(objective, Regression)
+        assert isinstance(objective, RegressionLoss)
         reports = list(train_steps(engine, objective, batches, micro_batch=micro_batch))
         results[kind] = ([report.loss for report in reports], [report.grad_norm for report in reports], engine.weights())
     return results
@@ -94,7 +95,7 @@ def test_no_optimizer_has_a_state_for_it(tmp_path: Path) -> None:
     assert sum(parameter.numel() for group in groups for parameter in group["params"]) == HEAD_SIZE
     one = learner()
     engine = engine_of("torch", one)
-    assert isinstance(one.heads, Regression)
+    assert isinstance(one.heads, RegressionLoss)
     list(train_steps(engine, one.heads, toy_batches(2, num_columns=2)))
     engine.save(tmp_path, progress=Progress(step=2))
     state = torch.load(tmp_path / "engine.pt", weights_only=True)["optimizer"]["state"]
@@ -110,7 +111,7 @@ def test_nothing_goes_back_through_it_and_no_pass_is_computed_again(micro_batch:
         ended: list[bool] = []
         one.encoder.register_forward_pre_hook(lambda *given, begun=begun: begun.append(True))
         one.encoder.register_forward_hook(lambda *given, ended=ended: ended.append(given[-1].requires_grad))
-        assert isinstance(one.heads, Regression)
+        assert isinstance(one.heads, RegressionLoss)
         list(train_steps(engine_of("torch", one), one.heads, toy_batches(1, num_columns=2), micro_batch=micro_batch))
         assert set(ended) == {not freeze_encoder}
         passes[freeze_encoder] = len(begun)
@@ -123,7 +124,7 @@ def resume(rank: int, world_size: int, folder: str) -> dict[str | int, tuple[dic
     for kind in ENGINES:
         batches, place = toy_batches(NUM_STEPS, rank=rank, world_size=world_size, num_columns=2), Path(folder) / f"{kind}-{world_size}"
         one = learner(dropout=0.3)
-        assert isinstance(one.heads, Regression)
+        assert isinstance(one.heads, RegressionLoss)
         whole = engine_of(kind, one)
         torch.manual_seed(100 + rank)
         steps = train_steps(whole, one.heads, batches)
@@ -131,7 +132,7 @@ def resume(rank: int, world_size: int, folder: str) -> dict[str | int, tuple[dic
         whole.save(place, progress=Progress(step=7, step_in_epoch=7))
         list(steps)
         again = learner(dropout=0.3)
-        assert isinstance(again.heads, Regression)
+        assert isinstance(again.heads, RegressionLoss)
         resumed = engine_of(kind, again)
         progress = resumed.load(place)
         list(train_steps(resumed, again.heads, batches[progress.step :], start=progress.step))

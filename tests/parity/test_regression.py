@@ -12,13 +12,13 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
-from sentdist.objectives.learned.regression import LabelGrid, Regression, RegressionHead
+from sentdist.objectives.learned.regression import RegressionHead, RegressionLoss
 from tests.parity.processes import run_in_processes
+from tests.support import make
 
 pytestmark = pytest.mark.parity
 
 M, D = 24, 5
-LABELS = LabelGrid(low=0.0, high=2.0)
 SETTINGS = [
     *(
         {"loss": loss, "slope": slope, "threshold": threshold, "boundary": boundary}
@@ -81,9 +81,9 @@ def inputs_of(num_rows: int) -> tuple[Tensor, list[float]]:
     return embeddings, [float(number % 3) for number in range(num_rows)]
 
 
-def objective_for(setting: dict[str, object], features: str = "uv_diff") -> Regression:
+def objective_for(setting: dict[str, object], features: str = "uv_diff") -> RegressionLoss:
     torch.manual_seed(1)
-    objective = Regression(width=D, labels=LABELS, features=features, **setting).double()
+    objective = make.regression(width=D, features=features, **setting).double()
     with torch.no_grad():
         objective.head.linear.bias += 1.0
     return objective
@@ -107,7 +107,7 @@ def test_losses(setting: dict[str, object], features: str) -> None:
     found = objective(embeddings.flatten(0, 1), batch_of(labels, num_rows=M))
     weight, bias = objective.head.linear.weight, objective.head.linear.bias
     rows = loop_predictions(embeddings[0], embeddings[1], weight, bias, features)
-    expected = loop_loss(rows, labels, setting, LABELS.low, LABELS.high)
+    expected = loop_loss(rows, labels, setting, 0.0, 2.0)
     torch.testing.assert_close(found, expected, **FLOAT64)
     inputs = [embeddings, weight, bias]
     for ours, loops in zip(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs), strict=True):

@@ -11,13 +11,21 @@ from sentdist.objectives import info_nce as info_nce_file
 from sentdist.objectives import rcl as rcl_file
 from sentdist.objectives import regulators as regulators_file
 from sentdist.objectives import supmpn as supmpn_file
+from sentdist.objectives.learned.regression import RegressionLoss
 from sentdist.objectives.objective import Given, ObjectiveSpec
+from sentdist.objectives.regression import Regression
 
 
 def made(spec: ObjectiveSpec, *, bank: BankReader | None = None) -> Objective:
     """The loss of an objective that asks nothing of the rows."""
     nothing: Any = None
     return spec.make_loss(Given(rows=nothing, bank=bank))
+
+
+def regression(*, width: int, **values: Any) -> RegressionLoss:
+    """As settled on labels 0, 1, 2 where nothing else is said."""
+    spec = Regression.model_validate({"label_range": (0.0, 2.0), "spacing": 1.0, "boundary": "none", **values})
+    return RegressionLoss(spec, width=width)
 
 
 def info_nce(**values: Any) -> Objective:

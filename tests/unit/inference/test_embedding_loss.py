@@ -8,6 +8,7 @@ from torch import Tensor
 
 import sentdist
 from sentdist import DataError, RecipeError
+from sentdist.inference.embedding_loss import EmbeddingLoss
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
 from sentdist.objectives.rcl import rcl
@@ -93,6 +94,10 @@ def test_what_a_loss_learns_are_its_parameters() -> None:
 TENSORS = _columns(3)
 
 
+def _smooth_k2(**values: Json) -> EmbeddingLoss:
+    return sentdist.objective("regression", width=D, slope=2.0, threshold=0.25, label_range=[0, 5], **values)
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -103,6 +108,9 @@ TENSORS = _columns(3)
         (lambda: sentdist.objective("auxiliary", width=D), "expected also shares of tags and words"),
         (lambda: sentdist.objective("regression", loss="mse", label_range=[0, 5]), "Give width=D"),
         (lambda: sentdist.objective("regression", loss="mse", width=D), "label_range: found nothing"),
+        (lambda: _smooth_k2(), "labels that are not rounded; expected labels on a grid for smooth_k2"),
+        (lambda: _smooth_k2(spacing=0.25), "threshold 0.25 for labels 0.25 apart; expected at most 0.125"),
+        (lambda: _smooth_k2(spacing=2), "found 0 to 5 in steps of 2; expected whole steps"),
         (lambda: sentdist.objective("rse", width=D), "0 names"),
         (lambda: sentdist.objective("info_nce", relations=["a"]), "1 names"),
         (lambda: sentdist.objective("info_nce")(*TENSORS[:2], labels=torch.ones(B)), "graded pairs"),
@@ -130,6 +138,26 @@ def test_tensors_of_other_shapes_are_refused(tensors: list[Tensor], given: dict[
         sentdist.objective("rcl")(*tensors, **given)
     with pytest.raises(DataError, match=r"augmented: found tensors.*expected nothing"):
         sentdist.objective("info_nce")(*TENSORS[:2], augmented=_columns(2, N, B, D))
+
+
+@pytest.mark.parametrize(
+    ("label", "spacing", "sentence"),
+    [
+        (6.0, 1.0, r"label 6 in row 1 \(2 such rows\); expected labels from 0 to 5 in steps of 1"),
+        (0.5, 1.0, "label 0.5 in row 1"),
+        (-0.1, 1.0, "label -0.1 in row 1"),
+        (float("nan"), 1.0, "label nan in row 1"),
+        (5.1, None, r"label 5.1 in row 1 .*expected labels from 0 to 5\. Round"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(label: float, spacing: float | None, sentence: str) -> None:
+    """Cross-entropy would round them to the next class, without a word."""
+    loss = sentdist.objective(
+        "regression", loss="mse" if spacing is None else "cross_entropy", width=D, label_range=[0, 5], spacing=spacing
+    ).double()
+    with pytest.raises(DataError, match=sentence):
+        loss(*TENSORS[:2], labels=torch.tensor([0.0, label, 1.0, 2.0, label, 5.0]))
+    assert torch.isfinite(loss(*TENSORS[:2], labels=torch.tensor([0.0, 4.0, 1.0, 2.0, 3.0, 5.0])))
 
 
 def test_every_objective_is_offered_or_refused_with_its_reason() -> None:

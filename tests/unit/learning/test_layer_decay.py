@@ -13,7 +13,7 @@ from sentdist.errors import RecipeError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.learner import Learner
 from sentdist.learning.optimization import Optimization, adamw, parameter_groups
-from sentdist.objectives.learned.regression import LabelGrid, Regression
+from tests.support import make
 from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 
 RATE, DECAY = 1e-3, 0.95
@@ -29,7 +29,7 @@ LAYERS = {
 def learner_of(family: str, folder: Path) -> Learner:
     depth = {"n_layers": 4} if family == "distilbert" else {"num_hidden_layers": 4}
     torch.manual_seed(0)
-    objective = Regression(width=WIDTH, labels=LabelGrid(low=0, high=2), loss="mse")
+    objective = make.regression(width=WIDTH, loss="mse")
     encoder = SentenceEncoder.load(tiny_encoder(folder / family, family, **depth))
     return Learner(encoder, objective)
 
@@ -95,7 +95,7 @@ def test_a_step_is_that_of_a_loop_over_parameters(tmp_path: Path) -> None:
 
 def test_a_head_may_have_a_learning_rate_of_its_own(tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "bert", "bert"))
-    learner = Learner(encoder, Regression(width=WIDTH, labels=LabelGrid(low=0, high=2), loss="mse", learning_rate=0.5))
+    learner = Learner(encoder, make.regression(width=WIDTH, loss="mse", head_learning_rate=0.5))
     rates = rates_of(learner, 1.0)
     assert {rate for name, rate in rates.items() if name.startswith("heads.")} == {0.5}
     assert {rate for name, rate in rates.items() if name.startswith("encoder.")} == {RATE}

@@ -85,6 +85,7 @@ def test_what_is_written_out_has_the_key_of_what_is_left_out() -> None:
         ({"boundary": "right"}, r"objective\.boundary"),
         ({"features": "vu"}, r"objective\.features"),
         ({"label_range": [5, 0]}, "label_range: found .5.0, 0.0.; expected two numbers, the lower first"),
+        ({"label_range": [0, 5], "spacing": 2}, "label_range: found 0 to 5 in steps of 2; expected whole steps"),
         ({"label_range": [0, 2]}, "found label_range 0 to 2; expected 0 to 5, the labels of the corpus"),
         ({"label_range": [1, 5]}, "found label_range 1 to 5; expected 0 to 5"),
         ({"spacing": 0.5}, "found spacing 0.5; expected 1, that of the corpus"),

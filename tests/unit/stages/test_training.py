@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -21,7 +22,8 @@ from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import local_rows
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective
-from sentdist.learning.optimization import Optimization, adamw
+from sentdist.learning.optimization import SCHEDULES, Optimization, adamw
+from sentdist.plan.specs import Training
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
 
@@ -217,6 +219,10 @@ def test_vectors_do_not_decay() -> None:
 def test_training_options_out_of_range_are_refused(field: str, value: object) -> None:
     with pytest.raises(RecipeError, match=rf"train\.{field}: found {value!r}"):
         Optimization(**{"num_steps": 10, field: value})
+
+
+def test_the_schedules_of_a_recipe_are_those_of_an_engine() -> None:
+    assert set(get_args(Training.model_fields["schedule"].annotation)) == set(SCHEDULES)
 
 
 def test_a_stretched_schedule_ends_before_its_end() -> None:
