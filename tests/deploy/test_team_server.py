@@ -31,6 +31,17 @@ SERVICE = yaml.safe_load((ROOT / "infra" / "mlflow" / "compose.yaml").read_text(
 GIVEN = {"POSTGRES_PASSWORD": "p", "MLFLOW_AUTH_ADMIN_PASSWORD": "a long password", "MLFLOW_FLASK_SERVER_SECRET_KEY": "k" * 32}
 
 
+def test_the_example_of_settings_asks_for_what_must_be_set_and_keeps_the_other_defaults() -> None:
+    """It is copied as it stands and filled in: a line that set a name to something else would be what everybody has."""
+    compose = (ROOT / "infra" / "mlflow" / "compose.yaml").read_text()
+    example = (ROOT / "infra" / "mlflow" / "env.example").read_text().splitlines()
+    given = dict(line.split("=", 1) for line in example if line and not line.startswith("#"))
+    spoken_of = {line.removeprefix("# ").split("=")[0] for line in example if "=" in line}
+    assert {name for name, value in given.items() if not value} == set(re.findall(r"\$\{(\w+):\?", compose))
+    assert {name: value for name, value in given.items() if value} == {"MLFLOW_ARTIFACTS": "/artifacts"}
+    assert spoken_of == set(re.findall(r"\$\{(\w+)", compose))
+
+
 def _filled(text: str, values: dict[str, str]) -> str:
     """As compose fills in ${NAME}, ${NAME:-default} and ${NAME:?must be set}."""
     return re.sub(r"\$\{(\w+)(?::-([^}]*)|:\?[^}]*)?\}", lambda found: values.get(found[1]) or found[2] or "", text)
