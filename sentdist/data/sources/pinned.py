@@ -70,7 +70,10 @@ def read_source(
     columns: Sequence[str] | None = None,
     hub_revision: str | None = None,
 ) -> pa.Table:
-    """Return the rows of a source (of one split, if named) with text columns as large_string. Raises DataError as `inspect_source` does."""
+    """Return the rows of a source (of one split, if named) with text columns as large_string. Raises DataError as `inspect_source` does.
+
+    hub_revision: the commit that is read of a source on the hub; what pins any other source says nothing about where it lies.
+    """
     if name.startswith(generated.PREFIX):
         return generated.read(name, split=split, columns=columns)
     if name.startswith(hub.PREFIX):

@@ -61,8 +61,9 @@ def _read(part: plan.GradedPart, context: Context) -> pa.Table:
         return read_own(
             part.source, part.own, "train", revision=part.source_revision, folders=dict(context.folders), root=context.data_folder
         )
-    hub_revision = part.source_revision if part.source.startswith("hub:") else None
-    return read_source(part.source, split=part.split, data_root=context.data_folder, columns=part.columns, hub_revision=hub_revision)
+    return read_source(
+        part.source, split=part.split, data_root=context.data_folder, columns=part.columns, hub_revision=part.source_revision
+    )
 
 
 def _pairs_of(task: Task, root: Path | None) -> list[tuple[str, str]]:

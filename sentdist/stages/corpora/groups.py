@@ -73,6 +73,5 @@ def rewording(augmentation: Augmentation, *, seed: int, context: Context) -> Aug
 
 
 def _read(part: GroupPart, root: Path | None) -> pa.Table:
-    hub_revision = part.source_revision if part.source.startswith("hub:") else None
-    found = read_source(part.source, split=part.split, data_root=root, columns=part.columns, hub_revision=hub_revision)
+    found = read_source(part.source, split=part.split, data_root=root, columns=part.columns, hub_revision=part.source_revision)
     return inference_rows(found, columns=part.columns, labels=part.labels, where=part.source)

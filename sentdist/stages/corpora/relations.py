@@ -45,6 +45,5 @@ def _source(part: RelationPart, root: Path | None) -> RelationSource:
 
 
 def _read(file: RelationFile, part: RelationPart, root: Path | None) -> pa.Table:
-    hub_revision = file.source_revision if file.source.startswith("hub:") else None
     columns = (*part.columns, *(part.only[:1] if part.only else ()))
-    return read_source(file.source, split=file.split, data_root=root, columns=columns, hub_revision=hub_revision)
+    return read_source(file.source, split=file.split, data_root=root, columns=columns, hub_revision=file.source_revision)

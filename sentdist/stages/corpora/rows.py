@@ -37,6 +37,6 @@ def _table(stage: Corpus, context: Context) -> tuple[pa.Table, tuple[str, ...]]:
         split=stage.split,
         data_root=context.data_folder,
         columns=stage.columns,
-        hub_revision=stage.source_revision if stage.source.startswith("hub:") else None,
+        hub_revision=stage.source_revision,
     )
     return table, stage.columns

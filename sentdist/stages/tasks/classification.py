@@ -75,8 +75,7 @@ class LoadedClassification:
 def load_classification(task: ClassificationTask, root: Path | None) -> LoadedClassification:
     """Read the rows that a task fits and tests; DataError as `read_labelled` says."""
     splits = None if task.split is None else ("train", task.split, *([task.dev] if task.dev else []))
-    hub_revision = task.revision if task.source.startswith("hub:") else None
     rows = read_labelled(
-        task.source, columns=task.columns, label=task.label, splits=splits, data_root=root, hub_revision=hub_revision
+        task.source, columns=task.columns, label=task.label, splits=splits, data_root=root, hub_revision=task.revision
     )  # fmt: skip
     return LoadedClassification(task=task, rows=rows)

@@ -44,6 +44,5 @@ class LoadedClustering:
 def load_clustering(task: ClusteringTask, root: Path | None) -> LoadedClustering:
     """Read the texts of a task; DataError as `read_labelled` says."""
     splits = None if task.split is None else (task.split,)
-    hub_revision = task.revision if task.source.startswith("hub:") else None
-    rows = read_labelled(task.source, columns=(task.text,), label=task.label, splits=splits, data_root=root, hub_revision=hub_revision)
+    rows = read_labelled(task.source, columns=(task.text,), label=task.label, splits=splits, data_root=root, hub_revision=task.revision)
     return LoadedClustering(task=task, rows=rows)

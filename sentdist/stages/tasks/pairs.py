@@ -55,6 +55,6 @@ def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
         label=task.label,
         splits=None if task.split is None else (task.split,),
         data_root=root,
-        hub_revision=task.revision if task.source.startswith("hub:") else None,
+        hub_revision=task.revision,
     )
     return LoadedPairs(task=task, rows=rows)

@@ -72,6 +72,6 @@ def load_reranking(task: RerankingTask, root: Path | None) -> LoadedReranking:
         document=task.document,
         split=task.split,
         data_root=root,
-        hub_revision=task.revision if task.source.startswith("hub:") else None,
+        hub_revision=task.revision,
     )
     return LoadedReranking(task=task, rows=rows)

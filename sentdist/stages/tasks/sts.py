@@ -66,5 +66,4 @@ def load_sts(task: Task, root: Path | None) -> LoadedSts:
 def read_graded_pairs(task: Task | GeometryTask, root: Path | None) -> Pairs:
     """Graded pairs; those of a user's own may be on any scale, for ranks do not ask."""
     scale = (0.0, 5.0) if task.name in TASKS else (-math.inf, math.inf)
-    hub_revision = task.revision if task.source.startswith("hub:") else None
-    return read_pairs(task.source, split=task.split, data_root=root, hub_revision=hub_revision, score_range=scale)
+    return read_pairs(task.source, split=task.split, data_root=root, hub_revision=task.revision, score_range=scale)

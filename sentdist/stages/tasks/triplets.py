@@ -58,8 +58,7 @@ class LoadedTriplets:
 
 def load_triplets(task: TripletTask, root: Path | None) -> LoadedTriplets:
     """Read the triplets of a task; DataError as `read_texts` says."""
-    hub_revision = task.revision if task.source.startswith("hub:") else None
     anchors, positives, negatives = read_texts(
-        task.source, columns=task.columns, split=task.split, data_root=root, hub_revision=hub_revision
+        task.source, columns=task.columns, split=task.split, data_root=root, hub_revision=task.revision
     )
     return LoadedTriplets(task=task, anchors=anchors, positives=positives, negatives=negatives)
