@@ -172,6 +172,8 @@ class TrainSession:
 
     def _load(self, folder: Path) -> None:
         self.progress = self.engine.load(folder)
+        if self.progress.step_in_epoch:  # whether dev is due here follows from how long the epoch really is
+            self.schedule = replace(self.schedule, steps_in_epoch=len(self._epoch_batches(self.progress.epoch)))
         if self._objective.extra_state():
             self._objective.load_extra_state(torch.load(folder / OBJECTIVE_FILE, map_location=self._encoder.device, weights_only=True))
         if self.engine.rank == 0:
@@ -214,12 +216,16 @@ class TrainSession:
         rows = local_rows(training.batch_size, rank=engine.rank, world_size=engine.world_size)
         first_epoch, first_step = progress.epoch, progress.step_in_epoch
         for epoch in range(first_epoch, training.epochs):
-            batches = epoch_batches(
-                self._ids_CR, batch_size=training.batch_size, seed=self.stage.seed, epoch=epoch, unique_sentences=training.unique_sentences
-            )
+            batches = self._epoch_batches(epoch)
             for place in range(first_step if epoch == first_epoch else 0, len(batches)):
                 ids_CM = np.asarray(self._ids_CR[:, batches[place]])
                 yield place, len(batches), self._sender.send(self._batch(batches[place], ids_CM, rows))
+
+    def _epoch_batches(self, epoch: int) -> np.ndarray:
+        training = self.stage.training
+        return epoch_batches(
+            self._ids_CR, batch_size=training.batch_size, seed=self.stage.seed, epoch=epoch, unique_sentences=training.unique_sentences
+        )
 
     def _batch(self, rows_M: np.ndarray, ids_CM: np.ndarray, rows: range) -> Batch:
         """This rank's share of the global batch."""
