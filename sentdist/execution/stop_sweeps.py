@@ -10,8 +10,8 @@ import ray
 from ray.exceptions import RayActorError
 
 from sentdist.errors import ResourceError
-from sentdist.execution.banks.owner import NAMESPACE
 from sentdist.execution.board.client import BOARDS
+from sentdist.execution.cluster.names import NAMESPACE
 from sentdist.spelling import did_you_mean
 
 

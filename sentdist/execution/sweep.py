@@ -15,12 +15,12 @@ from ray.exceptions import RayError, RayTaskError
 
 from sentdist.addresses import without_secrets
 from sentdist.errors import SentdistError, SweepStopped, counted
-from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.printer import printed_events
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.cluster.growth import Growth, cluster_growth
+from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.progress import Show, progress_of
 from sentdist.execution.resources import Capacity, capacity, gpu_memory_note, gpus_line, share_of_a_gpu, with_devices

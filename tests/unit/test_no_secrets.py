@@ -19,7 +19,7 @@ from sentdist.cli.unforeseen import kept_traceback
 from sentdist.data.sources.mirror import ORIGIN
 from sentdist.errors import DataError, brief, first_line, named
 from sentdist.execution import health
-from sentdist.execution.board.attempts import reason
+from sentdist.execution.cluster.ray_errors import reason
 from sentdist.services import servers
 from sentdist.services.ports import free_port
 from sentdist.services.state import state_of

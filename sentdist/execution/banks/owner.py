@@ -22,11 +22,11 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 
 from sentdist.errors import DataError, StoreError, named
 from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
+from sentdist.execution.cluster.names import HEAD, NAMESPACE
 from sentdist.execution.metrics import BANK_BYTES, show
 from sentdist.learning.bank_shape import REMEDY, BankShape
 from sentdist.store.store import ArtifactStore
 
-NAMESPACE = "sentdist"
 PREFIX = "sentdist-banks"
 # A task that reads shards reserves no CPU, or it would wait for the trainings that wait for it; so their number is bounded here. Starting
 # a process for one costs about what reading 64 MiB costs.
@@ -34,7 +34,6 @@ TASKS_PER_BANK = 4
 BYTES_PER_TASK = 64 * 2**20
 IDLE_S = 900.0  # without a reader for so long, an owner ends; reading a bank again takes a second for each GB or two
 CALLS, PAUSE_S = 10, 0.5  # an owner that ends keeps its name for a moment
-HEAD = {"node:__internal_head__": 0.001}  # the owner lives where the cluster itself lives
 
 
 @dataclass(frozen=True, kw_only=True)

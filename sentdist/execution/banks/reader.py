@@ -17,7 +17,7 @@ from torch import Tensor
 from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.execution.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
 from sentdist.execution.banks.placement import BankPlacement
-from sentdist.execution.board.attempts import cause_of
+from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.learning.bank import BankReader, check_ids, look_up
 from sentdist.learning.bank_shape import bank_bytes, bank_shape
 from sentdist.plan.stages import Bank

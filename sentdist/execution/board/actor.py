@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,8 @@ import ray
 from ray.exceptions import RayError
 
 from sentdist.errors import ArtifactLost, SentdistError, SweepStopped, named
-from sentdist.execution.board.attempts import GONE, LOSSES, Attempts, cause_of, checkpoint_step, end_of, lost_to, retry_of
+from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step, end_of, lost_to, retry_of
+from sentdist.execution.board.background import BackgroundTasks
 from sentdist.execution.board.diagnosis import PATIENCE_S
 from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.events import StageEvent
@@ -32,6 +33,7 @@ from sentdist.execution.board.stage_task import (
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.board.worker_groups import NoGroupError, Order, Started, WorkerGroups
+from sentdist.execution.cluster.ray_errors import GONE, cause_of
 from sentdist.execution.cluster.snapshot import has_room, read_cluster
 from sentdist.execution.metrics import COUNTED, IN_FLIGHT, STAGES, add, show
 from sentdist.execution.resources import Demand, pools_at_once, stage_demand
@@ -83,7 +85,7 @@ class BoardActor:
         self._watchdog = Watchdog(silence_s)
         self._silence_s = silence_s
         self._is_watching = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
         self._events = EventLog()
 
     async def register(self, submission: Submission, client: str) -> None:
@@ -95,7 +97,7 @@ class BoardActor:
 
     async def watch(self, client: str, answer: list[ray.ObjectRef]) -> None:
         """Take notice when the process that holds `answer`, which `register` gives, unregisters or dies."""
-        self._in_background(self._watch_client(client, answer[0]))
+        self._background.start(self._watch_client(client, answer[0]))
 
     async def unregister(self, client: str) -> None:
         """The process needs nothing any more."""
@@ -182,7 +184,7 @@ class BoardActor:
         unneeded = self._release(stopped)
         self._num_stopping += 1
         await _ended(unneeded)
-        self._in_background(self._end_after_answer())
+        self._background.start(self._end_after_answer())
         return len(unneeded)
 
     async def check(self, submission_id: str) -> None:
@@ -276,10 +278,10 @@ class BoardActor:
             self._failed.pop(stage.key, None)
             work = self._start(stage, submission)
             self._work[stage.key] = work
-            self._in_background(self._watch_work(stage.key, work))
+            self._background.start(self._watch_work(stage.key, work))
             if not self._is_watching:
                 self._is_watching = True
-                self._in_background(self._watch_cluster())
+                self._background.start(self._watch_cluster())
         self._note_need(stage, submission.id, 0)
         return work.ref
 
@@ -369,11 +371,6 @@ class BoardActor:
     def _end_if_idle(self) -> None:
         if not self._submissions and not self._work and not self._num_stopping:
             ray.kill(_this_board())  # `exit_actor` would wait for pending calls of `events`; the next client opens a fresh board
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)  # the loop itself keeps only weak references to its tasks
-        task.add_done_callback(self._tasks.discard)
 
 
 def stopped(sweep: str) -> SweepStopped:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayTaskError, WorkerCrashedError
-
-from sentdist.addresses import without_secrets
 from sentdist.errors import ArtifactLost, ResourceError, SentdistError, named
 from sentdist.execution.board.events import StageEvent
+from sentdist.execution.cluster.ray_errors import PROCESS_LOST, cause_of, reason
 from sentdist.execution.resources import Demand
 from sentdist.execution.training.checkpoints import newest_step
 from sentdist.plan.stage import Stage
@@ -25,10 +23,7 @@ class GroupLostError(Exception):
         self.origin = origin
 
 
-# What takes a process away without a word of its own; whatever a body raises is final.
-_PROCESS_LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError)
-LOSSES = (*_PROCESS_LOST, GroupLostError)
-GONE = (*_PROCESS_LOST, RayActorError)
+LOSSES = (*PROCESS_LOST, GroupLostError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +65,6 @@ class Attempts:
         )
 
 
-def cause_of(error: BaseException) -> BaseException:
-    """The exception that a body raised, out of Ray's wrappers (one for each process border it crossed)."""
-    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        error = error.cause
-    return error
-
-
 def lost_to(loss: BaseException) -> BaseException:
     """What took a process or group away, out of what Ray raises."""
     found = cause_of(loss)
@@ -86,12 +74,6 @@ def lost_to(loss: BaseException) -> BaseException:
 def may_be_a_lost_peer(error: Exception, demand: Demand) -> bool:
     """Whether an error in a group may mean no more than that one of its workers is gone; the board decides whether another one tries."""
     return demand.way != "task" and not isinstance(error, SentdistError)
-
-
-def reason(error: BaseException) -> str:
-    """Kind and first line of an error of Ray's."""
-    lines = [line.strip() for line in without_secrets(str(error)).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
 
 
 def retry_of(stage: Stage, attempts: Attempts, loss: BaseException) -> StageEvent:

@@ -15,13 +15,13 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, OwnerDiedErro
 
 import sentdist
 from sentdist.errors import ArtifactLost
-from sentdist.execution.banks.owner import HEAD, NAMESPACE
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.diagnosis import PATIENCE_S as SILENCE_S
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.stage_task import Body
 from sentdist.execution.board.submission import Submission
+from sentdist.execution.cluster.names import HEAD, NAMESPACE
+from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact, ArtifactStore
 

@@ -10,8 +10,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import StoreError, SweepStopped
-from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
+from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.progress import Show, SweepProgress
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_names

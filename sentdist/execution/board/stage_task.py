@@ -13,11 +13,11 @@ from sentdist.execution.board.diagnosis import PATIENCE_S
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.worker_groups import CLOSES_WITHIN_S
 from sentdist.execution.resources import Demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 
-ABORT_S = 60.0  # how long Ray Train may take to let a worker group go
 BEATS_IN_TIME = 6  # heartbeats that a worker sends in the time after which its silence is reported
 
 Body = Callable[[Stage, Submission, "EventSink"], Artifact]
@@ -77,7 +77,7 @@ async def abort(task: ray.ObjectRef, demand: Demand) -> None:
     so it is ended by force;
     that of a worker group is interrupted first: only Ray Train's controller gives back what its workers have reserved."""
     ray.cancel(task, force=demand.way != "group")
-    done, _ = await asyncio.wait([asyncio.wrap_future(task.future())], timeout=ABORT_S)
+    done, _ = await asyncio.wait([asyncio.wrap_future(task.future())], timeout=CLOSES_WITHIN_S)
     if not done:
         ray.cancel(task, force=True)
 

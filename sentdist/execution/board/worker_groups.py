@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from sentdist.execution.board.attempts import GroupLostError
+from sentdist.execution.board.background import BackgroundTasks
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import Demand
 from sentdist.plan.stage import Stage
@@ -103,7 +103,7 @@ class WorkerGroups:
         self._groups: dict[str, _Group] = {}
         self._line: list[_Waiting] = []
         self._numbers = itertools.count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
 
     def can_build(self, demand: Demand, *, now: bool = False) -> bool:
         """Whether some group that is there, and idle `now`, could build a stage of this demand."""
@@ -158,12 +158,12 @@ class WorkerGroups:
         if isinstance(answer, BaseException):
             _fail(work, answer)
             group.is_leaving = True
-            self._in_background(self._end(group))
+            self._background.start(self._end(group))
         elif not work.answer.done():
             work.answer.set_result(answer)
         self._assign()
         if not group.is_leaving:
-            self._in_background(self._rest(group, number))
+            self._background.start(self._rest(group, number))
 
     async def make_room(self) -> None:
         """Send the idle groups away; returns when they are gone."""
@@ -189,13 +189,13 @@ class WorkerGroups:
     def _started(self, work: _Waiting) -> _Group | None:
         """A new group if the submission may have one more; idle groups, which are of no use to this stage, make room for it."""
         for idle in [group for group in self._groups.values() if group.is_idle]:
-            self._in_background(self._end(idle))
+            self._background.start(self._end(idle))
         if len(self._groups) >= work.submission.trainings_at_once:
             return None
         name = f"workers-{next(self._numbers)}"
         group = _Group(name=name, demand=work.demand, started=self._start(name, work.demand))
         self._groups[name] = group
-        self._in_background(self._watch(group))
+        self._background.start(self._watch(group))
         return group
 
     async def _rest(self, group: _Group, number: int) -> None:
@@ -237,11 +237,6 @@ class WorkerGroups:
                     await group.news.wait()
         if group.name in self._groups and not is_over:
             await group.started.abort()
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)  # the loop itself keeps only weak references to its tasks
-        task.add_done_callback(self._tasks.discard)
 
 
 def _fits(group: _Group, demand: Demand) -> bool:

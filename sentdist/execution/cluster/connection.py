@@ -13,9 +13,9 @@ from sentdist.errors import RecipeError, ResourceError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal
 from sentdist.execution.cluster.messages import shorten_messages
 from sentdist.execution.sigterm import end_on_sigterm
+from sentdist.inference.opening import IN_A_JOB
 
 AUTH_MODES = ("token", "disabled")
-IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray's job server sets it for the drivers that it starts
 
 
 def connect() -> None:

@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import ResourceError
-from sentdist.execution.board.attempts import cause_of, reason
+from sentdist.execution.cluster.ray_errors import cause_of, reason
 from sentdist.execution.resources import Demand
 from sentdist.plan.runtime import Runtime
 

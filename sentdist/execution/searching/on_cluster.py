@@ -17,12 +17,12 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from sentdist.errors import ResourceError, SweepStopped, counted
-from sentdist.execution.banks.owner import HEAD
-from sentdist.execution.board.attempts import cause_of
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.stage_task import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
+from sentdist.execution.cluster.names import HEAD
+from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
 from sentdist.execution.searching.trial import ToRun

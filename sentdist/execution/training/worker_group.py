@@ -21,8 +21,9 @@ from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from sentdist.errors import SentdistError
-from sentdist.execution.board.attempts import GONE, GroupLostError
+from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.stage_task import GroupMember
+from sentdist.execution.cluster.ray_errors import GONE
 from sentdist.execution.resources import Demand, controller_environment, nodes_of
 from sentdist.store.scratch import scratch_folder
 

@@ -1,0 +1,24 @@
+"""What Ray raises when a process or host is lost, and what a body raised, out of Ray's wrappers."""
+
+from __future__ import annotations
+
+from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayTaskError, WorkerCrashedError
+
+from sentdist.addresses import without_secrets
+
+# What takes a process away without a word of its own; whatever a body raises is final.
+PROCESS_LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError)
+GONE = (*PROCESS_LOST, RayActorError)
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The exception that a body raised, out of Ray's wrappers (one for each process border it crossed)."""
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    return error
+
+
+def reason(error: BaseException) -> str:
+    """Kind and first line of an error of Ray's."""
+    lines = [line.strip() for line in without_secrets(str(error)).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
