@@ -6,6 +6,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -235,43 +236,97 @@ def latest(events: Sequence[Event], *, identity: str | None = None) -> tuple[Eve
 
 
 def search_record(name: str, events: Sequence[Event]) -> SearchRecord:
-    """What lines come to. The first is one of `Begun`; lines of a trial whose beginning is lost count for nothing."""
-    assert events and isinstance(events[0], Begun), "a search begins with its recipe"
-    begun, reason = events[0], None
-    finalists: tuple[Finalist, ...] = ()
-    trials: dict[int, SearchTrial] = {}
+    """What lines come to. The first is one of `Begun`."""
+    state = SearchState()
     for event in events:
+        state.take(event)
+    return state.record(name)
+
+
+class SearchState:
+    """What the lines of a search come to, taken one after another: whoever reads them back and whoever notes them knows the same.
+    Lines of a trial whose beginning is lost count for nothing, and so does a rung that is noted twice.
+
+    trials: by number; those that ended in the order in which they did, behind those that were suggested before. rungs: in order of arrival.
+    chosen: the last choice. is_over: whether it was made since the search began, or began again.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.trials: dict[int, SearchTrial] = {}
+        self.rungs: list[Rung] = []
+        self.chosen: Chosen | None = None
+        self.is_over = False
+        self._begun: Begun | None = None
+
+    def take(self, event: Event) -> None:
+        """One line more."""
+        self.events.append(event)
         match event:
             case Begun():
-                begun, reason = event, None
+                self._begun, self.is_over = event, False
             case Suggested():
-                trials[event.number] = SearchTrial(
+                self.trials[event.number] = SearchTrial(
                     number=event.number, method=event.method, suggestion=event.suggestion, train=event.train, state="running",
                     forecast_s=event.forecast_s,
                 )  # fmt: skip
-            case Rung() if event.number in trials:
-                trial = trials[event.number]
+            case Rung() if event.number in self.trials:
+                trial = self.trials[event.number]
                 if event.share not in [rung.share for rung in trial.rungs]:
                     update: dict[str, object] = {"rungs": (*trial.rungs, event)}
                     if trial.state == "failed":  # it was tried again
                         update |= {"state": "running", "error": None}
-                    trials[event.number] = trial.model_copy(update=update)
-            case Ended() if event.number in trials:  # put behind those that ended before
-                trials[event.number] = trials.pop(event.number).model_copy(update={"state": event.state, "error": event.error})
+                    self.trials[event.number] = trial.model_copy(update=update)
+                    self.rungs.append(event)
+            case Ended() if event.number in self.trials:  # put behind those that ended before
+                ended = self.trials.pop(event.number).model_copy(update={"state": event.state, "error": event.error})
+                self.trials[event.number] = ended
             case Chosen():
-                finalists, reason = event.finalists, event.reason
-    ended = [trial for trial in trials.values() if trial.state != "running"]
-    return SearchRecord(
-        name=name,
-        identity=begun.identity,
-        recipe=begun.recipe,
-        methods=begun.methods,
-        trials=(*ended, *(trial for trial in trials.values() if trial.state == "running")),
-        finalists=finalists,
-        reason=reason,
-        spent_hours=sum(_submissions(events)) / 3600,
-        events=tuple(events),
-    )
+                self.chosen, self.is_over = event, True
+
+    def devs_before(self, trial: SearchTrial) -> list[float]:
+        """Dev scores of those of its method that came before it to where it stands, in order of arrival."""
+        last = trial.rungs[-1]
+        there = (one for one in self.rungs if one.share == last.share and self.trials[one.number].method == trial.method)
+        return [one.dev for one in takewhile(lambda one: one.number != trial.number, there)]
+
+    def best_dev(self, method: str) -> float | None:
+        """Of the finished trials of a method; None while there is none."""
+        return max(
+            (one.dev for one in self.trials.values() if one.method == method and one.state == "finished" and one.dev is not None),
+            default=None,
+        )
+
+    @property
+    def spent_sentences(self) -> int:
+        """Sentences that were trained on for all trials."""
+        return sum(one.paid_sentences for one in self.rungs)
+
+    @property
+    def paid_for(self) -> set[str]:
+        """Keys of the stages that trials have paid for."""
+        return {key for one in self.rungs for key in one.paid_for}
+
+    @property
+    def spent_hours(self) -> float:
+        """Between the first and the last line of each submission."""
+        return sum(_submissions(self.events)) / 3600
+
+    def record(self, name: str) -> SearchRecord:
+        """As a value."""
+        assert self._begun is not None, "a search begins with its recipe"
+        ended = [trial for trial in self.trials.values() if trial.state != "running"]
+        return SearchRecord(
+            name=name,
+            identity=self._begun.identity,
+            recipe=self._begun.recipe,
+            methods=self._begun.methods,
+            trials=(*ended, *(trial for trial in self.trials.values() if trial.state == "running")),
+            finalists=self.chosen.finalists if self.chosen else (),
+            reason=self.chosen.reason if self.chosen and self.is_over else None,
+            spent_hours=self.spent_hours,
+            events=tuple(self.events),
+        )
 
 
 def _submissions(events: Sequence[Event]) -> Iterator[float]:

@@ -27,7 +27,7 @@ from sentdist.stages.local import build_all
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.rungs import Standing
 from sentdist.stages.train import TrainSession
-from sentdist.store.searches import Event, SearchRecord, find_search, search_record
+from sentdist.store.searches import Event, SearchRecord, SearchState, find_search
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
 
@@ -284,19 +284,35 @@ def test_what_a_trial_costs_does_not_grow_with_those_before_it(
     tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lines of a search are not gone through again for each trial."""
-    gone_through = []
+    taken: list[Event] = []
+    take = SearchState.take
 
-    def counted(name: str, events: list[Event]) -> SearchRecord:
-        gone_through.append(len(events))
-        return search_record(name, events)
+    def counted(state: SearchState, event: Event) -> None:
+        taken.append(event)
+        take(state, event)
 
-    monkeypatch.setattr(conducting, "search_record", counted)
+    monkeypatch.setattr(SearchState, "take", counted)
     space: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
     planned, context = tiny_search(
         tiny_encoder_dir, data, tmp_path, changes=ONLY, samples=30, space=space, budget={"sentences": 10**9}, halving=None
     )
     record = search_in_process(planned, context, print_line=lambda line: None)
-    assert len(record.trials) == 30 and len(gone_through) <= 2
+    assert len(record.trials) == 30 and len(taken) == len(record.events)
+
+
+@pytest.mark.usefixtures("nothing_is_trained")
+def test_a_trial_whose_beginning_is_lost_lends_its_number_to_no_other(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=ONLY, space={"training.learning_rate": RATES})
+    conductor = pretended(planned, context)
+    conductor.begin()
+    begun = [conductor.next(), conductor.next()]
+    (file,) = (tmp_path / "searches").iterdir()
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], "damaged", *lines[2:]]) + "\n")
+    again = pretended(planned, context)
+    again.begin()
+    found = [again.next(), again.next()]
+    assert [one.number for one in (*begun, *found) if one is not None] == [0, 1, 1, 2]
 
 
 def a_training_takes(seconds: float) -> Callable[[ArtifactStore, type[Stage]], float | None]:

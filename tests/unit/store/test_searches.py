@@ -16,6 +16,7 @@ from sentdist.store.searches import (
     Finalist,
     Left,
     Rung,
+    SearchState,
     Suggested,
     append_event,
     find_search,
@@ -82,6 +83,24 @@ def test_hours_count_while_a_search_runs_only(tmp_path: Path) -> None:
     found = load_search(store, "small")
     assert found.spent_hours == pytest.approx((37 + 3563) / 3600)
     assert (found.finalists, found.reason) == ((finalist,), "all trials are made")
+
+
+def test_what_is_known_follows_from_the_lines_one_by_one() -> None:
+    state = SearchState()
+    for event in (*EVENTS, rung(0, 0.5, 99.0, paid_s=7), rung(7, 0.5, 98.0), Ended(number=7, state="finished")):
+        state.take(event)
+    assert (state.spent_sentences, state.paid_for, state.best_dev("rcl"), state.best_dev("base")) == (1200, {"a", "b"}, 55.0, None)
+    state.take(rung(2, 0.5, 40.0))
+    assert state.devs_before(state.trials[2]) == [60.0, 50.0], "a rung that is noted twice, or of an unknown trial, counts for nothing"
+    state.take(Ended(number=2, state="failed", error="gone"))
+    assert (state.trials[2].state, state.trials[2].error) == ("failed", "gone")
+    state.take(rung(2, 1.0, 70.0))
+    assert (state.trials[2].state, state.trials[2].error) == ("running", None), "it was tried again"
+    assert state.devs_before(state.trials[2]) == [55.0]
+    state.take(Chosen(finalists=(), reason="enough"))
+    assert state.record("small").reason == "enough"
+    state.take(BEGUN)
+    assert state.record("small").reason is None and state.chosen is not None
 
 
 @pytest.mark.parametrize("damage", [b"\xff\x00\n", b"{}\n", b'12345678 {"what": "ended", "number": 1, "state": "pruned"}\n', b"half a li"])
