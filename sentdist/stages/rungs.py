@@ -40,14 +40,7 @@ class Begun:
     note: str | None = None
 
 
-def from_rung(
-    session: TrainSession,
-    stage: Train | Rung,
-    context: Context,
-    *,
-    make: Callable[[], TrainSession],
-    ranks: Ranks,
-) -> Begun:
+def from_rung(session: TrainSession, stage: Train | Rung, context: Context, *, make: Callable[[], TrainSession], ranks: Ranks) -> Begun:
     """The session that goes on from the highest rung below `stage`; where there is none of use, one at the beginning.
 
     On every rank alike.
