@@ -166,24 +166,24 @@ def draw_scene(draw: Draw, split: str, *, detail: float) -> Scene:
     return scene
 
 
-def describe(scene: Scene, draw: Draw, *, plain: bool = False, negated: bool = False) -> str:
-    """Return one of the sentences that say what the scene says; `plain` keeps to first wordings and the usual order of words."""
+def describe(scene: Scene, draw: Draw, *, negated: bool = False) -> str:
+    """Return one of the sentences that say what the scene says."""
     activity = activities()[scene.activity]
-    who = _who(scene, draw, plain)
+    who = _who(scene, draw)
     one = scene.count == 0
-    when = _said(draw, exclusive("TIMES"), scene.time, plain)
-    where = "" if scene.place is None else _wording(draw, places()[scene.place][0], plain)
-    how = _said(draw, exclusive("MANNERS"), scene.manner, plain)
+    when = _said(draw, exclusive("TIMES"), scene.time)
+    where = "" if scene.place is None else draw.one(places()[scene.place][0])
+    how = _said(draw, exclusive("MANNERS"), scene.manner)
     tail = _join(how, where)
-    form = "plain" if plain else draw.one(("plain", "plain", "simple", "passive", "there", "seen", "in front"))
+    form = draw.one(("plain", "plain", "simple", "passive", "there", "seen", "in front"))
     be = "is" if one else "are"
     if negated:
         who = f"no {who.removeprefix('an ').removeprefix('a ')}" if one else f"none of the {who}"
-        return _sentence(_join(who, be, gerund(_wording(draw, activity.phrases, plain)), tail, when))
-    if form == "passive" and activity.passive and not plain:
+        return _sentence(_join(who, be, gerund(draw.one(activity.phrases)), tail, when))
+    if form == "passive" and activity.passive:
         thing, participle = activity.passive
         return _sentence(_join(thing, "are" if _is_plural(thing) else "is", "being", participle, "by", who, tail, when))
-    phrase = _wording(draw, activity.phrases, plain)
+    phrase = draw.one(activity.phrases)
     if form == "simple":
         return _sentence(_join(when and f"{when},", who, third_person(phrase) if one else _own(phrase, one), tail))
     doing = gerund(_own(phrase, one))
@@ -222,17 +222,17 @@ def third_person(phrase: str) -> str:
     return _join(form, rest)
 
 
-def _who(scene: Scene, draw: Draw, plain: bool) -> str:
+def _who(scene: Scene, draw: Draw) -> str:
     agent = agents()[scene.agent]
     place = 0 if scene.count == 0 else 1
     looks = exclusive("HUMAN_LOOKS" if agent.is_human else "BEAST_LOOKS")
-    name = _wording(draw, agent.names, plain)[place]
-    noun = _join(_said(draw, looks, scene.look, plain), name)
+    name = draw.one(agent.names)[place]
+    noun = _join(_said(draw, looks, scene.look), name)
     if scene.garment is not None:
         color, number = vocabulary.COLORS[scene.garment[0]], scene.garment[1]
-        worn = f"{color} {_wording(draw, garments()[number], plain)[place]}"
+        worn = f"{color} {draw.one(garments()[number])[place]}"
         noun = _join(noun, draw.one(("in", "wearing", "dressed in")), worn if place else f"{_article(worn)} {worn}")
-    counting = _wording(draw, vocabulary.COUNTS[scene.count], plain)
+    counting = draw.one(vocabulary.COUNTS[scene.count])
     return f"{_article(noun)} {noun}" if counting == "a" else f"{counting} {noun}"
 
 
@@ -260,12 +260,8 @@ def _meaning(draw: Draw, lines: tuple[tuple[tuple[str, ...], ...], ...]) -> tupl
     return line, draw.one(range(len(lines[line])))
 
 
-def _said(draw: Draw, lines: tuple[tuple[tuple[str, ...], ...], ...], meaning: tuple[int, int] | None, plain: bool) -> str:
-    return "" if meaning is None else _wording(draw, lines[meaning[0]][meaning[1]], plain)
-
-
-def _wording(draw: Draw, wordings: Sequence[T], plain: bool) -> T:
-    return wordings[0] if plain else draw.one(wordings)
+def _said(draw: Draw, lines: tuple[tuple[tuple[str, ...], ...], ...], meaning: tuple[int, int] | None) -> str:
+    return "" if meaning is None else draw.one(lines[meaning[0]][meaning[1]])
 
 
 def _sentence(text: str) -> str:

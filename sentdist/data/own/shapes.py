@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 
 Shape = Literal["pairs", "triplets", "graded", "faq"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
-HOLDS = {
-    "pairs": "two columns of texts that belong together",
-    "triplets": "an anchor, its positive and a negative",
-    "graded": "two texts and a score or label of how alike they are",
-    "faq": "questions and their answers",
-}
 
 # Names of columns, by which they are known; case and spaces around do not count.
 QUESTIONS = ("question", "query", "frage", "q", "user_query")

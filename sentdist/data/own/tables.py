@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 SEPARATED = (".csv", ".tsv", ".txt")
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252", "latin-1")
 READABLE = tuple(dict.fromkeys((*SEPARATED, *TABLES)))
 LOOKED_AT = 1 << 20  # bytes at the beginning, by which the writing is recognised
 LINES_LOOKED_AT = 200

@@ -115,11 +115,6 @@ class Batch:
         """M, the anchors of all ranks."""
         return int(self.sentence_ids.shape[1])
 
-    @property
-    def num_negatives(self) -> int:
-        """Q, the hard negatives of a row."""
-        return self.num_columns - 1 - self.num_positives
-
     def to(self, device: torch.device | str) -> Batch:
         return self._with(self.tokens.to(device), lambda tensor: tensor.to(device, non_blocking=True))
 

@@ -159,7 +159,7 @@ def test_the_faq_has_two_grades_and_folds() -> None:
 
 def test_unknown_names_splits_and_columns() -> None:
     for look in (inspect_source, read_source):
-        with pytest.raises(DataError, match="Did you mean generated/nli"):
+        with pytest.raises(DataError, match='Did you mean "generated/nli"'):
             look("generated/nly")
         with pytest.raises(DataError, match="expected one of train, dev, test"):
             look("generated/nli", split="valid")
