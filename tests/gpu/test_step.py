@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.flat_attention import _GroupedAttention, length_groups
-from sentdist.learning.encoder.fused_attention import fused_attention, fused_kernel
+from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, fused_attention, fused_kernel
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
@@ -22,6 +22,7 @@ from sentdist.learning.optimization import Optimization
 from sentdist.learning.prefetch import Sender
 from tests.parity.word_batches import word_batches
 from tests.support import make
+from tests.support.attended import MANY, attended
 
 pytestmark = pytest.mark.gpu
 
@@ -38,7 +39,7 @@ def test_one_operation_is_the_groups(dtype: torch.dtype, tolerance: float, width
     bounds = torch.tensor([0, *accumulate(LENGTHS)], dtype=torch.int32, device=gpu)
     kernel = fused_kernel(gpu, dtype, width)
     assert kernel is not None
-    one = fused_attention(kernel, *inputs, boundaries=bounds, longest=max(LENGTHS), scale=width**-0.5, p=0.0)
+    one = fused_attention(kernel, *inputs, lengths=LENGTHS, boundaries=bounds, longest=max(LENGTHS), scale=width**-0.5, p=0.0)
     rows = (states.reshape(-1, width) for states in inputs)
     groups = _GroupedAttention.apply(*rows, length_groups(LENGTHS, gpu, num_heads=num_heads), width**-0.5, 0.0).view_as(one)
     pairs = zip(
@@ -60,12 +61,31 @@ def test_its_dropout_keeps_the_mean_and_is_drawn_from_the_gpus_generator(dtype: 
 
     def drawn() -> Tensor:
         torch.manual_seed(3)
-        return fused_attention(kernel, values, values, values, boundaries=bounds, longest=length, scale=1.0, p=0.25).float()
+        same = (values, values, values)
+        lengths = [length] * (len(bounds) - 1)
+        return fused_attention(kernel, *same, lengths=lengths, boundaries=bounds, longest=length, scale=1.0, p=0.25).float()
 
     assert float(drawn().mean()) == pytest.approx(1.0, abs=0.01)
     # 16 equal weights, each kept with 0.75 and then 1/0.75 as large: variance 0.25 / 0.75 / 16
     assert float(drawn()[..., 0].var()) == pytest.approx(1 / 48, rel=0.1)
     assert torch.equal(drawn(), drawn())
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-3), (torch.bfloat16, 0.05)])  # other masks would be off by 1
+def test_masks_of_forward_and_backward_are_the_same_however_many_sentences_there_are(dtype: torch.dtype, tolerance: float) -> None:
+    found = attended(MANY, num_heads=12, width=32, p=0.25, dtype=dtype, device=torch.device("cuda"))
+    assert float(found.disagreement().max()) < tolerance
+    assert 0.01 < float((found.context == 0.0).float().mean()) < 0.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_more_sentences_than_a_grid_has_places(dtype: torch.dtype) -> None:
+    lengths = [1] * MOST_SENTENCES + [2, 1, 3]
+    found = attended(lengths, num_heads=1, width=8, p=0.0, dtype=dtype, device=torch.device("cuda"))
+    alone = found.context[:MOST_SENTENCES]
+    assert torch.equal(alone, found.value[:MOST_SENTENCES])  # a sentence of one token attends to itself
+    here = attended(lengths, num_heads=1, width=8, p=0.0, dtype=torch.float32, device=torch.device("cpu"))
+    torch.testing.assert_close(found.context[MOST_SENTENCES:], here.context[MOST_SENTENCES:], rtol=2e-2, atol=2e-2)
 
 
 def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(folder: Path) -> None:

@@ -209,7 +209,10 @@ def flat_attention(
     query, key, value = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
     kernel = fused_kernel(query.device, query.dtype, width)
     if kernel is not None:
-        context = fused_attention(kernel, query, key, value, boundaries=segments.boundaries, longest=segments.longest, scale=scale, p=p)
+        lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
+        context = fused_attention(
+            kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p
+        )  # fmt: skip
     else:
         rows = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
         with torch.autocast(query.device.type, enabled=False):

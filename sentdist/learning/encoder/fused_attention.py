@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -14,6 +15,10 @@ Kernel = Literal["flash", "efficient"]
 
 FLASH_CAPABILITY = (8, 0)  # Ampere
 WIDEST_FLASH_HEAD = 256
+MOST_SENTENCES = 65_535  # of a call: they are the third dimension of a kernel's grid, and CUDA takes no more there
+# Random numbers of a call of "efficient" with dropout, sentences · heads · longest²: its forward pass counts them in 32 bits, its
+# backward pass in 64 and signed (torch 2.13, kernel_forward.h and kernel_backward.h), so that behind these the two would draw other masks.
+MOST_DRAWS = 2**31
 
 
 def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> Kernel | None:
@@ -33,14 +38,47 @@ def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> K
 
 
 def fused_attention(
-    kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, *, boundaries: Tensor, longest: int, scale: float, p: float
+    kernel: Kernel,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    lengths: Sequence[int],
+    boundaries: Tensor,
+    longest: int,
+    scale: float,
+    p: float,
 ) -> Tensor:
     """softmax(q kᵀ · scale) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
 
     What torch's own nested tensors call, with its derivative: `torch.nn.attention.varlen` has no dropout. No weights are kept, so memory
     grows with T and not with the squares of lengths; masks come from the device's default generator, so a recomputed pass draws them again.
-    boundaries: (S + 1,) int32 on the device of the tokens.
+    lengths: of the S sentences, on the host. boundaries: (S + 1,) int32 on the device of the tokens. One call of the kernel, or as many as
+    its bounds ask for.
     """
+    at_once = sentences_at_once(kernel, num_heads=query.shape[1], longest=longest, p=p)
+    if len(lengths) <= at_once:
+        return _one_call(kernel, query, key, value, boundaries=boundaries, longest=longest, scale=scale, p=p)
+    parts, start = [], 0
+    for first in range(0, len(lengths), at_once):
+        num_tokens = sum(lengths[first : first + at_once])
+        states = (whole.narrow(0, start, num_tokens) for whole in (query, key, value))
+        bounds = boundaries[first : first + at_once + 1] - start
+        parts.append(_one_call(kernel, *states, boundaries=bounds, longest=longest, scale=scale, p=p))
+        start += num_tokens
+    return torch.cat(parts)
+
+
+def sentences_at_once(kernel: Kernel, *, num_heads: int, longest: int, p: float) -> int:
+    """How many sentences one call may take."""
+    if kernel == "flash" or p == 0.0:
+        return MOST_SENTENCES
+    return max(1, min(MOST_SENTENCES, MOST_DRAWS // (num_heads * longest**2)))
+
+
+def _one_call(
+    kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, *, boundaries: Tensor, longest: int, scale: float, p: float
+) -> Tensor:
     aten: Any = torch.ops.aten
     if kernel == "flash":
         context: Tensor = aten._flash_attention_forward(

@@ -1,0 +1,53 @@
+"""Attention of random sentences on some device, and what holds of it however masks are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor, nn
+
+from sentdist.learning.encoder.flat_attention import Segments, flat_attention
+
+# 12 heads of 512² weights: behind 1,365 sentences random numbers are more than 32 bits count.
+MANY = (*[3] * 700, 512, *[2] * 699)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attended:
+    """On the host, all (T, H, head width). grad: of some loss by the context. gradients: by query, key and value."""
+
+    lengths: Sequence[int]
+    context: Tensor
+    grad: Tensor
+    value: Tensor
+    gradients: tuple[Tensor, Tensor, Tensor]
+
+    def disagreement(self) -> Tensor:
+        """(S,) of each sentence, how far the masks of forward and backward pass are from one another, against the size of its numbers.
+
+        For one mask the context is linear in the values, so <grad, context> is <gradient by the values, values>.
+        """
+        sentence_T = torch.repeat_interleave(torch.tensor(self.lengths))
+        forward, backward = self.grad * self.context, self.gradients[2] * self.value
+        sums = (forward - backward, forward.square())
+        off, squares = (torch.zeros(len(self.lengths)).index_add_(0, sentence_T, one.sum(dim=(1, 2))) for one in sums)
+        return off.abs() / squares.sqrt()
+
+
+def attended(lengths: Sequence[int], *, num_heads: int, width: int, p: float, dtype: torch.dtype, device: torch.device) -> Attended:
+    """As a layer in training calls it, with dropout `p`."""
+    generator, num_tokens = torch.Generator().manual_seed(0), sum(lengths)
+    host = [torch.randn(1, num_heads, num_tokens, width, generator=generator).to(dtype) for _ in range(3)]
+    grad = torch.randn(1, num_tokens, num_heads, width, generator=generator).to(dtype)
+    states = [one.to(device).requires_grad_() for one in host]
+    bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
+    segments = Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads)
+    context, _ = flat_attention(nn.Identity().train(), *states, None, segments=segments, dropout=p)
+    query, key, value = (one.cpu().float().squeeze(0).transpose(0, 1) for one in torch.autograd.grad(context, states, grad.to(device)))
+    return Attended(
+        lengths=lengths, context=context.detach().cpu().float().squeeze(0), grad=grad.float().squeeze(0),
+        value=host[2].float().squeeze(0).transpose(0, 1), gradients=(query, key, value),
+    )  # fmt: skip
