@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sentdist.errors import DataError, ResourceError
 
+GPU_BACKEND = "cpu:gloo,cuda:nccl"  # NCCL alone serves no tensor on the host, and what ranks say to one another lies there
 BUCKET_BYTES = 64 * 1024 * 1024
 
 _seconds_waited = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
@@ -90,9 +90,9 @@ class Sender:
         """Begin to copy; in any thread."""
         if self._stream is None:
             return Sent(batch=batch)
-        with torch.cuda.stream(self._stream):
-            pinned = batch.pinned()
-            there = replace(pinned.to(self._device), tokens=pinned.tokens)
+        # A thread's own device is the first GPU, whatever others compute on; a stream's end goes back to it, which makes a context there.
+        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            there = batch.pinned().to(self._device)
             arrival = torch.cuda.Event()
             arrival.record(self._stream)
         return Sent(batch=there, arrival=arrival)

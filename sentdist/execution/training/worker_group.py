@@ -25,9 +25,9 @@ from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.stage_task import GroupMember
 from sentdist.execution.cluster.ray_errors import GONE
 from sentdist.execution.resources import Demand, controller_environment, nodes_of
+from sentdist.learning.gather import GPU_BACKEND
 from sentdist.store.scratch import scratch_folder
 
-GPU_BACKEND = "cpu:gloo,cuda:nccl"  # NCCL alone serves no tensor on the host, and what ranks say to one another lies there
 # Ray's own default is no limit: a group that cannot start would be tried for ever. One whose size may change is to be tried again.
 CONTROLLER_FAILURES = 3
 

@@ -116,7 +116,8 @@ class Batch:
         return int(self.sentence_ids.shape[1])
 
     def to(self, device: torch.device | str) -> Batch:
-        return self._with(self.tokens.to(device), lambda tensor: tensor.to(device, non_blocking=True))
+        """Return the batch with all but its tokens on `device`: these go there when they are encoded."""
+        return self._with(self.tokens, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
         """Return the batch in pinned memory, from which a GPU copies by itself."""
