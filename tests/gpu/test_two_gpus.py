@@ -7,17 +7,27 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.gpu.engines import BACKEND, KINDS, train_on_gpus
+from sentdist.learning.gather import GPU_BACKEND
+from tests.gpu.engines import by_deepspeed, by_torch
 from tests.parity.processes import run_in_processes
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")]
+NEAR = {"fp32": 1e-3, "bf16": 2e-2}
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", NEAR)
 def test_two_ranks_learn_what_one_learns(precision: str, folder: Path) -> None:
-    alone = run_in_processes(train_on_gpus, 1, str(folder), precision, backend=BACKEND, device="cuda")[0]["torch"][0]
-    both = run_in_processes(train_on_gpus, 2, str(folder), precision, backend=BACKEND, device="cuda")
-    for kind in KINDS:
-        losses = both[0][kind][0]
-        assert losses == both[1][kind][0], kind
-        assert losses == pytest.approx(alone, rel=2e-2 if precision == "bf16" else 1e-3), kind
+    (alone, _), *_ = run_in_processes(by_torch, 1, str(folder), precision, backend=GPU_BACKEND, device="cuda")
+    first, second = run_in_processes(by_torch, 2, str(folder), precision, backend=GPU_BACKEND, device="cuda")
+    assert first[0] == second[0]
+    assert first[0] == pytest.approx(alone, rel=NEAR[precision])
+
+
+@pytest.mark.parametrize("precision", NEAR)
+def test_two_ranks_of_deepspeed_learn_what_one_learns(precision: str, folder: Path) -> None:
+    pytest.importorskip("deepspeed")
+    (alone, _), *_ = run_in_processes(by_torch, 1, str(folder), precision, backend=GPU_BACKEND, device="cuda")
+    both = run_in_processes(by_deepspeed, 2, str(folder), precision, backend=GPU_BACKEND, device="cuda")
+    for first, second in zip(*both, strict=True):
+        assert first[0] == second[0]
+        assert first[0] == pytest.approx(alone, rel=NEAR[precision])
