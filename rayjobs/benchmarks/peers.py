@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,11 @@ class Work:
     temperature: float
     threads: int
     seed: int = 0
+    device: str = "cpu"
     micro_batch: int | None = None  # sentences whose activations are held at a time; ours only
+    recompute_layers: bool = False  # ours only
+    tokens_per_batch: int = 4096  # of an encoding; ours only
+    num_sentences: int = 2000  # to be encoded
 
     @property
     def sentences_per_step(self) -> int:
@@ -50,7 +55,7 @@ def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
 
     torch.set_num_threads(work.threads)
     with tempfile.TemporaryDirectory() as scratch:
-        runtime = Runtime(micro_batch=work.micro_batch)
+        runtime = Runtime(micro_batch=work.micro_batch, recompute_layers=work.recompute_layers)
         context = Context(store=ArtifactStore(scratch), folders=(("benchmark", work.encoder),), runtime=runtime)
         corpus = Corpus(source="benchmark", source_revision="benchmark", columns=tuple(work.triplets.column_names))
         with context.store.staged() as folder:
@@ -59,8 +64,9 @@ def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
         training = Training(batch_size=work.batch_size, epochs=100, max_length=work.max_length, precision=work.precision)  # type: ignore[arg-type]
         encoder = EncoderSpec(checkpoint="benchmark", revision="benchmark")
         stage = Train(encoder=encoder, corpus=corpus, objective=InfoNCE(temperature=work.temperature), training=training, seed=work.seed)
+        make_engine = partial(TorchEngine, device=work.device)
         started = time.perf_counter()
-        for event in TrainSession(stage, context, make_engine=TorchEngine, bank=None).events():
+        for event in TrainSession(stage, context, make_engine=make_engine, bank=None).events():
             seconds = getattr(event, "seconds")  # noqa: B009 - without a selection every event is a StepReport
             yield {"seconds": time.perf_counter() - started, **{part: getattr(seconds, part) for part in PARTS}}
             started = time.perf_counter()
@@ -123,13 +129,15 @@ def sentdist_encoding(work: Work) -> Iterator[dict[str, float]]:
     from sentdist.learning.precision import apply_matmul_precision
 
     torch.set_num_threads(work.threads)
-    apply_matmul_precision(torch.device("cpu"), "fp32")
-    encoder = SentenceEncoder.load(work.encoder)
+    apply_matmul_precision(torch.device(work.device), work.precision)
+    encoder = SentenceEncoder.load(work.encoder).to(work.device)
     encoder.eval()
     sentences = encoding_sentences(work)
     while True:
         started = time.perf_counter()
-        encode(encoder, sentences, max_length=work.max_length, precision=work.precision)
+        encode(
+            encoder, sentences, max_length=work.max_length, precision=work.precision, tokens_per_batch=work.tokens_per_batch
+        )  # fmt: skip
         yield {"seconds": time.perf_counter() - started}
 
 
@@ -149,10 +157,10 @@ def peer_encoding(work: Work) -> Iterator[dict[str, float]]:
         yield {"seconds": time.perf_counter() - started}
 
 
-def encoding_sentences(work: Work, limit: int = 2000) -> list[str]:
+def encoding_sentences(work: Work) -> list[str]:
     """The first unique sentences of the triplets, anchors and positives alternating."""
     columns = [work.triplets.column(number).to_pylist() for number in (0, 1)]
-    return list(dict.fromkeys(sentence for pair in zip(*columns, strict=True) for sentence in pair))[:limit]
+    return list(dict.fromkeys(sentence for pair in zip(*columns, strict=True) for sentence in pair))[: work.num_sentences]
 
 
 def packaged_encoder() -> str:
