@@ -28,6 +28,10 @@ from sentdist.tracking.server import read_password
 
 PACKAGES = ("torch", "ray", "deepspeed", "transformers", "sentence-transformers", "mlflow", "pyarrow")
 TIMEOUT_S = 2.0
+TORCH_FOR_A_DRIVER = (
+    "Install a torch whose CUDA the driver serves (12: from 525 on; 13: from 580 on) and that knows the GPU: from PyPI, or from "
+    "download.pytorch.org/whl/cu…"
+)
 DASHBOARD = "http://127.0.0.1:8265"
 TRACKING = "http://127.0.0.1:5001"
 REFUSED = (401, 403)
@@ -83,7 +87,7 @@ def compiler() -> Finding:
 
 def gpus() -> Finding:
     """What the driver sees, and whether the torch that is installed can use it."""
-    torch, nccl = _version("torch"), next((found for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12") if (found := _version(name))), None)
+    nccl = next((found for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12") if (found := _version(name))), None)
     program = shutil.which("nvidia-smi")
     if program is None:
         return Finding(subject="GPUs", state="note", text="none, or no driver (nvidia-smi is not there); everything runs on CPUs.")
@@ -98,10 +102,22 @@ def gpus() -> Finding:
         return Finding(subject="GPUs", state="bad", text=f"nvidia-smi finds none ({why}); look at the driver.")
     kinds = Counter((name, memory) for name, memory, _ in rows)
     found = ", ".join(f"{count} × {name} of {memory}" for (name, memory), count in kinds.items()) + f"; driver {rows[0][2]}"
-    if torch is not None and torch.endswith("+cpu"):
-        text = f"{found}; torch {torch} is built without CUDA: install torch from PyPI, or from download.pytorch.org/whl/cu…"
+    if why := _why_unusable():
+        text = f"{found}; torch cannot use them ({why}). {TORCH_FOR_A_DRIVER}"
         return Finding(subject="GPUs", state="bad", text=text)
     return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}")
+
+
+def _why_unusable() -> str:
+    """What torch says in a process of its own, of all GPUs, hidden ones too; nothing where it can use them."""
+    program = "from sentdist.stages.devices import why_unusable; print(why_unusable() or '')"
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    try:
+        asked = [sys.executable, "-W", "ignore", "-c", program]
+        said = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60 * TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"asked for it, it does not answer: {type(error).__name__}"
+    return said.stdout.strip() if not said.returncode else (said.stderr.strip() or "it ends").splitlines()[-1]
 
 
 def _version(name: str) -> str | None:

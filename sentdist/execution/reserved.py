@@ -6,6 +6,7 @@ import torch
 
 from sentdist.errors import ResourceError
 from sentdist.execution.resources import Demand
+from sentdist.stages.devices import why_unusable
 
 
 def use_reserved(demand: Demand) -> None:
@@ -17,11 +18,10 @@ def use_reserved(demand: Demand) -> None:
     torch.set_num_threads(max(1, int(demand.num_cpus)))
     if not demand.num_gpus:
         return
-    if not torch.cuda.is_available():
-        built = f"torch {torch.__version__}, " + (f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA")
+    if why := why_unusable():
         raise ResourceError(
             where="runtime.gpus_per_worker",
-            found=f"a node with a GPU that torch cannot use ({built})",
+            found=f"a node with a GPU that torch cannot use ({why})",
             expected="a torch for CUDA and a driver that is new enough for it",
             remedy="Look at `nvidia-smi` and install torch for CUDA on that node, or set runtime.gpus_per_worker=0.",
         )

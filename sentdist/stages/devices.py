@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import torch
 
 from sentdist.errors import ResourceError, counted
@@ -13,23 +16,50 @@ def device_of(runtime: Runtime) -> torch.device:
     return torch.device("cuda" if runtime.gpus_per_worker and torch.cuda.is_available() else "cpu")
 
 
+def why_unusable() -> str | None:
+    """Why torch can compute on no GPU here, in a few words that name torch and its CUDA; None where it can on the current one."""
+    built = f"torch {torch.__version__}, " + (f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA")
+    if not torch.cuda.is_available():
+        return built
+    oldest = min((int(name[3:].rstrip("af")) for name in torch.cuda.get_arch_list() if name.startswith("sm_")), default=0)
+    major, minor = torch.cuda.get_device_capability()
+    if 10 * major + minor < oldest:
+        needed = f"{oldest // 10}.{oldest % 10}"
+        return f"{built} and GPUs of compute capability {needed} or newer; {torch.cuda.get_device_name()} has {major}.{minor}"
+    return None
+
+
+def _num_there(dev: Path = Path("/dev")) -> int:
+    """GPUs of NVIDIA's driver, whether or not torch can use them."""
+    return sum(path.name[6:].isdigit() for path in dev.glob("nvidia*"))
+
+
+def _left_idle(why: str, num_there: int) -> str:
+    if not num_there:
+        return ""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return f"; idle: {counted(num_there, 'GPU')}, hidden by CUDA_VISIBLE_DEVICES"
+    return f"; idle: {counted(num_there, 'GPU')} that torch cannot use ({why}): `sentdist doctor` says what to do"
+
+
 def on_this_machine(runtime: Runtime) -> tuple[Runtime, str]:
     """The runtime with its device decided for work in this process, and what to say of it: what is used, what lies idle and why.
 
     Raises:
         ResourceError: a GPU is asked for by `device`, and torch can use none.
     """
-    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    why = why_unusable()
+    num_gpus = 0 if why else torch.cuda.device_count()
     asked = runtime.gpus_asked
-    if not num_gpus:
+    if why:
         if runtime.device == "cuda":
             raise ResourceError(
                 where="runtime.device=cuda",
-                found=f"no GPU that torch {torch.__version__} can use",
+                found=f"no GPU that torch can use ({why})",
                 expected="at least one",
                 remedy="`sentdist doctor` says what is missing; or set runtime.device=auto.",
             )
-        return runtime.with_gpus(0.0), "on the CPU" + (": torch can use no GPU here" if asked else "")
+        return runtime.with_gpus(0.0), "on the CPU" + (": torch can use no GPU here" if asked else "") + _left_idle(why, _num_there())
     if asked == 0:
         return runtime, f"on the CPU, as runtime.device or runtime.gpus_per_worker asks; idle: {counted(num_gpus, 'GPU')}"
     idle = f"; idle: {counted(num_gpus - 1, 'other GPU')} (one process uses one; a Ray cluster uses all)" if num_gpus > 1 else ""

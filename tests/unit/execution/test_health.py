@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from sentdist.execution import health
 from tests.support.listening import listening
@@ -14,27 +15,43 @@ TWO = "NVIDIA T1, 81559 MiB, 570.1\nNVIDIA T1, 81559 MiB, 570.1"
 
 
 @pytest.mark.parametrize(
-    ("answer", "exit_code", "torch", "state", "said"),
+    ("answer", "exit_code", "why", "state", "said"),
     [
-        (None, 0, "2.13.0", "note", "none, or no driver"),
-        (TWO, 0, "2.13.0", "good", "2 × NVIDIA T1 of 81559 MiB; driver 570.1; NCCL 2.27.5"),
-        (TWO, 0, "2.13.0+cpu", "bad", "torch 2.13.0+cpu is built without CUDA"),
-        ("NVIDIA-SMI has failed because it couldn't communicate", 9, "2.13.0", "bad", "nvidia-smi finds none (NVIDIA-SMI has failed"),
+        (None, 0, "", "note", "none, or no driver"),
+        (TWO, 0, "", "good", "2 × NVIDIA T1 of 81559 MiB; driver 570.1; NCCL 2.27.5"),
+        (
+            TWO,
+            0,
+            "torch 2.13.0, built for CUDA 13.0",
+            "bad",
+            "driver 570.1; torch cannot use them (torch 2.13.0, built for CUDA 13.0). Install",
+        ),
+        ("NVIDIA-SMI has failed because it couldn't communicate", 9, "", "bad", "nvidia-smi finds none (NVIDIA-SMI has failed"),
     ],
 )
 def test_gpus_are_told_with_driver_and_nccl(
-    answer: str | None, exit_code: int, torch: str, state: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: str | None, exit_code: int, why: str, state: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if answer is not None:
         program = tmp_path / "nvidia-smi"
         program.write_text(f'#!/bin/sh\necho "{answer}"\nexit {exit_code}\n')
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
-    versions = {"torch": torch, "nvidia-nccl-cu13": "2.27.5"}
-    monkeypatch.setattr(health, "_version", versions.get)
+    monkeypatch.setattr(health, "_version", {"nvidia-nccl-cu13": "2.27.5"}.get)
+    monkeypatch.setattr(health, "_why_unusable", lambda: why)
     found = health.gpus()
     assert (found.subject, found.state) == ("GPUs", state)
     assert said in found.text, found.text
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch can use a GPU here")
+def test_torch_itself_is_asked_whether_it_can_use_what_the_driver_sees(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\necho "{TWO}"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
+    found = health.gpus()
+    assert found.state == "bad" and f"torch cannot use them (torch {torch.__version__}, built " in found.text, found.text
 
 
 def test_servers_that_nobody_named_are_shown_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ def demand(num_gpus: float) -> Demand:
 def test_a_part_of_a_gpu_bounds_its_memory(num_gpus: float, fractions: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     bounds: list[float] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", bounds.append)
     use_reserved(demand(num_gpus))
     assert bounds == fractions
@@ -29,4 +30,13 @@ def test_a_gpu_that_torch_cannot_use_is_told_and_nothing_runs_on_the_cpu_instead
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     use_reserved(demand(0.0))
     with pytest.raises(ResourceError, match=r"runtime\.gpus_per_worker: found a node with a GPU that torch cannot use"):
+        use_reserved(demand(1.0))
+
+
+def test_a_gpu_that_torch_has_no_kernels_for_is_told_before_one_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla V100")
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
+    with pytest.raises(ResourceError, match=r"compute capability 7\.5 or newer; Tesla V100 has 7\.0"):
         use_reserved(demand(1.0))
