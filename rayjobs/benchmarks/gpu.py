@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
@@ -272,11 +273,11 @@ def _machine(asked: argparse.Namespace) -> dict[str, str]:
     if asked.device == "cpu":
         return found
     gpu = torch.cuda.get_device_properties(asked.device)
-    flash = None if find_spec("flash_attn") is None else __import__("flash_attn")
+    flash = find_spec("flash_attn")
     return found | {
         "GPU": f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB, compute capability {gpu.major}.{gpu.minor}",
         "CUDA": str(torch.version.cuda),
-        "FlashAttention 2": "not installed" if flash is None else f"{flash.__version__} at {Path(flash.__file__).parent}",
+        "FlashAttention 2": "not installed" if flash is None else f"{version('flash_attn')} at {flash.origin}",
         "PYTORCH_ALLOC_CONF": os.environ.get("PYTORCH_ALLOC_CONF", "not set"),
     }
 
