@@ -46,9 +46,8 @@ EncoderName = Annotated[
 ]
 EncoderRevision = Annotated[str | None, typer.Option("--revision", help="Commit of a hub checkpoint.")]
 Column = Annotated[str | None, typer.Option("--column", help="Where a table has its sentences; not needed if it has one column.")]
-OwnPooling = Annotated[
-    str | None, typer.Option("--pooling", help="mean, cls, cls_mlp or first_last.  [default: what the encoder declares]")
-]
+POOLINGS = "mean, cls, cls_mlp, cls_mlp_train_only, first_last or cls_last_five.  [default: what the encoder declares, else mean]"
+OwnPooling = Annotated[str | None, typer.Option("--pooling", metavar="TEXT", help=POOLINGS)]
 MaxLength = Annotated[int | None, typer.Option("--max-length", min=3, help="Tokens; the encoder's own limit if left out.")]
 Relation = Annotated[
     list[str] | None,

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentdist.cli import completing
-from sentdist.cli.options import DataRoot, EncoderName, EncoderRevision, GpusPerWorker, MaxLength, Precision, StoreRoot, named_gpus
+from sentdist.cli.options import (
+    DataRoot,
+    EncoderName,
+    EncoderRevision,
+    GpusPerWorker,
+    MaxLength,
+    OwnPooling,
+    Precision,
+    StoreRoot,
+    named_gpus,
+)
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
 from sentdist.errors import DataError
 from sentdist.inference.opening import encoder_folder, encoder_use, open_store
@@ -36,8 +46,8 @@ def evaluate(
         ),
     ] = None,
     revision: EncoderRevision = None,
-    pooling: Annotated[str, typer.Option(help="mean, cls, cls_mlp, cls_mlp_train_only, first_last or cls_last_five.")] = "mean",
-    max_length: Annotated[int | None, typer.Option(help="Tokens; the encoder's own limit if left out.")] = None,
+    pooling: OwnPooling = None,
+    max_length: MaxLength = None,
     precision: Precision = "fp32",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
@@ -60,11 +70,12 @@ def evaluate(
     given = _given(tasks)
     opened = open_store(store)
     runtime = {"workers": workers or 1} | named_gpus(gpus_per_worker)
-    artifact = _evaluated(
-        encoder, given, opened, data=data, revision=revision, pooling=pooling, max_length=max_length, precision=precision,
-        runtime=runtime, over_workers=workers is not None,
-    )  # fmt: skip
-    table = empty_table(encoder, "task", "measure", "× 100", "95 % on other items", "n", "not scored")
+    stage, context = _planned(
+        encoder, given, opened, data=data, revision=revision, pooling=pooling, max_length=max_length, precision=precision, runtime=runtime
+    )
+    artifact = _scored(stage, context, over_workers=workers is not None)
+    title = f"{encoder}, pooling {_pooling_of(stage)}"
+    table = empty_table(title, "task", "measure", "× 100", "95 % on other items", "n", "not scored")
     for line in score_lines(given, artifact.record.results, opened.folder(artifact)):
         interval = "" if line.interval is None else f"{line.interval.low:.2f} to {line.interval.high:.2f}"
         together = f" ({line.num_groups:,} apart)" if line.num_groups < line.num_items else ""
@@ -83,10 +94,8 @@ def compare(
     ] = None,
     revision: EncoderRevision = None,
     other_revision: Annotated[str | None, typer.Option("--other-revision", help="Commit of the other's hub checkpoint.")] = None,
-    pooling: Annotated[
-        str, typer.Option(help="Of the first: mean, cls, cls_mlp, cls_mlp_train_only, first_last or cls_last_five.")
-    ] = "mean",
-    other_pooling: Annotated[str, typer.Option(help="Of the other.")] = "mean",
+    pooling: OwnPooling = None,
+    other_pooling: Annotated[str | None, typer.Option("--other-pooling", help="Pooling of the other, as --pooling for the first.")] = None,
     bayes: Annotated[bool, typer.Option("--bayes", help="Also how probable it is that one is better, here and on other tasks.")] = False,
     rope: Annotated[float, typer.Option(help="Points within which two scores count as equal, for --bayes.", min=0.0)] = 0.5,
     max_length: MaxLength = None,
@@ -101,15 +110,17 @@ def compare(
     from sentdist.report.comparisons import p_text
     from sentdist.report.evaluated import compare_evaluated, second_opinion
 
-    if (encoder, revision, pooling) == (other, other_revision, other_pooling):
-        raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
     given = _given(tasks)
     opened = open_store(store)
-    scored = partial(_evaluated, given=given, opened=opened, data=data, max_length=max_length, precision=precision)
-    ours = scored(encoder, revision=revision, pooling=pooling)
-    theirs = scored(other, revision=other_revision, pooling=other_pooling)
+    planned = partial(_planned, given=given, opened=opened, data=data, max_length=max_length, precision=precision)
+    stages = planned(encoder, revision=revision, pooling=pooling), planned(other, revision=other_revision, pooling=other_pooling)
+    (first, _), (second, _) = stages
+    if first.key == second.key:
+        raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
+    ours, theirs = (_scored(stage, context) for stage, context in stages)
+    poolings = _pooling_of(first), _pooling_of(second)
     names = [named_task(task) for name in dict.fromkeys(given) for task in TASK_GROUPS.get(name, (name,))]
-    labels = (encoder, other) if encoder != other else (f"{encoder} ({pooling})", f"{other} ({other_pooling})")
+    labels = (encoder, other) if encoder != other else (f"{encoder} ({poolings[0]})", f"{other} ({poolings[1]})")
     found = compare_evaluated(
         labels,
         [one.record.results for one in (ours, theirs)],
@@ -117,7 +128,15 @@ def compare(
         {task.name: TASK_KINDS[task.card.kind].main for task in names if task.card.kind != "geometry"},
     )
     table = empty_table(
-        f"{labels[0]} − {labels[1]}", "task", "n", "first", "second", "difference", "95 % on other items", "p", "p over all"
+        f"{encoder}, pooling {poolings[0]} − {other}, pooling {poolings[1]}",
+        "task",
+        "n",
+        "first",
+        "second",
+        "difference",
+        "95 % on other items",
+        "p",
+        "p over all",
     )
     for line in found.lines:
         one = line.difference
@@ -134,24 +153,31 @@ def _given(tasks: list[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for names in tasks or ["sts"] for name in names.split(","))
 
 
-def _evaluated(
+def _pooling_of(stage: Scores) -> str:
+    """How the token vectors of the encoder that is scored become one embedding."""
+    from sentdist.plan.specs import EncoderSpec
+
+    assert isinstance(stage.encoder, EncoderSpec), "encoders are scored as they are given"
+    return stage.encoder.pooling
+
+
+def _planned(
     encoder: str,
     given: tuple[str, ...],
     opened: ArtifactStore,
     *,
     data: Path | None,
     revision: str | None,
-    pooling: str,
+    pooling: str | None,
     max_length: int | None,
     precision: str,
     runtime: Mapping[str, float] | None = None,
-    over_workers: bool = False,
-) -> Artifact:
-    """The scores of an encoder on these tasks, from the store or made now."""
+) -> tuple[Scores, Context]:
+    """The scores of an encoder on these tasks."""
     from sentdist.plan.runtime import Runtime
     from sentdist.stages.planning.planned import planned_evaluation
 
-    stage, context = planned_evaluation(
+    return planned_evaluation(
         encoder_folder(encoder, opened),
         given,
         revision=revision,
@@ -162,10 +188,13 @@ def _evaluated(
         store=opened,
         data=data,
     )
-    return opened.get(stage) or _scored(stage, context, over_workers=over_workers)
 
 
-def _scored(stage: Scores, context: Context, *, over_workers: bool) -> Artifact:
+def _scored(stage: Scores, context: Context, *, over_workers: bool = False) -> Artifact:
+    """From the store, or made now."""
+    if (known := context.store.get(stage)) is not None:
+        return known
+
     from sentdist.stages.devices import on_this_machine
     from sentdist.stages.precisions import check_precisions
     from sentdist.stages.scores.build import build_scores

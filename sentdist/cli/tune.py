@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,8 +10,8 @@ import typer
 
 from sentdist.cli.building import build_on_cluster, build_within
 from sentdist.cli.options import DataRoot, StoreRoot
-from sentdist.errors import DataError
-from sentdist.inference.opening import encoder_use, open_store
+from sentdist.errors import DataError, RecipeError
+from sentdist.inference.opening import encoder_use, open_store, store_root
 
 if TYPE_CHECKING:
     from sentdist.plan.stage import Json
@@ -58,11 +59,16 @@ def tune(
     the same command goes on.
     """
     from sentdist.plan.corpora.own import own_section
-    from sentdist.plan.recipe import recipe_from_values, recipe_text
+    from sentdist.plan.recipe import NAME, recipe_from_values, recipe_text
     from sentdist.plan.tuning import hours_of, tuning_values
+    from sentdist.stages.planning.planned import planned_search
     from sentdist.stages.planning.resolve import FileResolver
 
     hours = hours_of(budget)
+    if name is not None and not re.fullmatch(NAME, name):
+        raise RecipeError(
+            where="--name", found=name, expected="small letters, digits, - and _", remedy=f"Say --name {_as_name(name) or 'mine'}."
+        )
     source, revision = _split_commit(file) if file.startswith("hub:") else (file, None)
     place = source if source.startswith("hub:") or not Path(source).expanduser().is_file() else str(Path(source).expanduser().absolute())
     said: dict[str, Json] = {
@@ -72,14 +78,23 @@ def tune(
     }
     given: dict[str, Json] = {field: value for field, value in said.items() if value is not None}
     section = own_section({"kind": "own", "file": place, **given}, where="DATA")
-    pin = FileResolver(data_root=data).own(section, where="DATA")
+    resolver = FileResolver(data_root=data, asks_hub=True)
+    pin = resolver.own(section, where="DATA")
+    encoders = [_split_commit(one) for one in encoder or ["minilm-l6"]]
+    poolings: dict[str, str] = {}
+    for checkpoint, commit in encoders:
+        resolver.encoder(checkpoint, revision=commit, where="--encoder")
+        if (pooling := resolver.declared_pooling(checkpoint, revision=commit)) not in (None, "mean"):
+            poolings[checkpoint] = str(pooling)
     values = tuning_values(
-        name=name or f"tune-{Path(source).name.partition('.')[0]}", file=place, shape=pin.rows.shape, num_rows=pin.num_rows, corpus=given,
-        encoders=[_split_commit(one) for one in encoder or ["minilm-l6"]], hours=hours, trials=trials, methods=[one.strip() for one in methods.split(",") if one.strip()],
+        name=name or _as_name(f"tune-{Path(source).name.partition('.')[0]}"), file=place, shape=pin.rows.shape, num_rows=pin.num_rows, corpus=given,
+        encoders=encoders, poolings=poolings, hours=hours, trials=trials, methods=[one.strip() for one in methods.split(",") if one.strip()],
         max_length=max_length,
     )  # fmt: skip
     recipe = recipe_from_values(values, where=f"sentdist tune {file}")
     folder = out or Path(".sentdist") / "tuned" / recipe.name
+    _check_folder(folder / "recipe.yaml", place)
+    planned_search(recipe, store=store_root(store), data=data)  # what is wrong is told before a file is written
     path = _write(folder / "recipe.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(values)}")
     typer.echo(f"Recipe: {path}")
     try:
@@ -117,6 +132,32 @@ def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | No
         export_sentence_transformers(use, target)
     _write(target / "README.md", encoder_card(opened, trained, name=f"me/{name}", licence=None))
     typer.echo(f"Encoder: {target}, with its card; `sentdist push {trained.key[:8]} OWNER/NAME` shows what the hub would get.")
+
+
+def _check_folder(path: Path, file: str) -> None:
+    """Refuse to write over the recipe of another file's search, or over what no search has written."""
+    from sentdist.plan.corpora.own import OwnSection
+    from sentdist.plan.recipe import load_recipe
+
+    if not path.exists():
+        return
+    try:
+        corpus = load_recipe(path).corpus
+        other = corpus.file if isinstance(corpus, OwnSection) else "a corpus of another kind"
+    except RecipeError:
+        other = "something that is no recipe"
+    if other != file:
+        raise DataError(
+            where=str(path),
+            found=f"a search of {other}",
+            expected=f"no search here, or one of {file}",
+            remedy="Name this one: --name NAME.",
+        )
+
+
+def _as_name(text: str) -> str:
+    """The nearest name that a recipe may have."""
+    return re.sub("[^a-z0-9_-]+", "-", text.lower()).strip("-_")
 
 
 def _split_commit(name: str) -> tuple[str, str | None]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from sentdist.errors import DataError
 from sentdist.inference.ready_encoder import EncoderUse
 from sentdist.learning.encoder.card import EncoderCard
-from sentdist.learning.encoder.pretrained import declared_pooling, find_checkpoint
+from sentdist.learning.encoder.declared import declared_pooling
+from sentdist.learning.encoder.pretrained import find_checkpoint
 
 # Of an artifact, what only this project reads: its record, its curve, the parameters of its objective.
 OWN_FILES = ("record.json", "history.jsonl", "heads.safetensors")

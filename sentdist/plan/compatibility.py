@@ -9,6 +9,7 @@ from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_field, names_where, terms_of, with_phi
 from sentdist.plan.recipe import EncoderSection
+from sentdist.plan.resolver import Pin
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, Probes, Training, View
 from sentdist.plan.stage import topological
@@ -119,6 +120,28 @@ def check_layers(section: EncoderSection, num_layers: int | None) -> None:
             found=f"{section.layers}, where {section.checkpoint} has {num_layers} layers",
             expected=f"1 to {num_layers}",
             remedy="Lower it, or leave it out to keep all layers.",
+        )
+
+
+def check_length(field: str, max_length: int | None, pin: Pin) -> None:
+    """No sentence is longer than the encoder's table of positions, or than it declares; where planning can know that."""
+    if max_length is not None and pin.most_tokens is not None and max_length > pin.most_tokens:
+        raise RecipeError(
+            where=field,
+            found=f"{max_length:,}, where {pin.name} takes {pin.most_tokens:,} tokens",
+            expected=f"3 to {pin.most_tokens:,}",
+            remedy="Lower it, or take an encoder with more positions.",
+        )
+
+
+def check_pooling(section: EncoderSection, declared: str | None) -> None:
+    """Where nobody names a pooling it is the mean; refuse that for a checkpoint that says it was made with another one."""
+    if declared not in (None, section.pooling):
+        raise RecipeError(
+            where="encoder.pooling",
+            found=f"nothing, and {section.checkpoint} says that it was made with {declared}",
+            expected="a pooling to be named where it is not the mean",
+            remedy=f"Add encoder.pooling={declared}, or mean to take its sentences' mean all the same.",
         )
 
 

@@ -33,7 +33,8 @@ from sentdist.plan.wording import explained, not_one_of
 from sentdist.reading import reading, unreadable
 from sentdist.spelling import near
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+NAME = r"^[a-z0-9][a-z0-9_-]*$"
+Name = Annotated[str, Field(pattern=NAME)]
 Title = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]  # one line, no control characters: tables and figures show it
 if TYPE_CHECKING:
     PaperName = str

@@ -20,6 +20,7 @@ class Pin:
     num_rows: int = 0
     width: int | None = None  # of an encoder's embeddings, where planning can know it
     num_layers: int | None = None  # of an encoder, where planning can know it
+    most_tokens: int | None = None  # that an encoder takes, where planning can know it
     splits: tuple[str, ...] = ()  # of a source
 
 
@@ -40,6 +41,10 @@ class Resolver(Protocol):
     def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin: ...
 
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin: ...
+
+    def declared_pooling(self, checkpoint: str, *, revision: str | None) -> str | None:
+        """The pooling that a checkpoint says it was made with; None where it says none, or planning cannot see it."""
+        ...
 
     def is_retrieval(self, name: str) -> bool:
         """Whether a source is documents, queries and judgements, by what its files are."""

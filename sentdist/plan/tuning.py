@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sentdist.errors import RecipeError
 from sentdist.plan.specs import Shape
@@ -14,6 +15,7 @@ from sentdist.plan.stage import Json, slug
 from sentdist.plan.wording import not_one_of
 
 UNITS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
+LEAST_MINUTES = 1  # loading an encoder and the first trial take tens of seconds
 SEEDS = 6  # of finalists, where the budget has time for them: fewer can never be told from an encoder that was not trained
 RATES: Json = {"log": [5e-6, 8e-5], "steps": 5}
 TEMPERATURES: Json = {"choice": [0.02, 0.05, 0.1]}
@@ -73,14 +75,22 @@ def hours_of(budget: str) -> float:
     """Hours in "30m", "2h", "90s", "1.5h" or "1d".
 
     Raises:
-        RecipeError: no such time.
+        RecipeError: no such time, or less than a minute.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", budget)
     if found is None or not 0 < float(found[1]) < math.inf:
         raise RecipeError(
             where="--budget", found=budget, expected="a time such as 30m, 2h or 90s", remedy="Write a number and s, m, h or d."
         )
-    return float(found[1]) * UNITS[found[2]]
+    hours = float(found[1]) * UNITS[found[2]]
+    if 60 * hours < LEAST_MINUTES:
+        raise RecipeError(
+            where="--budget",
+            found=budget,
+            expected="a minute or more",
+            remedy="Raise it: in less no method has a trial, so nothing is chosen.",
+        )
+    return hours
 
 
 def methods_for(shape: Shape, wanted: Sequence[str]) -> dict[str, Tunable]:
@@ -107,12 +117,14 @@ def tuning_values(
     corpus: dict[str, Json],
     encoders: Sequence[tuple[str, str | None]],
     hours: float,
+    poolings: Mapping[str, str] = MappingProxyType({}),
     trials: int | None = None,
     methods: Sequence[str] = (),
     max_length: int = 128,
 ) -> dict[str, Json]:
     """The values of the recipe. num_rows: that train. corpus: what a person said of the file. encoders: checkpoint and commit; each has
-    its own methods, so that all get the same number of trials. trials: of each method at most.
+    its own methods, so that all get the same number of trials. poolings: of those that declare another than the mean.
+    trials: of each method at most.
 
     Raises:
         RecipeError: as `methods_for`; fewer rows than the smallest batch.
@@ -127,7 +139,8 @@ def tuning_values(
     if len(batches) > 1:
         space["training.batch_size"] = {"choice": [*batches]}
     for number, (checkpoint, revision) in enumerate(encoders, start=1):
-        own: dict[str, Json] = {"checkpoint": checkpoint, "revision": revision} if several else {}
+        pooling: dict[str, Json] = {"pooling": poolings.get(checkpoint, "mean")} if poolings else {}
+        own: dict[str, Json] = {"checkpoint": checkpoint, "revision": revision, **pooling} if several else {}
         suffix, of = (f"-{number}", f", {checkpoint.rpartition('/')[2]}") if several else ("", "")
         at: dict[str, Json] = {"encoder": {**own}} if own else {}
         rows[f"untouched{suffix}"] = {"title": f"Untouched{of or ' encoder'}", **copy.deepcopy(at)}
@@ -138,10 +151,13 @@ def tuning_values(
             rows[f"{method}{suffix}"] = {"title": f"{one.title}{of}", **copy.deepcopy({"objective": one.objective} | at), **banks}
             space |= {f"methods.{method}{suffix}.{field}": copy.deepcopy(axis) for field, axis in one.space.items()}
     checkpoint, revision = encoders[0]
+    section: dict[str, Json] = {"checkpoint": checkpoint} | ({} if revision is None else {"revision": revision})
+    if poolings:
+        section["pooling"] = poolings.get(checkpoint, "mean")
     values: dict[str, Json] = {
         "name": slug(name).replace(".", "-"),
         "about": f"sentdist tune {file}: {shape}, {', '.join(one.title for one in fitting.values())}.",
-        "encoder": {"checkpoint": checkpoint, **({} if revision is None else {"revision": revision})},
+        "encoder": section,
         "corpus": {"kind": "own", "file": file, **corpus},
         "training": {"batch_size": batches[-1] if len(batches) < 3 else batches[1], "epochs": 1, "max_length": max_length},
         "selection": {"task": "own", "every_fraction": 0.25},

@@ -17,7 +17,9 @@ from sentdist.plan.compatibility import (
     check_fit,
     check_frozen,
     check_layers,
+    check_length,
     check_links,
+    check_pooling,
     check_start,
     check_view,
     relations_of,
@@ -31,7 +33,7 @@ from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_tas
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import Objective, names_with, phi_of, uses_targets
 from sentdist.plan.own_rows import for_its_rows
-from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection, recipe_from_values
+from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.selection import DevTask, Selection
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Task, Training, View
@@ -131,29 +133,6 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     return Plan(recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows, told=told)
 
 
-def evaluation_of(
-    checkpoint: str,
-    *,
-    revision: str | None,
-    pooling: str,
-    tasks: tuple[str, ...],
-    max_length: int | None,
-    resolver: Resolver,
-    precision: str = "fp32",
-) -> Scores:
-    """The scores of any encoder on tasks or groups of tasks, without a recipe.
-
-    Raises:
-        RecipeError, DataError, EncoderError: as `unroll`.
-    """
-    values: dict[str, Json] = {
-        "name": "evaluate", "encoder": {"checkpoint": checkpoint, "revision": revision, "pooling": pooling},
-        "corpus": {"source": "none"}, "evaluation": {"tasks": list(tasks), "max_length": max_length, "precision": precision},
-        "methods": {"base": {}},
-    }  # fmt: skip
-    return Builder(recipe_from_values(values, where="sentdist evaluate"), resolver, {}).scores("base", seed=0, fold=None)
-
-
 def value_told(value: Json) -> str:
     """A value in few letters."""
     if isinstance(value, list | tuple):
@@ -191,6 +170,8 @@ class Builder:
         """The checkpoint that a method starts from."""
         section, pin = self._pinned(method)
         check_layers(section, pin.num_layers)
+        if "pooling" not in {*self.recipe.encoder.model_fields_set, *method.encoder}:
+            check_pooling(section, self.resolver.declared_pooling(section.checkpoint, revision=section.revision))
         return EncoderSpec.model_validate(section.model_dump() | {"checkpoint": pin.name, "revision": pin.revision})
 
     def _pinned(self, method: Method) -> tuple[EncoderSection, Pin]:
@@ -240,6 +221,7 @@ class Builder:
         check_fit(method.objective, corpus, where=f"methods.{name}.objective")
         section, pin = self._pinned(method)
         check_encoder(method.objective, pooling=section.pooling, width=pin.width, where=f"methods.{name}.objective")
+        check_length(f"methods.{name}: training.max_length", training.max_length, pin)
         objective = settled(method.objective, corpus, phi=phi)
         self._check_batch(name, training, corpus)
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
@@ -268,7 +250,9 @@ class Builder:
         check_view(method.view, relations_of(train.objective, train.corpus) if train else (), where=f"methods.{name}.view")
         section = self.recipe.evaluation
         probes = section.probes if method.of is None and method.lexical is None else None
-        width = self._pinned(self.recipe.methods[method.of or name])[1].width
+        pin = self._pinned(self.recipe.methods[method.of or name])[1]
+        width = pin.width
+        check_length("evaluation.max_length", section.max_length, pin)
         check_channels(method.view, probes, width=width, where=f"methods.{name}.view")
         view = settled_view(method.view, train.objective if train else None, width=width, where=f"methods.{name}.view")
         found = tuple(chosen for task in task_names(section.tasks) for chosen in self._tasks(task, fold=fold))
@@ -393,4 +377,4 @@ class Builder:
             )  # fmt: skip
 
 
-__all__ = ["Pin", "Plan", "Resolver", "Trial", "evaluation_of", "unroll"]
+__all__ = ["Pin", "Plan", "Resolver", "Trial", "unroll"]

@@ -49,6 +49,9 @@ class FixedResolver:
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin:
         return Pin(name=checkpoint, revision=revision or "sha256:1111111111111111")
 
+    def declared_pooling(self, checkpoint: str, *, revision: str | None) -> str | None:
+        return None
+
     def wordnet(self, *, where: str) -> str:
         return "sha256:2222222222222222"
 

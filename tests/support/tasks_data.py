@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sentdist.plan.evaluation import evaluation_of
 from sentdist.plan.stages import Scores
-from sentdist.plan.unroll import evaluation_of
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.scores.build import build_scores

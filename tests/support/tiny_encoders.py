@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import torch
@@ -154,4 +156,17 @@ def tiny_writer(folder: Path) -> Path:
         torch.manual_seed(0)
         T5ForConditionalGeneration(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+def declares_cls(encoder: Path, folder: Path) -> Path:
+    """A copy of an encoder that says, as sentence-transformers has it, that it was made with the first token's vector."""
+    shutil.copytree(encoder, folder)
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kinds[path]}"} for n, path in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
     return folder

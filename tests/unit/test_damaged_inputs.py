@@ -369,5 +369,7 @@ def whole_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         encoder={"checkpoint": "./plain"},
         training={"batch_size": 2},
     )
-    (folder / "r.yaml").write_text(recipe_text(values | {"evaluation": {"tasks": ["scenes-sts"]}, "selection": None}))
+    (folder / "r.yaml").write_text(
+        recipe_text(values | {"training": {"batch_size": 64, "max_length": 20}, "evaluation": {"tasks": ["scenes-sts"]}, "selection": None})
+    )
     return folder

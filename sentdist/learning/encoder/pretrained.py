@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief, first_line
+from sentdist.learning.encoder.declared import REMEDY, json_object, modules
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.encoder.nomic import check_released_words
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
@@ -45,7 +46,6 @@ MOST = {
     "intermediate_size": 1_000_000,
 }
 EXPECTED = "a folder that AutoModel and AutoTokenizer of transformers can load"
-REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
 _CONFIG_FILES = ["*.json", "*.txt", "*.model"]
 
 
@@ -241,57 +241,9 @@ def _reading(folder: Path, what: str) -> Iterator[None]:
         ) from error
 
 
-def declared_pooling(folder: Path) -> str | None:
-    """Return the pooling that a sentence-transformers folder declares;
-    None for a plain checkpoint, EncoderError for one we cannot compute."""
-    modules = _modules(folder)
-    kinds = [module["type"].rsplit(".", 1)[-1] for module in modules]
-    kinds = kinds[1:-1] if kinds and kinds[-1] == "Normalize" else kinds[1:]  # cosine does not see a final Normalize
-    if not modules:
-        return None
-    mode = _pooling_mode(folder, modules)
-    computable: dict[tuple[tuple[str, ...], str | None], str] = {
-        (("Pooling",), "mean"): "mean",
-        (("Pooling",), "cls"): "cls",
-        (("Pooling", "Dense"), "cls"): "cls_mlp",
-        (("WeightedLayerPooling", "Pooling"), "mean"): "first_last",
-        (("WeightedLayerPooling", "Pooling"), "cls"): "cls_last_five",
-    }
-    pooling = computable.get((tuple(kinds), mode))
-    if pooling is None:
-        raise EncoderError(
-            where=f"encoder {folder}/modules.json",
-            found=f"modules {' > '.join(kinds)} with pooling {mode!r}",
-            expected="mean, cls, cls with one dense layer, or the first and last layer's mean",
-            remedy="Name a pooling yourself to use only the transformer of this checkpoint.",
-        )
-    return pooling
-
-
-def _modules(folder: Path) -> list[dict[str, str]]:
-    """What modules.json says, "type" and "path" of each module; nothing where there is none."""
-    path = folder / "modules.json"
-    modules = _read_json(path, default=[])
-    if not isinstance(modules, list) or not all(
-        isinstance(module, dict) and isinstance(module.get("type"), str) and isinstance(module.get("path"), str) for module in modules
-    ):
-        raise EncoderError(where=str(path), found=brief(modules), expected="a list of modules with type and path", remedy=REMEDY)
-    return modules
-
-
-def _pooling_mode(folder: Path, modules: list[dict[str, str]]) -> str | None:
-    for module in modules:
-        if module["type"].endswith("Pooling") and not module["type"].endswith("LayerPooling"):
-            config = _read_object(folder / module["path"] / "config.json")
-            legacy = [name for name, chosen in config.items() if name.startswith("pooling_mode_") and chosen]
-            mode = config.get("pooling_mode") or ",".join(legacy).replace("pooling_mode_", "").replace("_tokens", "").replace("_token", "")
-            return ",".join(map(str, mode)) if isinstance(mode, list) else str(mode)
-    return None
-
-
 def saved_head(folder: Path) -> dict[str, Tensor] | None:
     """Return the weights of the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, or None."""
-    for module in _modules(folder):
+    for module in modules(folder):
         if not module["type"].endswith("Dense"):
             continue
         file = folder / module["path"] / "model.safetensors"
@@ -309,18 +261,7 @@ def longest_input(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedT
     if FLAT_FAMILIES.get(config.model_type) or config.model_type == "mpnet":
         positions -= int(config.pad_token_id) + 1
     path = folder / "sentence_bert_config.json"
-    declared = _read_object(path).get("max_seq_length") or tokenizer.model_max_length
+    declared = json_object(path).get("max_seq_length") or tokenizer.model_max_length
     if not isinstance(declared, int | float) or declared < 1:
         raise EncoderError(where=str(path), found=f"max_seq_length {brief(declared)}", expected="a number of tokens", remedy=REMEDY)
     return int(min(positions, declared))
-
-
-def _read_json(path: Path, *, default: object) -> object:
-    return read_json(path, remedy=REMEDY, kind=EncoderError) if os.path.lexists(path) else default
-
-
-def _read_object(path: Path) -> dict[str, object]:
-    values = _read_json(path, default={})
-    if not isinstance(values, dict):
-        raise EncoderError(where=str(path), found=brief(values), expected="a JSON object", remedy=REMEDY)
-    return values

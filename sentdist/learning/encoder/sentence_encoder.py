@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief
 from sentdist.learning.encoder.batch import TokenBatch, collate
+from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.encoder.export import EncoderCard, export
 from sentdist.learning.encoder.flat_attention import Segments
 from sentdist.learning.encoder.padded import padded_layers
@@ -19,7 +20,6 @@ from sentdist.learning.encoder.pooling import POOLINGS, PoolingHead, has_head, n
 from sentdist.learning.encoder.pretrained import (
     FLAT_FAMILIES,
     PACKAGED_ENCODERS,
-    declared_pooling,
     find_checkpoint,
     load_model,
     load_tokenizer,

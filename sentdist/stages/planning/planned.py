@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from sentdist.data.sources.mirror import address_of
+from sentdist.plan.evaluation import evaluation_of
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Scores
 from sentdist.plan.suggestions import Searched, searched
-from sentdist.plan.unroll import Plan, evaluation_of, unroll
+from sentdist.plan.unroll import Plan, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.store import ArtifactStore
@@ -60,7 +61,7 @@ def planned_evaluation(
     tasks: Sequence[str],
     *,
     revision: str | None,
-    pooling: str,
+    pooling: str | None,
     max_length: int | None,
     precision: str,
     runtime: Runtime,
@@ -69,10 +70,12 @@ def planned_evaluation(
 ) -> tuple[Scores, Context]:
     """The scores of one encoder as a stage, and where it is to be carried out; embeddings of its sentences are kept for other tasks.
 
+    pooling: None takes what the encoder declares; the hub is asked for that.
+
     Raises:
         RecipeError, DataError, EncoderError: as `evaluation_of`.
     """
-    resolver = FileResolver(data_root=data)
+    resolver = FileResolver(data_root=data, asks_hub=True)
     stage = evaluation_of(
         encoder,
         revision=revision,

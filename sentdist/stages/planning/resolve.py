@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,23 +17,30 @@ from sentdist.data.own.tables import READABLE, is_own_name, no_such_file
 from sentdist.data.sources import retrieval_files
 from sentdist.data.sources.mirror import bring
 from sentdist.data.sources.pinned import inspect_source
-from sentdist.errors import DataError, EncoderError, RecipeError
+from sentdist.errors import DataError, EncoderError, RecipeError, first_line
+from sentdist.learning.encoder.declared import MAY_BE_ABSENT, declared_pooling, most_tokens
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.resolver import OwnPin
 from sentdist.plan.specs import EncoderSpec, OwnRows
 from sentdist.plan.unroll import Pin
 from sentdist.reading import read_json_object, reading
+from sentdist.spelling import near
 
 SAVE = "Give a folder written by save_pretrained."
+COMMIT = re.compile("[0-9a-f]{40}")
 LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
 
 
 @dataclass(kw_only=True)
 class FileResolver:
-    """Pins sources and encoders. Each is looked at once; `folders` collects where the encoders given by path lie."""
+    """Pins sources and encoders. Each is looked at once; `folders` collects where the encoders given by path lie.
+
+    asks_hub: for what a checkpoint there declares; else that is known only where a copy is on this machine.
+    """
 
     data_root: Path | None = None
+    asks_hub: bool = False
     folders: dict[str, str] = field(default_factory=dict)
     _seen: dict[tuple[object, ...], Pin] = field(default_factory=dict)
     _own: dict[tuple[object, ...], OwnPin] = field(default_factory=dict)
@@ -54,6 +62,13 @@ class FileResolver:
         if asked not in self._seen:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
         return self._seen[asked]
+
+    def declared_pooling(self, checkpoint: str, *, revision: str | None) -> str | None:
+        """Raises EncoderError for one that cannot be computed, or a hub that does not answer where it is asked."""
+        folder = _folder_here(checkpoint)
+        if folder is None and revision is not None:
+            folder = _from_hub(checkpoint, revision, ask=self.asks_hub)
+        return None if folder is None else declared_pooling(folder)
 
     def is_retrieval(self, name: str) -> bool:
         """Raises DataError where some of the three tables are there and others are not."""
@@ -129,20 +144,37 @@ class FileResolver:
 
     def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:
         if checkpoint in PACKAGED_ENCODERS:
-            return _pinned(checkpoint, _packaged_revision(checkpoint, where), _packaged_configuration(checkpoint))
-        folder = Path(checkpoint).expanduser()
-        if folder.exists() or checkpoint.startswith((".", "/", "~")):
+            revision = _packaged_revision(checkpoint, where)
+            return _pinned(checkpoint, revision, _folder_here(checkpoint))
+        folder = _folder_here(checkpoint)
+        if folder is not None:
             digest = folder_digest(folder, where)
             self.folders[digest] = str(folder.absolute())
-            return _pinned(folder.absolute().name, digest, folder / "config.json")
-        if revision is None:
-            raise EncoderError(
-                where=where,
-                found=f"hub id {checkpoint} without a revision",
-                expected="a commit, so that the run can be repeated",
-                remedy="Add encoder.revision, or give the path of a folder.",
-            )
+            return _pinned(folder.absolute().name, digest, folder)
+        if revision is None or not COMMIT.fullmatch(revision):
+            raise _unpinned(checkpoint, revision, where)
         return Pin(name=checkpoint, revision=revision)
+
+
+def _unpinned(checkpoint: str, revision: str | None, where: str) -> EncoderError:
+    """What to tell of a hub id without a commit, or of a name that is none: many a packaged encoder is called as on the hub."""
+    called = {alias: name for name, one in PACKAGED_ENCODERS.items() for alias in (name, one.hub_id, one.hub_id.rpartition("/")[2])}
+    if "/" not in checkpoint:
+        closest = near(checkpoint, called)
+        hint = "" if closest is None else f"Did you mean {called[closest]} (packaged: {PACKAGED_ENCODERS[called[closest]].hub_id})? "
+        return EncoderError(
+            where=where,
+            found=f"{checkpoint}, which is neither a folder nor a packaged encoder",
+            expected=f"a folder, {' or '.join(PACKAGED_ENCODERS)}, or OWNER/NAME of the hub with a commit",
+            remedy=f"{hint}For a hub's name `sentdist pin OWNER/NAME` prints the commit.",
+        )
+    packaged = f"{called[checkpoint]} is the same, packaged. " if checkpoint in called else ""
+    return EncoderError(
+        where=where,
+        found=f"{checkpoint} of the hub without a commit" if revision is None else f"{checkpoint} at {revision}, which may move",
+        expected="a commit of 40 hex digits, so that the run can be repeated",
+        remedy=f"{packaged}`sentdist pin {checkpoint}` prints it: --revision COMMIT, in a recipe encoder.revision, for tune {checkpoint}@COMMIT.",
+    )
 
 
 def _packaged_revision(checkpoint: str, where: str) -> str:
@@ -159,26 +191,51 @@ def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> d
     """The config.json of a pinned encoder; empty where it cannot be read before a worker fetches it (a hub id).
     `folders`: of a resolver."""
     if encoder.checkpoint in PACKAGED_ENCODERS:
-        return _configuration(_packaged_configuration(encoder.checkpoint))
+        return _configuration(_folder_here(encoder.checkpoint))
     folder = folders.get(encoder.revision or "")
-    return _configuration(None if folder is None else Path(folder) / "config.json")
+    return _configuration(None if folder is None else Path(folder))
 
 
-def _packaged_configuration(checkpoint: str) -> Path | None:
+def _folder_here(checkpoint: str) -> Path | None:
+    """The folder of a packaged encoder, or of one given by path; None for a hub id."""
+    if checkpoint not in PACKAGED_ENCODERS:
+        folder = Path(checkpoint).expanduser()
+        return folder if folder.exists() or checkpoint.startswith((".", "/", "~")) else None
     files = importlib.metadata.files(PACKAGED_ENCODERS[checkpoint].distribution) or []
     configurations = sorted((file for file in files if file.name == "config.json"), key=lambda file: len(file.parts))
-    return Path(str(configurations[0].locate())) if configurations else None
+    return Path(str(configurations[0].locate())).parent if configurations else None
 
 
-def _configuration(path: Path | None) -> dict[str, object]:
-    return {} if path is None else read_json_object(path, expected="the configuration of an encoder", remedy=SAVE, kind=EncoderError)
+def _from_hub(name: str, revision: str, *, ask: bool) -> Path | None:
+    """A folder with what a hub checkpoint declares; None where there is no copy on this machine and the hub is not to be asked."""
+    from huggingface_hub import snapshot_download, try_to_load_from_cache  # half a second to import
+
+    if not ask:
+        copy = try_to_load_from_cache(name, "modules.json", revision=revision)
+        return Path(copy).parent if isinstance(copy, str) else None
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=MAY_BE_ABSENT))
+    except (OSError, ValueError) as error:  # the hub's own errors are children of these two
+        raise EncoderError(
+            where=f"encoder {name}",
+            found=f"no answer from the hub about its pooling ({type(error).__name__}: {first_line(error)})",
+            expected=f"a hub model with commit {revision}",
+            remedy="Check the name, the commit and the network, or name its pooling.",
+        ) from error
 
 
-def _pinned(name: str, revision: str, configuration: Path | None) -> Pin:
-    """An encoder with its width and depth, as far as its config.json says them."""
-    values = _configuration(configuration)
+def _configuration(folder: Path | None) -> dict[str, object]:
+    if folder is None:
+        return {}
+    return read_json_object(folder / "config.json", expected="the configuration of an encoder", remedy=SAVE, kind=EncoderError)
+
+
+def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
+    """An encoder with its width, depth and longest input, as far as its files say them."""
+    values = _configuration(folder)
     width, num_layers = configured(values, "hidden_size", "dim"), configured(values, "num_hidden_layers", "n_layers")
-    return Pin(name=name, revision=revision, width=width, num_layers=num_layers)
+    longest = None if folder is None else most_tokens(folder)
+    return Pin(name=name, revision=revision, width=width, num_layers=num_layers, most_tokens=longest)
 
 
 def configured(configuration: Mapping[str, object], *names: str) -> int | None:

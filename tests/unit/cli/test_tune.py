@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from sentdist.cli import app, tune
 from sentdist.plan.recipe import load_recipe
+from tests.support.tiny_encoders import declares_cls
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
 
@@ -73,10 +74,38 @@ def test_what_is_stopped_is_kept_and_said(words: list[str], monkeypatch: pytest.
         (["--methods", "ranking"], '"ranking" is not one of'),
         (["--shape", "lists"], "'pairs'"),
         (["--columns", "a,b"], "columns a, b"),
-        (["--encoder", "owner/name"], "a commit"),
+        (["--encoder", "owner/name"], "`sentdist pin owner/name` prints it"),
+        (["--encoder", "minilm"], "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
+        (["--budget", "5s"], "expected a minute or more"),
+        (["--name", "Bad_Name!"], "Say --name bad_name."),
+        (["--max-length", "100000"], "takes 40 tokens"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_built(words: list[str], more: list[str], said: str, tmp_path: Path) -> None:
     found = call([*words, *more])
     assert found.exit_code == 2 and said in found.output, found.output
-    assert not (tmp_path / ".sentdist/store").exists()
+    assert not (tmp_path / ".sentdist/store").exists() and not list(tmp_path.rglob("recipe.yaml"))
+
+
+def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "build_within", lambda *_: None)
+    monkeypatch.setattr(tune, "_tell_winner", lambda *_: None)
+    assert call(words).exit_code == 0
+    recipe = tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml"
+    before = recipe.read_text()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/mine.csv").write_text((tmp_path / "mine.csv").read_text())
+    other = call([words[0], "b/mine.csv", *words[2:]])
+    assert other.exit_code == 2 and "--name" in other.output and recipe.read_text() == before
+    assert call([words[0], "b/mine.csv", *words[2:], "--name", "second"]).exit_code == 0
+    recipe.write_text("mine: 1\n")
+    assert "something that is no recipe" in call(words).output and recipe.read_text() == "mine: 1\n"
+
+
+def test_an_encoder_keeps_the_pooling_that_it_declares(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "build_within", lambda *_: None)
+    monkeypatch.setattr(tune, "_tell_winner", lambda *_: None)
+    declares_cls(Path(words[words.index("--encoder") + 1]), tmp_path / "cls")
+    assert call([*words, "--encoder", str(tmp_path / "cls")]).exit_code == 0
+    recipe = load_recipe(tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml")
+    assert [method.encoder["pooling"] for method in recipe.methods.values()] == ["mean", "mean", "cls", "cls"]

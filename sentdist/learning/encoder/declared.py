@@ -1,0 +1,84 @@
+"""What a checkpoint's folder declares of its pooling and of the length of a sentence. Without torch: planning reads it, too."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sentdist.errors import EncoderError, brief
+from sentdist.reading import read_json
+
+REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
+MAY_BE_ABSENT = ["modules.json", "*/config.json"]  # of a folder on the hub
+FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")  # families that number positions from padding_idx + 1
+
+
+def declared_pooling(folder: Path) -> str | None:
+    """Return the pooling that a sentence-transformers folder declares;
+    None for a plain checkpoint, EncoderError for one we cannot compute."""
+    found = modules(folder)
+    kinds = [module["type"].rsplit(".", 1)[-1] for module in found]
+    kinds = kinds[1:-1] if kinds and kinds[-1] == "Normalize" else kinds[1:]  # cosine does not see a final Normalize
+    if not found:
+        return None
+    mode = _pooling_mode(folder, found)
+    computable: dict[tuple[tuple[str, ...], str | None], str] = {
+        (("Pooling",), "mean"): "mean",
+        (("Pooling",), "cls"): "cls",
+        (("Pooling", "Dense"), "cls"): "cls_mlp",
+        (("WeightedLayerPooling", "Pooling"), "mean"): "first_last",
+        (("WeightedLayerPooling", "Pooling"), "cls"): "cls_last_five",
+    }
+    pooling = computable.get((tuple(kinds), mode))
+    if pooling is None:
+        raise EncoderError(
+            where=f"encoder {folder}/modules.json",
+            found=f"modules {' > '.join(kinds)} with pooling {mode!r}",
+            expected="mean, cls, cls with one dense layer, or the first and last layer's mean",
+            remedy="Name a pooling yourself to use only the transformer of this checkpoint.",
+        )
+    return pooling
+
+
+def modules(folder: Path) -> list[dict[str, str]]:
+    """What modules.json says, "type" and "path" of each module; nothing where there is none."""
+    path = folder / "modules.json"
+    found = _json(path, default=[])
+    if not isinstance(found, list) or not all(
+        isinstance(module, dict) and isinstance(module.get("type"), str) and isinstance(module.get("path"), str) for module in found
+    ):
+        raise EncoderError(where=str(path), found=brief(found), expected="a list of modules with type and path", remedy=REMEDY)
+    return found
+
+
+def json_object(path: Path) -> dict[str, object]:
+    """The values of a file beside the weights; none where it is not there."""
+    values = _json(path, default={})
+    if not isinstance(values, dict):
+        raise EncoderError(where=str(path), found=brief(values), expected="a JSON object", remedy=REMEDY)
+    return values
+
+
+def most_tokens(folder: Path) -> int | None:
+    """Tokens that a sentence may have: what the folder declares, at most what its table of positions holds; None where neither is said."""
+    config = json_object(folder / "config.json")
+    positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
+    if isinstance(positions, int) and isinstance(padding, int) and config.get("model_type") in FROM_PADDING:
+        positions -= padding + 1
+    declared = json_object(folder / "sentence_bert_config.json").get("max_seq_length")
+    declared = declared or json_object(folder / "tokenizer_config.json").get("model_max_length")
+    return min((int(limit) for limit in (positions, declared) if isinstance(limit, int | float) and 1 <= limit < 1 << 31), default=None)
+
+
+def _pooling_mode(folder: Path, found: list[dict[str, str]]) -> str | None:
+    for module in found:
+        if module["type"].endswith("Pooling") and not module["type"].endswith("LayerPooling"):
+            config = json_object(folder / module["path"] / "config.json")
+            legacy = [name for name, chosen in config.items() if name.startswith("pooling_mode_") and chosen]
+            mode = config.get("pooling_mode") or ",".join(legacy).replace("pooling_mode_", "").replace("_tokens", "").replace("_token", "")
+            return ",".join(map(str, mode)) if isinstance(mode, list) else str(mode)
+    return None
+
+
+def _json(path: Path, *, default: object) -> object:
+    return read_json(path, remedy=REMEDY, kind=EncoderError) if os.path.lexists(path) else default
