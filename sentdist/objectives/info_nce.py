@@ -41,7 +41,7 @@ SIMCSE = Citation(
     where="EMNLP",
     year=2021,
     url="https://arxiv.org/abs/2104.08821",
-    role="evaluation protocol of the STS tasks",
+    role="contrastive learning of sentences",
 )
 
 

@@ -223,7 +223,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         ),
         TaskKind(
             name="retrieval", main=Measure(name="map", title="MAP", unit="share of queries or mean precision × 100"),
-            floors=("word_overlap", "bm25"), table=None, works=("ir_measures",),
+            floors=("word_overlap", "bm25"), table=None,
             own=(
                 "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`), `NAME_qrels` "
                 "(`query_id`, `doc_id`, `relevance`), each a file, or a folder in BEIR's shape"
@@ -276,7 +276,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         ),
         TaskKind(
             name="geometry", main=Measure(name="uniformity", title="uniformity", unit="uniformity", lowest=-8.0, highest=0.0),
-            columns=("sentence1", "sentence2", "score"), table=None, works=("geometry",),
+            columns=("sentence1", "sentence2", "score"), table=None, works=("geometry", "effective_rank"),
             make=lambda found: GeometryTask.model_validate(found.values), encodes=_two_each,
         ),
         TaskKind(

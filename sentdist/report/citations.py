@@ -136,13 +136,8 @@ CITATIONS: dict[str, Citation] = _works(
              where="OSDI", year=2018, url="https://arxiv.org/abs/1712.05889", role="execution"),
     Citation(key="deepspeed", kind="inproceedings", authors=("Samyam Rajbhandari", "Jeff Rasley", "Olatunji Ruwase", "Yuxiong He"), title="ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
              where="SC20", year=2020, url="https://arxiv.org/abs/1910.02054", role="sharded training"),
-    Citation(key="ir_measures", kind="inproceedings", authors=("Sean MacAvaney", "Craig Macdonald", "Iadh Ounis"), title="Streamlining Evaluation with ir-measures",
-             where="ECIR", year=2022, url="https://arxiv.org/abs/2111.13466", role="retrieval measures"),
 )
 # fmt: on
-
-# Keys that are used together.
-TESTS = ("pigeonhole", "moderated", "jackknife", "max_t", "confidence_set")
 
 
 def cite(used: Iterable[str]) -> list[Citation]:

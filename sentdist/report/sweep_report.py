@@ -10,7 +10,6 @@ from sentdist.citation import Citation
 from sentdist.errors import StoreError
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.tasks import TASKS
 from sentdist.report import citations, useb
 from sentdist.report.block import Block
 from sentdist.report.head import finding, page_facts
@@ -18,7 +17,7 @@ from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHE
 from sentdist.report.paper import tables_of
 from sentdist.report.relations import LINK_HEADER, link_table
 from sentdist.report.rows import ResultRow
-from sentdist.report.search.blocks import SearchPart, search_part, works_of_search
+from sentdist.report.search.blocks import SearchPart, search_part
 from sentdist.report.search.facts import SearchFacts, search_facts
 from sentdist.report.selection import (
     SELECTION_HEADER,
@@ -36,6 +35,7 @@ from sentdist.report.sweep_rows import KIND_TABLES, RETRIEVAL_TITLES, TASK_TITLE
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.report.templating import render
+from sentdist.report.works import works_of_sweep
 from sentdist.store.confirmation import confirmed_name
 from sentdist.store.record import Record
 from sentdist.store.searches import find_search
@@ -113,7 +113,7 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     part = None if facts is None else search_part(facts, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {})
     chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep)) if part is None else ""
     drawings = list(sweep_drawings(sweep, store, records, found=found, tables=tables))
-    used = citations.cite([*_used(found, sweep), *(works_of_search(facts) if facts is not None else ())])
+    used = citations.cite([*works_of_sweep(found, sweep, records, tables), *(part.works if part is not None else ())])
     head = page_facts(sweep, records, found.facts.values())
     page = SweepPage(
         title=sweep.name,
@@ -137,7 +137,7 @@ def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
     """The report of a search of which no finalist is scored yet."""
     record = facts.record
     part = search_part(facts, None, dev_unit=dev_unit(record.recipe), links=links)
-    used = citations.cite(works_of_search(facts))
+    used = citations.cite(part.works)
     page = SweepPage(
         title=record.name,
         lead=part.lead,
@@ -218,22 +218,6 @@ def _shared(sweep: SweepRecord, records: dict[str, Record]) -> SharedStages | No
         if different
         else None
     )
-
-
-def _used(found: SweepRows, sweep: SweepRecord) -> list[str]:
-    used = {"simcse", "geometry", "infonce", "ray", *citations.TESTS}
-    used |= {TASKS[task].citation for task in found.tasks if task in TASKS}
-    kinds = {*found.other, *(["retrieval"] if found.retrieval else [])}
-    used |= {work for kind in kinds for work in TASK_KINDS[kind].works}
-    for facts in found.facts.values():
-        used |= set(facts.works)
-        used |= {"drophead"} if facts.drophead else set()
-        used |= {"dropattention"} if facts.attention_dropout else set()
-        used |= {"snli", "mnli"} if (facts.corpus or "").startswith("nli/") else set()
-    encoder = sweep.recipe.get("encoder") or {}
-    checkpoint = str(encoder.get("checkpoint", "minilm-l6")) if isinstance(encoder, dict) else ""
-    used |= {"minilm", "sbert"} if "minilm" in checkpoint.lower() else set()
-    return sorted(used & citations.CITATIONS.keys())
 
 
 def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[Citation]) -> dict[str, str | bytes]:

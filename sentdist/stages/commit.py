@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import subprocess
 from functools import cache
@@ -29,7 +30,7 @@ def commit(stage: Stage, folder: Path, context: Context, *, seconds: float, resu
 
 @cache
 def environment() -> dict[str, str]:
-    """Versions, host and processor, as text."""
+    """Versions, host, processor, and Ray where it runs this process, as text."""
     found = {
         "python": platform.python_version(),
         "host": platform.node(),
@@ -42,7 +43,7 @@ def environment() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     commit = _commit()
-    return found | ({"commit": commit} if commit else {})
+    return found | ({"commit": commit} if commit else {}) | ({"executed by": "ray"} if "RAY_JOB_ID" in os.environ else {})
 
 
 def _processor() -> str:

@@ -18,7 +18,6 @@ from sentdist.report.tables import ResultTable
 from sentdist.store.searches import SearchTrial
 from sentdist.table_text import csv_text
 
-WORKS = ("best_of", "best_of_unbiased", "selection_bias", "ped_anova", "fanova", "optuna", "ray", "tune")
 MOST_FAILED = 20
 CHOSEN_HEADER = ("method", "what dev chose", "dev in the search", "dev, fresh seeds", "optimism of the choice", "test")
 SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "sentences", "work", "best dev")
@@ -26,13 +25,15 @@ SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPart:
-    """lead: the finding in a sentence. first, rest: blocks before and after the tables of test scores. facts: for the head of the page."""
+    """lead: the finding in a sentence. first, rest: blocks before and after the tables of test scores. facts: for the head of the page.
+    works: keys of what it rests on."""
 
     lead: str
     first: tuple[Block, ...]
     rest: tuple[Block, ...]
     files: Mapping[str, str | bytes]
     facts: Mapping[str, str]
+    works: tuple[str, ...]
 
 
 def search_part(facts: SearchFacts, table: ResultTable | None, *, dev_unit: str, links: Mapping[str, str]) -> SearchPart:
@@ -46,12 +47,19 @@ def search_part(facts: SearchFacts, table: ResultTable | None, *, dev_unit: str,
     first = Block(
         title="What the search found", said=tuple(_found(facts, table)), header=CHOSEN_HEADER, rows=_chosen_rows(facts, table), links=links
     )
-    return SearchPart(lead=lead(facts, table), first=(first,), rest=tuple(rest), files=files, facts=_page_facts(facts))
+    return SearchPart(
+        lead=lead(facts, table), first=(first,), rest=tuple(rest), files=files, facts=_page_facts(facts), works=tuple(_works(facts, files))
+    )
 
 
-def works_of_search(facts: SearchFacts) -> list[str]:
-    """Keys of what a search rests on."""
-    return [*WORKS, *(["halving"] if facts.search.halving else []), *(["tpe"] if facts.search.suggest == "tpe" else [])]
+def _works(facts: SearchFacts, files: Mapping[str, object]) -> Iterator[str]:
+    """Keys of what the search, its figures and its sentences rest on."""
+    yield from ("halving",) if facts.search.halving else ()
+    yield "tune"
+    yield from ("tpe", "optuna") if facts.search.suggest == "tpe" else ()
+    yield from ("best_of", "best_of_unbiased") if any(method.scored for method in facts.methods) else ()
+    yield from ("selection_bias",) if any(method.chosen and method.chosen.optimism for method in facts.methods) else ()
+    yield from ("ped_anova", "fanova", "optuna") if "search-importance.svg" in files else ()
 
 
 def lead(facts: SearchFacts, table: ResultTable | None) -> str:

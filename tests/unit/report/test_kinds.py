@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.unroll import unroll
 from sentdist.report.brief import brief_table
-from sentdist.report.sweep_report import report_sweep
+from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.local import run_local
 from sentdist.stages.planning.resolve import FileResolver
@@ -69,3 +70,9 @@ def test_every_kind_has_its_table(planted_encoder_dir: Path, data: Path, tmp_pat
     assert "accuracy × 100" in made.markdown and "V-measure × 100" in made.markdown
     assert {f"table{number}.csv" for number in range(1, 5)} <= made.files.keys()
     assert "classification-my-labels" in brief_table(sweep, sweep.records(store)).columns
+    tests = {"jackknife", "max_t", "confidence_set"}
+    assert _cited(made) == {"senteval", "v_measure", "geometry", "effective_rank"} | tests, "works of what stands in the page, no others"
+
+
+def _cited(report: Report) -> set[str]:
+    return set(re.findall(r"^@\w+\{(\w+),", str(report.files["citations.bib"]), flags=re.MULTILINE))

@@ -14,6 +14,7 @@ from sentdist.report.selection import Chosen, chosen_cells, selection_note, sele
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
+from sentdist.report.works import works_of_sweep
 from sentdist.stages.context import Context
 from sentdist.store.sweep import SweepRecord, load_sweep
 from tests.support.synthetic_sweeps import fill_store
@@ -84,6 +85,30 @@ def test_the_report_shows_selection_tests_and_what_is_exploratory(tmp_path: Path
     assert "## Chosen on dev, scored on test" in report.markdown and "dev − test" in report.html
     assert '<details class="tests">' in report.html and "p over the table" in report.html
     assert "exploratory" in str(report.files["table1.csv"]).splitlines()[0]
+    cited = set(re.findall(r"^@\w+\{(\w+),", str(report.files["citations.bib"]), flags=re.MULTILINE))
+    assert {"rcl", "infonce", "stsb", "simcse", "pigeonhole", "moderated"} <= cited, "methods, test sets and tests that stand in the page"
+    assert not cited & {"ray", "geometry", "deepspeed", "ir_measures"}, "made in this process, without these measures"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "environment", "cited"),
+    [
+        ({"workers": 1, "engine": "deepspeed"}, {}, set()),
+        ({"workers": 2, "engine": "torch"}, {}, {"ray"}),
+        ({"workers": 2, "engine": "deepspeed"}, {}, {"ray", "deepspeed"}),
+        ({"workers": 1, "engine": "torch"}, {"executed by": "ray"}, {"ray"}),
+    ],
+)
+def test_what_carried_a_training_out_is_cited(
+    runtime: dict[str, Json], environment: dict[str, str], cited: set[str], tmp_path: Path, tiny_encoder_dir: Path
+) -> None:
+    _, context = _world(tmp_path, tiny_encoder_dir, seeds=1)
+    sweep = load_sweep(context.store, "tiny")
+    records = {
+        key: one.model_copy(update={"runtime": runtime, "environment": environment}) for key, one in sweep.records(context.store).items()
+    }
+    found = sweep_rows(sweep, context.store, records)
+    assert {"ray", "deepspeed"} & set(works_of_sweep(found, sweep, records, [])) == cited
 
 
 def test_one_run_each_has_intervals_over_items(tmp_path: Path, tiny_encoder_dir: Path) -> None:
