@@ -91,6 +91,7 @@ class SentdistError(Exception):
     """A mistake or mishap that a person can act on, in one line of bounded length.
 
     Parameters are kept as attributes, so that a caller across a process border (Ray pickles exceptions) can still read them.
+    expected: "" where `found` is one or several whole sentences, which say it themselves.
     """
 
     def __init__(self, *, where: str, found: str, expected: str, remedy: str) -> None:
@@ -98,7 +99,13 @@ class SentdistError(Exception):
         self.found = one_line(found, LONGEST["found"])
         self.expected = one_line(expected, LONGEST["expected"])
         self.remedy = one_line(remedy, LONGEST["remedy"])
-        super().__init__(f"{self.where}: found {self.found}; expected {self.expected}. {self.remedy}")
+        super().__init__(" ".join(part for part in (self._said, self.remedy) if part))
+
+    @property
+    def _said(self) -> str:
+        if self.expected:
+            return f"{self.where}: found {self.found}; expected {self.expected}{'' if self.expected.endswith(('.', '?')) else '.'}"
+        return f"{self.where}: {self.found}{'' if self.found.endswith(('.', '?')) else '.'}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), dict(self.__dict__))

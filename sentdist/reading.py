@@ -74,7 +74,7 @@ def reading(
             raise kind(where=name, found="no right to read it", expected=expected, remedy=RIGHTS) from error
         raise damaged(f"a file that cannot be read ({first_line(error) if error.strerror is None else error.strerror})") from error
     except UnicodeError as error:
-        raise damaged("a file that cannot be read (bytes that are no UTF-8)") from error
+        raise damaged(f"a file that cannot be read ({_line_of(error, path)}bytes that are no UTF-8)") from error
     except MemoryError as error:
         raise damaged("more than this machine's memory holds") from error
     except RecursionError as error:
@@ -178,6 +178,14 @@ def shown_bytes(size: int) -> str:
     """A size in the unit that leaves one to three digits before the point: '125 MB'."""
     power = min(4, int(math.log(max(size, 1), 1000)))
     return f"{size / 1000**power:.3g} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]}"
+
+
+def _line_of(error: UnicodeError, path: Path | None) -> str:
+    """Where in a text the bytes stand, if it was read whole."""
+    if not isinstance(error, UnicodeDecodeError) or path is None or len(error.object) != path.stat().st_size:
+        return ""
+    number = error.object[: error.start].count(10) + 1
+    return f"line {number}: "
 
 
 def _explained(error: Exception) -> str:

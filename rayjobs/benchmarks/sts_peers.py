@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import torch
 
 from rayjobs.benchmarks.interleaved import Peer, Sample, interleave
+from sentdist.plan.evaluation import evaluation_of
 from sentdist.plan.stages import Scores
-from sentdist.plan.unroll import evaluation_of
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.scores.build import build_scores

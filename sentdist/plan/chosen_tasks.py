@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sentdist.errors import RecipeError
+from sentdist.errors import LONGEST_VALUE, RecipeError, one_line
 from sentdist.plan.corpora.own import OWN
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.selection import DevTask
@@ -14,6 +14,7 @@ from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, Found, ScoredTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
+from sentdist.spelling import all_near, did_you_mean
 
 OWN_KINDS = tuple(kind.name for kind in TASK_KINDS.values() if kind.is_own)
 
@@ -39,6 +40,17 @@ def task_names(given: Sequence[str]) -> tuple[str, ...]:
 def is_task_name(given: str) -> bool:
     """Whether a name is a task, a group, or KIND=SOURCE for a file of the user's own."""
     return given in (*TASKS, *TASK_GROUPS, OWN) or given.partition("=")[0] in OWN_KINDS
+
+
+def no_task(given: str) -> str:
+    """What to tell of a name that is no task."""
+    kind, equals, _ = given.partition("=")
+    if equals:
+        return f"{not_one_of(kind, OWN_KINDS)} Data of your own are named KIND=SOURCE"
+    known = (*TASK_GROUPS, *TASKS, OWN)
+    meant = all_near(kind, known, most=3) or [name for name in known if kind.startswith(name)][-1:]
+    hint = f" Did you mean {' or '.join(meant)}?" if meant else ""
+    return f'"{one_line(given, LONGEST_VALUE)}" is no task.{hint} `sentdist tasks` lists them, and how data of your own are named'
 
 
 def named_task(given: str) -> NamedTask:
@@ -159,7 +171,9 @@ def check_dev_tasks(given: str) -> None:
     known = (*singles, *groups, *(f"{kind}=SOURCE" for kind in own))
     for name in given.split("+"):
         if name != OWN and name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
-            raise ValueError(f"selection.task: {not_one_of(name, known)}")
+            alike = [one for one in known if ("=" in one) == ("=" in name)]
+            hint = did_you_mean(name, alike, "Such are stsb-dev, own and sts=SOURCE@dev.")
+            raise ValueError(f'selection.task: "{one_line(name, LONGEST_VALUE)}" chooses no checkpoint. {hint} `sentdist tasks` lists them')
     names = [task for name in given.split("+") for task in TASK_GROUPS.get(name, (name,))]
     kinds = sorted({TASKS[name].kind if name in TASKS else name.partition("=")[0] for name in names if name != OWN})
     if len({TASK_KINDS[kind].scale for kind in kinds}) > 1:

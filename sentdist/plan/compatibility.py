@@ -230,8 +230,8 @@ def check_view(view: View, relations: tuple[str, ...], *, where: str) -> None:
             raise RecipeError(
                 where=f"{where}.relations.weights",
                 found=not_one_of(relation, relations),
-                expected="relations of the encoder's corpus",
-                remedy="Correct the name.",
+                expected="",
+                remedy="Name relations of the encoder's corpus.",
             )
 
 

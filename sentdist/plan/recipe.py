@@ -4,45 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from sentdist.errors import RecipeError, brief
+from sentdist.errors import RecipeError
 from sentdist.frozen import Frozen
-from sentdist.plan.chosen_tasks import OWN_KINDS, check_dev_tasks, is_task_name
+from sentdist.plan.chosen_tasks import check_dev_tasks, is_task_name, no_task
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.groups import AugmentationSection
-from sentdist.plan.corpora.own import OWN, HeldOutSection, check_own
+from sentdist.plan.corpora.own import HeldOutSection, check_own
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.dotted import with_key, with_path
 from sentdist.plan.inheritance import with_inherited_corpora
-from sentdist.plan.objectives import OBJECTIVES, Objective, Sum, names_where, terms_of, uses_bank, uses_targets
+from sentdist.plan.objectives import Objective, names_where, terms_of, uses_bank, uses_targets
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.search import Axis, Budget, Halving, Search, check_search
 from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Shape, Stopping, Training, View
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
-from sentdist.plan.tasks import TASK_GROUPS, TASKS
-from sentdist.plan.wording import explained, not_one_of
+from sentdist.plan.tasks import TASK_GROUPS
+from sentdist.plan.wording import NAME, ONE_LINE, explained, not_one_of
 from sentdist.reading import reading, unreadable
 from sentdist.spelling import near
 
-NAME = r"^[a-z0-9][a-z0-9_-]*$"
 Name = Annotated[str, Field(pattern=NAME)]
-Title = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]  # one line, no control characters: tables and figures show it
+Title = Annotated[str, Field(pattern=ONE_LINE)]  # one line, no control characters: tables and figures show it
 if TYPE_CHECKING:
     PaperName = str
 else:
     PaperName = Literal[PAPERS]
+UTF_8 = "Save it as UTF-8 text (iconv -f latin1 -t utf-8)."
+TABLES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 Override = None | bool | int | float | str
-
-MOST_PROBLEMS = 8  # named for one recipe: more of them are one mistake in many places
 
 
 class EncoderSection(Frozen):
@@ -171,7 +169,7 @@ class Recipe(Frozen):
             _check_headline(self.headline, self.baseline, self.methods)
         for number, task in enumerate(self.evaluation.tasks):
             if not is_task_name(task):
-                _known(f"evaluation.tasks[{number}]", task, (OWN, *TASKS, *TASK_GROUPS, *(f"{kind}=SOURCE" for kind in OWN_KINDS)))
+                raise ValueError(f"evaluation.tasks[{number}]: {no_task(task)}")
         if self.evaluation.links is not None and self.evaluation.links.corpus is not None:
             _known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         check_own(self)
@@ -244,7 +242,8 @@ def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> No
     try:
         type(shared).model_validate(shared.model_dump() | own)
     except ValidationError as error:
-        raise ValueError("; ".join(f"{where}.{p['loc'][0]}: {p['msg']}, found {brief(p['input'])}" for p in error.errors())) from None
+        problems = [{**problem, "loc": (*where.split("."), *problem["loc"])} for problem in error.errors()]
+        raise ValueError(explained(problems, _fields_beside)) from None
 
 
 def _known(where: str, name: str, names: Sequence[str]) -> None:
@@ -266,19 +265,27 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: naming the file and the field.
     """
-    with reading(path, expected="a readable recipe", remedy=_near_recipes(path), kind=RecipeError, most_bytes=MOST_BYTES):
+    remedy = UTF_8 if path.is_file() else _near_recipes(path)
+    with reading(path, expected="a readable recipe", remedy=remedy, kind=RecipeError, most_bytes=MOST_BYTES):
         text = path.read_text(encoding="utf-8-sig")
     values = parsed_yaml(text, where=str(path), expected="valid YAML", remedy="Correct the line named.")
     if not isinstance(values, dict):
         raise RecipeError(
             where=str(path),
-            found=type(values).__name__,
-            expected="a mapping with name, corpus, methods, evaluation",
-            remedy="See rayjobs/recipes/demo.yaml.",
+            found=_kind_of(values, text),
+            expected="a recipe: name, corpus, methods and evaluation, each with its values",
+            remedy=f"It looks like data: `sentdist tune {path}`." if path.suffix in TABLES else "See rayjobs/recipes/demo.yaml.",
         )
     for override in overrides:
         _apply_override(values, override)
     return recipe_from_values(values, where=str(path))
+
+
+def _kind_of(values: Json, text: str) -> str:
+    """What stands in a file that is no recipe."""
+    if not text.strip() or values is None:
+        return "an empty file"
+    return "a list" if isinstance(values, list) else "plain text" if isinstance(values, str) else str(values)
 
 
 def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
@@ -290,14 +297,8 @@ def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        lines = [explained(problem, _fields_beside) for problem in islice(error.errors(), MOST_PROBLEMS)]
-        if (more := error.error_count() - len(lines)) > 0:
-            lines.append(f"and {more:,} more")
         raise RecipeError(
-            where=where,
-            found="; ".join(lines),
-            expected="a recipe as in rayjobs/recipes",
-            remedy="Correct the fields named; nothing was started.",
+            where=where, found=explained(error.errors(), _fields_beside), expected="", remedy="Nothing was started."
         ) from None
 
 
@@ -310,10 +311,8 @@ def objective_from_values(name: str, values: dict[str, Json]) -> Objective:
     try:
         checked: Objective = TypeAdapter(Objective).validate_python({"name": name, **values})
     except ValidationError as error:
-        lines = [explained({**problem, "loc": ("objective", *problem["loc"])}, _fields_beside) for problem in error.errors()]
-        raise RecipeError(
-            where=f"objective {name}", found="; ".join(lines), expected="an objective as in a recipe", remedy="Correct the values named."
-        ) from None
+        problems = [{**problem, "loc": ("objective", *problem["loc"])} for problem in error.errors()]
+        raise RecipeError(where=f"objective {name}", found=explained(problems, _fields_beside), expected="", remedy="") from None
     return checked
 
 
@@ -352,7 +351,7 @@ def _apply_override(values: dict[str, Json], override: str) -> None:
             remedy="Example: --set training.batch_size=32",
         )
     where = f"--set {override}"
-    value = parsed_yaml(text, where=where, expected="a YAML value", remedy="Quote it.")
+    value = parsed_yaml(text, where=where, expected="a YAML value", remedy="Quote the value.")
     for section in ("sweep.", "search.space."):  # their keys are themselves dotted paths
         if path.startswith(section):
             values.update(with_key(values, section.split(".")[:-1], path.removeprefix(section), value))
@@ -371,7 +370,7 @@ def check_method_in_path(dotted: str, methods: Sequence[str], *, where: str) -> 
     head, _, rest = dotted.partition(".")
     name = rest.partition(".")[0]
     if head == "methods" and name not in methods:
-        raise RecipeError(where=where, found=not_one_of(name, methods), expected="a method of the recipe", remedy="Nothing was started.")
+        raise RecipeError(where=where, found=not_one_of(name, methods), expected="", remedy="Nothing was started.")
 
 
 def _fields_beside(location: list[str]) -> list[str]:
@@ -382,9 +381,6 @@ def _fields_beside(location: list[str]) -> list[str]:
         return list(Axis.model_fields)
     if location[-1] in SECTIONS:
         return [field for section in SECTIONS[location[-1]] for field in section.model_fields]
-    if location[-1] == "objective":
-        objectives: list[type[Frozen]] = [*OBJECTIVES.values(), Sum]
-        return list(dict.fromkeys(field for objective in objectives for field in objective.model_fields))
     if location[0] == "methods" and len(location) == 2:
         return list(Method.model_fields)
     return []

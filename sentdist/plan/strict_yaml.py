@@ -15,6 +15,7 @@ MOST_BYTES = 1_000_000  # of a recipe or a `--set`; the shipped recipes have 1,0
 MOST_VALUES = 20_000  # counted with aliases expanded: pydantic and messages walk an aliased value as often as it is named
 DEEPEST = 32
 MOST_LETTERS_A_NUMBER = 100
+TOO_LARGE = "above 64 bits"
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
@@ -80,10 +81,28 @@ def parsed_yaml(text: str, *, where: str, expected: str, remedy: str) -> Json:
             return value
         found = f"a text of {len(text):,} letters, more than {MOST_BYTES:,}"
     except yaml.YAMLError as error:
-        found = one_line(" ".join(str(error).split()), 300)
+        found, expected, remedy = _told(error, text, expected, remedy)
     except (ValueError, RecursionError) as error:  # PyYAML's own constructors of dates and numbers
         found = f"a value that cannot be read ({first_line(error)})"
     raise RecipeError(where=where, found=found, expected=expected, remedy=remedy)
+
+
+def _told(error: yaml.YAMLError, text: str, expected: str, remedy: str) -> tuple[str, str, str]:
+    """What was found, with its line where there are several; what was expected and what to do, as far as that can be known."""
+    mark = getattr(error, "problem_mark", None)
+    problem = one_line(str(getattr(error, "problem", None) or error), 300)
+    lines = text.splitlines()
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    where = f"line {mark.line + 1}: " if mark is not None and len(lines) > 1 else ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return f"{where}a tab at its beginning", "blanks there, by which YAML indents", "Replace it by blanks."
+    if TOO_LARGE in problem:
+        return f"{where}{problem}", expected, "Give a number below 2^63."
+    for opening, closing in ("[]", "{}"):
+        if not where and text.count(opening) != text.count(closing):
+            found = f"{text.count(opening)} {opening} and {text.count(closing)} {closing}"
+            return found, expected, f"Close the bracket: {closing}" if text.count(opening) > text.count(closing) else f"Open it: {opening}"
+    return f"{where}{problem}", expected, remedy
 
 
 def _mapping_without_duplicates(loader: StrictLoader, node: yaml.MappingNode) -> dict[object, object]:
@@ -101,7 +120,7 @@ def _mapping_without_duplicates(loader: StrictLoader, node: yaml.MappingNode) ->
 def _integer_of_64_bits(loader: StrictLoader, node: yaml.ScalarNode) -> int:
     value = loader.construct_yaml_int(node) if len(node.value) <= MOST_LETTERS_A_NUMBER else None
     if value is None or not -(1 << 63) <= value < 1 << 63:
-        raise yaml.constructor.ConstructorError(None, None, f"an integer of {len(node.value):,} digits, above 64 bits", node.start_mark)
+        raise yaml.constructor.ConstructorError(None, None, f"an integer of {len(node.value):,} digits, {TOO_LARGE}", node.start_mark)
     return int(value)
 
 

@@ -102,9 +102,7 @@ def methods_for(shape: Shape, wanted: Sequence[str]) -> dict[str, Tunable]:
     fitting = {name: one for name, one in TUNABLE.items() if shape in one.shapes}
     for name in wanted:
         if name not in fitting:
-            raise RecipeError(
-                where="--methods", found=not_one_of(name, tuple(fitting)), expected=f"methods for {shape}", remedy="Correct it."
-            )
+            raise RecipeError(where="--methods", found=not_one_of(name, tuple(fitting)), expected="", remedy=f"The rows are {shape}.")
     return {name: one for name, one in fitting.items() if (name in wanted if wanted else not one.asked)}
 
 
@@ -151,7 +149,7 @@ def tuning_values(
             rows[f"{method}{suffix}"] = {"title": f"{one.title}{of}", **copy.deepcopy({"objective": one.objective} | at), **banks}
             space |= {f"methods.{method}{suffix}.{field}": copy.deepcopy(axis) for field, axis in one.space.items()}
     checkpoint, revision = encoders[0]
-    section: dict[str, Json] = {"checkpoint": checkpoint} | ({} if revision is None else {"revision": revision})
+    section: dict[str, Json] = {"checkpoint": checkpoint, **({} if revision is None else {"revision": revision})}
     if poolings:
         section["pooling"] = poolings.get(checkpoint, "mean")
     values: dict[str, Json] = {

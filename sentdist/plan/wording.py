@@ -1,15 +1,34 @@
-"""How a mistake in a recipe is put into words: the field, what was found, what it may have meant."""
+"""How a mistake in a recipe is put into words: the field, what was found, what was expected, what it may have meant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from sentdist.errors import LONGEST_VALUE, brief, one_line
-from sentdist.plan.corpora import SECTION_KINDS
-from sentdist.plan.objectives import OBJECTIVE_NAMES
-from sentdist.spelling import did_you_mean, near
+from sentdist.plan.corpora import SECTION_KINDS, SECTIONS
+from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, Sum
+from sentdist.spelling import ALIKE, did_you_mean, near
 
 TAGS = frozenset({*OBJECTIVE_NAMES, *SECTION_KINDS})  # pydantic puts the chosen member of a union into the place of an error
+MOST_PROBLEMS = 8  # named for one recipe: more of them are one mistake in many places
+NAME = r"^[a-z0-9][a-z0-9_-]*$"
+ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+PATTERNS = {NAME: "small letters, digits, - and _", ONE_LINE: "one line without control characters"}
+ABSENT = {
+    "name": "a name such as my_recipe",
+    "corpus": "where the rows are, such as {source: nli/triplets}",
+    "evaluation": "tasks, such as {tasks: [sts]}",
+    "methods": "the rows of the result table, each a method by its name",
+}
+_MEMBER = re.compile(r"constrained-\w+|\w+\[.*\]")  # of a union, as pydantic calls one in the place of an error
+_PLAIN = ("bool", "int", "float", "str")  # likewise, of a field below methods.NAME.training or .encoder
+_OF_ANOTHER_KIND = ("int_type", "float_type", "bool_type", "string_type", "tuple_type", "dict_type", "model_type", "literal_error")
+_FIELD = re.compile(r"[\w.\[\]-]+: ")
+
+Fields = Callable[[list[str]], list[str]]
+Problem = Mapping[str, Any]
 
 
 def not_one_of(name: str, names: Sequence[str]) -> str:
@@ -17,38 +36,126 @@ def not_one_of(name: str, names: Sequence[str]) -> str:
     return f'"{one_line(name, LONGEST_VALUE)}" is not one of {", ".join(names) or "(none)"}. {did_you_mean(name, names)}'.rstrip()
 
 
-def explained(problem: object, fields_beside: Callable[[list[str]], list[str]]) -> str:
-    """One of pydantic's errors as a line for people. fields_beside: the fields that a mapping at a place can have."""
-    assert isinstance(problem, dict)
-    location = _place([str(part) for part in problem["loc"]])
+def explained(problems: Iterable[Problem], fields_beside: Fields) -> str:
+    """Pydantic's errors in sentences for people, each once. fields_beside: the fields that a mapping at a place can have."""
+    said: dict[str, list[str]] = {}
+    found = _of_unions(problems)
+    for problem in found[: 4 * MOST_PROBLEMS]:
+        head, _, expected = _line(problem, fields_beside).partition("; expected ")
+        said.setdefault(head, []).append(expected)
+    lines = [f"{head}; expected {' or '.join(dict.fromkeys(wanted))}" if wanted[0] else head for head, wanted in said.items()]
+    more = len(lines) + max(0, len(found) - 4 * MOST_PROBLEMS) - MOST_PROBLEMS
+    sentences = [line if line.endswith((".", "?")) else f"{line}." for line in lines[:MOST_PROBLEMS]]
+    return " ".join(sentences + ([f"And {more:,} more."] if more > 0 else []))
+
+
+def _of_unions(problems: Iterable[Problem]) -> list[Problem]:
+    """Of the members of a union that all refuse a value, those that it may have been meant for."""
+    by_place: dict[tuple[object, ...], list[Problem]] = {}
+    for problem in problems:
+        place = list(problem["loc"])
+        number = next((n for n, part in enumerate(place) if _is_member(place, n, part)), len(place))
+        by_place.setdefault((*place[:number], "" if number < len(place) else problem["type"]), []).append(problem)
+    kept: list[Problem] = []
+    for found in by_place.values():
+        meant = [one for one in found if one["type"] not in _OF_ANOTHER_KIND]
+        kept += (meant or found) if len(found) > 1 else found
+    return kept
+
+
+def _is_member(place: Sequence[object], number: int, part: object) -> bool:
+    is_plain = place[0] == "methods" and number == len(place) - 1 > 3 and part in _PLAIN
+    return isinstance(part, str) and (_MEMBER.fullmatch(part) is not None or is_plain)
+
+
+def _line(problem: Problem, fields_beside: Fields) -> str:
+    location = _place(problem["loc"])
     where = ".".join(location)
-    message = problem["msg"].removeprefix("Value error, ")
     match problem["type"]:
         case "extra_forbidden":
-            known = fields_beside(location[:-1])
-            closest = near(location[-1], known)
-            hint = f'; did you mean "{closest}"?' if closest else f"; known are {', '.join(known)}" if known else ""
-            return f"{where}: unknown key{hint}"
+            return f"{where}: {_unknown(problem['loc'], location, fields_beside)}"
         case "value_error":
-            return f"{where}: {message}" if where else message
+            message = problem["msg"].removeprefix("Value error, ")
+            return f"{where}{'.' if _FIELD.match(message) else ': '}{message}" if where else message
         case "union_tag_invalid" if (location and location[-1] in ("corpus",)) or "corpora" in location[:1]:
             return f"{where}.kind: {not_one_of(str(problem['ctx']['tag']), SECTION_KINDS)}"
         case "union_tag_invalid":
             return f"{where}.name: {not_one_of(str(problem['ctx']['tag']), OBJECTIVE_NAMES)}"
         case "union_tag_not_found" if where.startswith("corp"):
-            return f"{where}: found {brief(problem['input'])}; expected a mapping that says where the rows are"
+            return f"{where}: found {_found(problem)}; expected a mapping that says where the rows are"
         case "union_tag_not_found":
             return f"{where}.name: found nothing; expected one of {', '.join(OBJECTIVE_NAMES)}"
+    return f"{where}: found {_found(problem)}; expected {_expected(problem, where)}"
+
+
+def _unknown(loc: Sequence[object], location: list[str], fields_beside: Fields) -> str:
+    """A field that is not there: by the fields of the very objective or kind of corpus that it was given to."""
+    before = str(loc[-2]) if len(loc) > 1 else ""
+    of = before if before in TAGS and location[-2:-1] != [before] else None
+    known, alike = fields_beside(location[:-1]), ALIKE if of is None else 0.75  # of few fields they can all be named
+    if of in OBJECTIVE_NAMES:
+        known = list((OBJECTIVES | {"sum": Sum})[of].model_fields)
+    elif of in SECTION_KINDS:
+        known = list(SECTIONS[SECTION_KINDS.index(of)].model_fields)
+    if closest := near(location[-1], known, alike=alike):
+        return f'unknown key; did you mean "{closest}"?'
+    fields = ", ".join(field for field in known if of is None or field not in ("name", "kind"))
+    return f"unknown key; {'known are' if of is None else f'{of} has'} {fields}" if fields else "unknown key"
+
+
+def _found(problem: Problem) -> str:
+    value = problem["input"]
+    if problem["type"] == "missing" or value is None:
+        return "nothing"
+    if problem["type"] == "too_short":
+        return "none" if isinstance(value, dict) else "an empty list" if not value else brief(value)
+    return brief(value)
+
+
+def _expected(problem: Problem, where: str) -> str:
+    """What a value should have been."""
+    context = problem.get("ctx") or {}
+    value = problem["input"]
+    match problem["type"]:
         case "missing":
-            return f"{where}: found nothing; expected a value"
-    return f"{where}: {message}, found {brief(problem['input'])}"
+            return ABSENT.get(where, "a value")
+        case "tuple_type" | "list_type":
+            return f"a list, such as [{value}]" if isinstance(value, str | int | float) and len(str(value)) < 40 else "a list"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "fields with their values below it"
+        case "int_type" | "int_parsing" | "int_from_float":
+            return "a whole number"
+        case "float_type" | "float_parsing":
+            return "a number"
+        case "bool_type" | "bool_parsing":
+            return "true or false"
+        case "string_type":
+            return "text"
+        case "greater_than_equal":
+            return f"{context['ge']:g} or more"
+        case "greater_than":
+            return f"more than {context['gt']:g}"
+        case "less_than_equal":
+            return f"at most {context['le']:g}"
+        case "less_than":
+            return f"less than {context['lt']:g}"
+        case "too_short":
+            return f"at least {'one' if context['min_length'] == 1 else context['min_length']}"
+        case "string_pattern_mismatch":
+            return PATTERNS.get(context["pattern"], f"text of the form {context['pattern']}")
+        case "literal_error":
+            choices = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"]]
+            hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+            return f"{'one of ' if len(choices) > 1 else ''}{', '.join(choices)}{f'. {hint}' if hint else ''}"
+    return str(problem["msg"].removeprefix("Input should be "))
 
 
-def _place(parts: list[str]) -> list[str]:
+def _place(loc: Sequence[object]) -> list[str]:
     """The place as a person would write it: without the union members that pydantic puts in."""
     kept: list[str] = []
-    for before, part in zip(["", *parts], parts, strict=False):
-        is_member = part in TAGS and (before in ("objective", "corpus") or (len(kept) == 2 and kept[0] == "corpora"))
-        if not is_member:
+    parts = [str(part) for part in loc]
+    for number, (before, part) in enumerate(zip(["", *parts], parts, strict=False)):
+        is_tag = part in TAGS and (before in ("objective", "corpus") or (len(kept) == 2 and kept[0] == "corpora"))
+        if not is_tag and not _is_member(loc, number, loc[number]):
             kept.append(part)
     return kept

@@ -141,7 +141,7 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], top=0), DataError, "at least 1 document"),
         (lambda encoder: sentdist.Encoder.load("./nowhere"), EncoderError, "found no such folder"),
         (lambda encoder: sentdist.Encoder.load("minilm-l6", precision="fp8"), DataError, "expected one of fp32, tf32, bf16"),
-        (lambda encoder: sentdist.evaluate(encoder, "stss"), RecipeError, '"stss" is not one of'),
+        (lambda encoder: sentdist.evaluate(encoder, "stss"), RecipeError, '"stss" is no task'),
         (lambda encoder: sentdist.plan("demmo.yaml"), RecipeError, "expected a readable recipe"),
         (lambda encoder: sentdist.plan(ROOT / "rayjobs/recipes/demo.yaml", overrides=["training.batch_sze=8"]), RecipeError, "batch_size"),
         (lambda encoder: sentdist.report("unheard_of", store="nowhere"), StoreError, "expected a sweep that was started"),

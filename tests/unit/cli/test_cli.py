@@ -78,7 +78,7 @@ def test_a_plan_says_what_is_shared(tmp_path: Path) -> None:
         (("run", DEMO, "--local", "--set", "encoder.checkpoint=./nowhere"), "expected a saved Hugging Face encoder"),
         (("plan", str(ROOT / "rayjobs/recipes/rcl_sts.yaml")), "no data root"),
         (("evaluate", "./nowhere", "--tasks", "scenes"), "expected a saved Hugging Face encoder"),
-        (("evaluate", "minilm-l6", "--tasks", "stss"), '"stss" is not one of'),
+        (("evaluate", "minilm-l6", "--tasks", "stss"), '"stss" is no task. Did you mean sts or stsb'),
         (("explain", "abc", "def"), "expected one artifact"),
         (("store", "show", "abc"), "expected one artifact"),
         (("report", "unheard_of"), "expected a sweep that was started"),

@@ -65,11 +65,11 @@ def test_the_plan_s_value_and_the_reader_s_have_the_same_fields() -> None:
     [
         ("corpus={source: nli/triplets}", "expected one of kind own"),
         ("folds={num: 5}", "folds: has no effect on a corpus of kind own"),
-        ("corpus.held_out.dev=0", "greater than 0"),
-        ("corpus.held_out.most=2", "greater than or equal to 5"),
+        ("corpus.held_out.dev=0", "found 0; expected more than 0"),
+        ("corpus.held_out.most=2", "found 2; expected 5 or more"),
         ("corpus.fle=a.csv", 'did you mean "file"'),
-        ("corpus.shape=pair", "'pairs'"),
-        ("methods.graded.shapes=[grades]", "'graded'"),
+        ("corpus.shape=pair", 'one of pairs, triplets, graded, faq. Did you mean "pairs"?'),
+        ("methods.graded.shapes=[grades]", 'one of pairs, triplets, graded, faq. Did you mean "graded"?'),
         ("selection.task=own+stsb-dev", "tasks of one kind"),
     ],
 )

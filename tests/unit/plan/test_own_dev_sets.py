@@ -27,7 +27,7 @@ def test_own_data_choose_checkpoints(task: str) -> None:
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ("clustering=my/data", "triplets=SOURCE"),
+        ("clustering=my/data", "chooses no checkpoint"),
         ("classification=my/data", "sts=SOURCE"),
         ("sts=", "sts=SOURCE"),
         ("sts=my/pairs+retrieval=my/bank", "tasks of one kind"),

@@ -86,8 +86,8 @@ def test_a_wrong_override_is_refused(tmp_path: Path, override: str, message: str
         (SMALL.replace("batch_size: 32", "batch_size: 32, batch_size: 64"), 'the key "batch_size" stands twice'),
         (SMALL + "[a, b]: c\n", "valid YAML"),
         (SMALL + "a: [\n", "valid YAML"),
-        ("- a\n- b\n", "expected a mapping"),
-        ("", "expected a mapping"),
+        ("- a\n- b\n", "found a list; expected a recipe"),
+        ("", "found an empty file; expected a recipe"),
     ],
 )
 def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -157,9 +157,9 @@ def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Json], messag
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"evaluation": {"tasks": ["stsd"]}}, 'evaluation.tasks[0]: "stsd" is not one of'),
+        ({"evaluation": {"tasks": ["stsd"]}}, 'evaluation.tasks[0]: "stsd" is no task. Did you mean sts or stsb'),
         ({"evaluation": {"tasks": []}}, "evaluation.tasks"),
-        ({"selection": {"task": "sts"}}, 'selection.task: "sts" is not one of'),
+        ({"selection": {"task": "sts"}}, 'selection.task: "sts" chooses no checkpoint. Did you mean'),
         ({"baseline": "bass"}, 'Did you mean "base"?'),
         ({"seeds": [1, 1]}, "expected each seed once"),
         ({"seeds": []}, "seeds"),

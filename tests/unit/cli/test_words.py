@@ -1,0 +1,65 @@
+"""What commands say of what was typed wrong: in plain words, with the thing to type instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sentdist.cli import app
+
+DEMO = str(Path(__file__).parents[3] / "rayjobs/recipes/demo.yaml")
+LATIN = "name: x\n# two\nabout: gr\u00fc\u00df\n".encode("latin1")
+FILES = {
+    "tab.yaml": b"name: x\n\tcorpus: 3\n",
+    "twice.yaml": b"name: x\nseeds: [1]\nseeds: [2]\n",
+    "list.yaml": b"- a\n",
+    "empty.yaml": b"",
+    "text.yaml": b"hello\n",
+    "good.csv": b"question,answer\n1,2\n",
+    "latin.yaml": LATIN,
+    "nameless.yaml": b"corpus: {source: a}\nevaluation: {tasks: [sts]}\nmethods: {base: {}}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("plan", "tab.yaml"), "tab.yaml: found line 2: a tab at its beginning; expected blanks there, by which YAML indents."),
+        (("plan", "twice.yaml"), 'found line 3: the key "seeds" stands twice; expected valid YAML. Correct the line named.'),
+        (("plan", "list.yaml"), "found a list; expected a recipe: name, corpus, methods and evaluation"),
+        (("plan", "empty.yaml"), "found an empty file; expected a recipe"),
+        (("plan", "text.yaml"), "found plain text; expected a recipe"),
+        (("plan", "good.csv"), "It looks like data: `sentdist tune good.csv`."),
+        (("plan", "latin.yaml"), "(line 3: bytes that are no UTF-8); expected a readable recipe. Save it as UTF-8 text"),
+        (("plan", "nameless.yaml"), "nameless.yaml: name: found nothing; expected a name such as my_recipe. Nothing was started."),
+        (("plan", DEMO, "--set", "runtime.workers=0"), "runtime.workers: found 0; expected 1 or more. Nothing was started."),
+        (("plan", DEMO, "--set", "runtime.workers=[8,2]"), "runtime.workers: found [8, 2]; expected [fewest, most]. Nothing"),
+        (("plan", DEMO, "--set", "training.batch_size=-4"), "training.batch_size: found -4; expected 2 or more. Nothing"),
+        (("plan", DEMO, "--set", "training.batch_size="), "training.batch_size: found nothing; expected a whole number. Nothing"),
+        (("plan", DEMO, "--set", "training.precision=fp16"), "expected one of fp32, tf32, bf16."),
+        (("plan", DEMO, "--set", "seeds=0,1"), "seeds: found '0,1'; expected a list, such as [0,1]. Nothing"),
+        (("plan", DEMO, "--set", "evaluation.tasks=sts"), "evaluation.tasks: found 'sts'; expected a list, such as [sts]."),
+        (("plan", DEMO, "--set", "seeds=[]"), "seeds: found an empty list; expected at least one. Nothing"),
+        (("plan", DEMO, "--set", "name=Demo!"), "name: found 'Demo!'; expected small letters, digits, - and _. Nothing"),
+        (("plan", DEMO, "--set", "methods.rcl.objective.name=regression"), "temperature: unknown key; regression has loss, slope, threshold,"),
+        (("plan", DEMO, "--set", "methods.rcl.bank=nobody"), 'methods.rcl.bank: "nobody" is not one of base, '),
+        (("plan", DEMO, "--set", f"training.batch_size={'9' * 20}"), "above 64 bits; expected a YAML value. Give a number below 2^63."),
+        (("plan", DEMO, "--set", "training.batch_size=["), "found 1 [ and 0 ]; expected a YAML value. Close the bracket: ]"),
+        (("plan", DEMO, "--set", "evaluation.tasks=[stsbenchmark]"), '"stsbenchmark" is no task. Did you mean stsb? `sentdist tasks` lists'),
+        (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: evaluation.tasks[0]: "stss" is no task. Did you mean sts or stsb'),
+        (("plan", DEMO, "--set", "encoder.checkpoint=all-MiniLM-L6-v2"), "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
+        (("evaluate", "minilm"), "encoder: found minilm, which is neither a folder nor a packaged encoder"),
+        (("plan", DEMO, "--set", "encoder.checkpoint=owner/name", "--set", "encoder.revision=main"), "found owner/name at main, which may move"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_what_to_type(words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "store"))
+    monkeypatch.delenv("SENTDIST_DATA", raising=False)
+    answer = CliRunner().invoke(app, words)
+    assert said in answer.stderr and answer.exit_code == 2, answer.output
+    assert len(answer.stderr.splitlines()) == 1 and ".;" not in answer.stderr and "Input should" not in answer.stderr, answer.stderr
