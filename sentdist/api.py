@@ -63,10 +63,12 @@ class Encoder:
             EncoderError: no such encoder, no tokenizer, a pooling that it has no weights for. DataError: no such precision.
             StoreError: a key of no or of several artifacts.
         """
+        from sentdist.inference.ready_encoder import LoadedEncoder
+
         use = encoder_use(
             str(name), _store(store), revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=False
         )
-        return cls(use.load())
+        return cls(LoadedEncoder.load(use))
 
     @property
     def width(self) -> int:
@@ -261,12 +263,8 @@ def evaluate(
 
     loaded, opened = _loaded(encoder, store), open_store(_store(store))
     stage, context = planned_evaluation(
-        loaded.use.checkpoint,
+        replace(loaded.use, pooling=loaded.encoder.pooling),
         (tasks,) if isinstance(tasks, str) else tasks,
-        revision=loaded.use.revision,
-        pooling=loaded.encoder.pooling,
-        max_length=loaded.use.max_length,
-        precision=loaded.use.precision,
         runtime=Runtime(engine="torch", gpus_per_worker=float(loaded.encoder.device.type == "cuda")),
         store=opened,
         data=_data(data),

@@ -19,6 +19,7 @@ import torch
 
 from rayjobs.benchmarks.interleaved import Peer, Sample, interleave
 from sentdist.plan.evaluation import evaluation_of
+from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
@@ -43,9 +44,8 @@ class StsWork:
     def stage(self) -> tuple[Scores, FileResolver]:
         """The evaluation as `sentdist evaluate` plans it."""
         resolver = FileResolver(data_root=Path(self.data))
-        stage = evaluation_of(
-            self.encoder, revision=None, pooling="mean", tasks=self.tasks, max_length=None, precision=self.precision, resolver=resolver
-        )
+        use = EncoderUse(checkpoint=self.encoder, pooling="mean", precision=self.precision)
+        stage = evaluation_of(use, self.tasks, resolver)
         return stage, resolver
 
 

@@ -82,10 +82,11 @@ def search(
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
 
     from sentdist.inference.nearest import Corpus, CorpusSearch, TileReader, embed_queries, search_here
+    from sentdist.inference.ready_encoder import LoadedEncoder
 
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
     searched, reader = Corpus(texts=texts, embeddings=mapped), TileReader(use=use, embeddings=mapped)
-    loaded = use.load()
+    loaded = LoadedEncoder.load(use)
     searched.check(loaded)
     vectors = embed_queries(loaded, asked, weights)
     found, started = CorpusSearch(vectors, depth=depth), time.perf_counter()

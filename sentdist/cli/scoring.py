@@ -23,12 +23,12 @@ from sentdist.cli.options import (
 )
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
 from sentdist.errors import DataError
-from sentdist.inference.opening import encoder_folder, encoder_use, open_store
+from sentdist.inference.opening import encoder_use, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sentdist.inference.ready_encoder import EncoderUse
+    from sentdist.plan.specs import EncoderUse
     from sentdist.plan.stages import Scores
     from sentdist.stages.context import Context
     from sentdist.store.store import Artifact, ArtifactStore
@@ -60,8 +60,8 @@ def evaluate(
     data: DataRoot = None,
 ) -> None:
     """Score any encoder, ours or not."""
+    use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
     if mteb or out is not None:
-        use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
         _on_mteb(use, mteb or [], out, without={"--tasks": tasks, "--workers": workers})
         return
 
@@ -70,9 +70,7 @@ def evaluate(
     given = _given(tasks)
     opened = open_store(store)
     runtime = {"workers": workers or 1} | named_gpus(gpus_per_worker)
-    stage, context = _planned(
-        encoder, given, opened, data=data, revision=revision, pooling=pooling, max_length=max_length, precision=precision, runtime=runtime
-    )
+    stage, context = _planned(use, given, opened, data=data, runtime=runtime)
     artifact = _scored(stage, context, over_workers=workers is not None)
     title = f"{encoder}, pooling {_pooling_of(stage)}"
     table = empty_table(title, "task", "measure", "× 100", "95 % on other items", "n", "not scored")
@@ -112,8 +110,9 @@ def compare(
 
     given = _given(tasks)
     opened = open_store(store)
-    planned = partial(_planned, given=given, opened=opened, data=data, max_length=max_length, precision=precision)
-    stages = planned(encoder, revision=revision, pooling=pooling), planned(other, revision=other_revision, pooling=other_pooling)
+    used = partial(encoder_use, store=store, max_length=max_length, precision=precision)
+    uses = (used(encoder, revision=revision, pooling=pooling), used(other, revision=other_revision, pooling=other_pooling))
+    stages = [_planned(use, given, opened, data=data) for use in uses]
     (first, _), (second, _) = stages
     if first.key == second.key:
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
@@ -162,32 +161,19 @@ def _pooling_of(stage: Scores) -> str:
 
 
 def _planned(
-    encoder: str,
+    use: EncoderUse,
     given: tuple[str, ...],
     opened: ArtifactStore,
     *,
     data: Path | None,
-    revision: str | None,
-    pooling: str | None,
-    max_length: int | None,
-    precision: str,
     runtime: Mapping[str, float] | None = None,
 ) -> tuple[Scores, Context]:
     """The scores of an encoder on these tasks."""
     from sentdist.plan.runtime import Runtime
     from sentdist.stages.planning.planned import planned_evaluation
 
-    return planned_evaluation(
-        encoder_folder(encoder, opened),
-        given,
-        revision=revision,
-        pooling=pooling,
-        max_length=max_length,
-        precision=precision,
-        runtime=Runtime.model_validate({"engine": "torch", "workers": 1, **(runtime or {})}),
-        store=opened,
-        data=data,
-    )
+    asked = Runtime.model_validate({"engine": "torch", "workers": 1, **(runtime or {})})
+    return planned_evaluation(use, given, runtime=asked, store=opened, data=data)
 
 
 def _scored(stage: Scores, context: Context, *, over_workers: bool = False) -> Artifact:
@@ -224,10 +210,11 @@ def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Ma
         )
 
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
+    from sentdist.inference.ready_encoder import LoadedEncoder
 
     tasks = mteb_tasks(given)
     table = empty_table(use.checkpoint, "task of mteb", "main score × 100")
-    for score in score_on_mteb(use.load(), tasks, out):
+    for score in score_on_mteb(LoadedEncoder.load(use), tasks, out):
         table.add_row(score.task, two_decimals(score.score))
     open_console().print(table)
     typer.echo(f"In mteb's format: {out}/results")

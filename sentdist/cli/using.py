@@ -28,7 +28,7 @@ from sentdist.inference.opening import encoder_use
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
-    from sentdist.inference.ready_encoder import EncoderUse
+    from sentdist.plan.specs import EncoderUse
 
 
 def encode(
@@ -62,10 +62,11 @@ def encode(
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize)
 
     from sentdist.inference.encode_file import encode_file
+    from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.runtime import Runtime
     from sentdist.stages.devices import on_this_machine
 
-    loaded, done = use.load(), 0
+    loaded, done = LoadedEncoder.load(use), 0
     typer.echo(f"Encoding {on_this_machine(Runtime())[1]}.")
     started = time.perf_counter()
     with sentence_progress("encoding", texts.num_rows) as advance:
@@ -114,9 +115,10 @@ def similarity(
         return
     files = _pair_files(first, second, column or [])
 
+    from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.inference.similarity import pair_batches, pair_scorer, write_scores
 
-    scorer, done = pair_scorer(use.load(), weights, directions=directions), 0
+    scorer, done = pair_scorer(LoadedEncoder.load(use), weights, directions=directions), 0
     if out is None:
         for batch in pair_batches(*files):
             typer.echo("\n".join(f"{score:.6f}" for score in scorer.scores(*batch)))
@@ -159,9 +161,10 @@ def export(
 
 def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, float], directions: str) -> None:
     """One score, or, where nobody weighted the encoder's relations, the cosine and what each of them makes of the pair."""
+    from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.inference.similarity import cosines_by_relation, pair_scorer
 
-    loaded = use.load()
+    loaded = LoadedEncoder.load(use)
     score = float(pair_scorer(loaded, weights, directions=directions).scores([first], [second])[0])
     by_relation = [] if weights else cosines_by_relation(loaded, first, second)
     if not by_relation:

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sentdist.errors import DataError
-from sentdist.inference.ready_encoder import EncoderUse
+from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.encoder.pretrained import find_checkpoint
+from sentdist.plan.specs import EncoderUse
 
 # Of an artifact, what only this project reads: its record, its curve, the parameters of its objective.
 OWN_FILES = ("record.json", "history.jsonl", "heads.safetensors")
@@ -31,7 +32,7 @@ def export_sentence_transformers(use: EncoderUse, to: Path) -> None:
         if (folder / "modules.json").is_file() and use.pooling in (None, declared_pooling(folder)):
             shutil.copytree(folder, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN_FILES))
             return
-        encoder = use.load().encoder
+        encoder = LoadedEncoder.load(use).encoder
         objective = "none: the weights are those of the base model"
         encoder.to("cpu").save(part, card=EncoderCard(base_model=use.checkpoint, base_revision=use.revision, objective=objective))
 
@@ -45,7 +46,7 @@ def export_graph(use: EncoderUse, to: Path) -> float:
     from sentdist.learning.encoder.onnx import export_onnx
 
     with whole_folder(to) as part:
-        loaded = use.load()
+        loaded = LoadedEncoder.load(use)
         return export_onnx(part, loaded.encoder.to("cpu"), checkpoint=loaded.folder)
 
 

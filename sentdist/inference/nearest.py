@@ -12,8 +12,9 @@ from sentdist.data.texts import Texts
 from sentdist.errors import DataError
 from sentdist.evaluation.nearest import ROWS_PER_TILE, NearestDocuments
 from sentdist.inference.embedding_file import check_made_by, open_embeddings
-from sentdist.inference.ready_encoder import EncoderUse, LoadedEncoder
+from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.inference.similarity import scorer_of
+from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
 
 
@@ -87,10 +88,10 @@ class TileReader:
     embeddings: Path | None
 
     def open(self, loaded: LoadedEncoder | None = None, *, device: str | None = None) -> OpenTileReader:
-        """Load what is needed, unless `loaded` is at hand. device: see `EncoderUse.load`."""
+        """Load what is needed, unless `loaded` is at hand. device: see `LoadedEncoder.load`."""
         if self.embeddings is not None:
             return OpenTileReader(mapped=open_embeddings(self.embeddings), loaded=None)
-        return OpenTileReader(mapped=None, loaded=loaded or self.use.load(device))
+        return OpenTileReader(mapped=None, loaded=loaded or LoadedEncoder.load(self.use, device))
 
 
 @dataclass(frozen=True, kw_only=True)

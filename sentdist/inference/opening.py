@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.errors import DataError
-from sentdist.plan.specs import PRECISIONS
+from sentdist.plan.specs import PRECISIONS, EncoderUse
 
 if TYPE_CHECKING:
-    from sentdist.inference.ready_encoder import EncoderUse
     from sentdist.store.store import ArtifactStore
 
 DEFAULT_STORE = ".sentdist/store"
@@ -65,9 +64,6 @@ def encoder_use(
     if precision not in PRECISIONS:
         raise DataError(where="precision", found=precision, expected=f"one of {', '.join(PRECISIONS)}", remedy="Choose one of them.")
     checkpoint = encoder_folder(encoder, open_store(store))
-
-    from sentdist.inference.ready_encoder import EncoderUse
-
     return EncoderUse(
         checkpoint=checkpoint, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize
     )

@@ -13,43 +13,9 @@ from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.pretrained import find_checkpoint, saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision
+from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
 from sentdist.stages.planning.resolve import folder_digest
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderUse:
-    """Which encoder is used, and how; loads it where it is needed, on this machine or on a worker.
-
-    checkpoint: a folder, a packaged name or a hub id. pooling, max_length: None takes what the checkpoint declares.
-    """
-
-    checkpoint: str
-    revision: str | None = None
-    pooling: str | None = None
-    max_length: int | None = None
-    precision: str = "fp32"
-    normalize: bool = False
-
-    def load(self, device: str | None = None) -> LoadedEncoder:
-        """The encoder, in float32. device: None takes a GPU where there is one; a worker has what it reserved.
-
-        Raises:
-            EncoderError: no such checkpoint, no tokenizer, or a pooling whose dense layer the checkpoint lacks.
-        """
-        folder = find_checkpoint(self.checkpoint, revision=self.revision)
-        encoder = SentenceEncoder.load(folder, pooling=self.pooling)
-        if encoder.pooling == "cls_mlp" and saved_head(folder) is None:
-            raise EncoderError(
-                where=f"encoder {self.checkpoint}: pooling cls_mlp",
-                found="no weights of a dense layer",
-                expected="a folder that has them, as training with this pooling writes it",
-                remedy="Use cls, which needs none.",
-            )
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        matmul = apply_matmul_precision(place, self.precision)
-        digest = folder_digest(folder, "encoder")
-        return LoadedEncoder(use=self, folder=folder, encoder=encoder.to(place).eval(), digest=digest, matmul=matmul)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +28,27 @@ class LoadedEncoder:
     encoder: SentenceEncoder
     digest: str
     matmul: str
+
+    @classmethod
+    def load(cls, use: EncoderUse, device: str | None = None) -> LoadedEncoder:
+        """The encoder, in float32. device: None takes a GPU where there is one; a worker has what it reserved.
+
+        Raises:
+            EncoderError: no such checkpoint, no tokenizer, or a pooling whose dense layer the checkpoint lacks.
+        """
+        folder = find_checkpoint(use.checkpoint, revision=use.revision)
+        encoder = SentenceEncoder.load(folder, pooling=use.pooling)
+        if encoder.pooling == "cls_mlp" and saved_head(folder) is None:
+            raise EncoderError(
+                where=f"encoder {use.checkpoint}: pooling cls_mlp",
+                found="no weights of a dense layer",
+                expected="a folder that has them, as training with this pooling writes it",
+                remedy="Use cls, which needs none.",
+            )
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        matmul = apply_matmul_precision(place, use.precision)
+        digest = folder_digest(folder, "encoder")
+        return cls(use=use, folder=folder, encoder=encoder.to(place).eval(), digest=digest, matmul=matmul)
 
     @property
     def width(self) -> int:

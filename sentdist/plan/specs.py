@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
@@ -29,6 +30,21 @@ class EncoderSpec(Frozen):
     pooling: Pooling = "mean"
     initialization: Literal["pretrained", "random"] = "pretrained"  # random: only the architecture and the tokenizer are taken
     layers: Annotated[int, Field(ge=1)] | None = None  # the first so many transformer layers; None: all
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderUse:
+    """Which finished encoder is used, and how, as a person says it: not yet pinned, so no part of a stage.
+
+    checkpoint: a folder, a packaged name or a hub id. pooling, max_length: None takes what the checkpoint declares.
+    """
+
+    checkpoint: str
+    revision: str | None = None
+    pooling: str | None = None
+    max_length: int | None = None
+    precision: str = "fp32"
+    normalize: bool = False
 
 
 class LexicalSpec(Frozen):

@@ -34,13 +34,14 @@ def scene(corpus_file: Path, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch
     """What is searched, with small tiles: from its sentences, or from a file of embeddings."""
     from sentdist.inference.embedding_file import embedding_writer
     from sentdist.inference.nearest import Corpus, CorpusSearch, TileReader, embed_queries
-    from sentdist.inference.ready_encoder import EncoderUse
+    from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.plan.specs import EncoderUse
 
     monkeypatch.setattr(Corpus.tiles, "__defaults__", (ROWS_PER_TILE,))
     use = EncoderUse(checkpoint=str(tiny_encoder_dir))
 
     class Scene:
-        loaded = use.load()
+        loaded = LoadedEncoder.load(use)
         queries = embed_queries(loaded, ["a man sings", "the dog runs today", "near a house"], {})
 
         def corpus(self, kind: str) -> Corpus:

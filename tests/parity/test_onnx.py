@@ -11,11 +11,11 @@ from transformers import AutoTokenizer
 
 from sentdist.errors import EncoderError
 from sentdist.inference.export_folder import export_graph
-from sentdist.inference.ready_encoder import EncoderUse
 from sentdist.learning.encoder import onnx as onnx_export
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.plan.specs import EncoderUse
 from tests.support.tiny_encoders import SENTENCES
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentdist.plan.evaluation import evaluation_of
+from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
@@ -26,7 +27,7 @@ def write_table(root: Path, name: str, rows: list[dict[str, object]]) -> None:
 def stage_of(encoder: Path, tasks: tuple[str, ...], data: Path) -> tuple[Scores, FileResolver]:
     """The evaluation of an encoder's folder."""
     resolver = FileResolver(data_root=data)
-    stage = evaluation_of(str(encoder), revision=None, pooling="mean", tasks=tasks, max_length=None, resolver=resolver)
+    stage = evaluation_of(EncoderUse(checkpoint=str(encoder), pooling="mean"), tasks, resolver)
     return stage, resolver
 
 

@@ -10,6 +10,7 @@ from sentdist.data.sources.mirror import address_of
 from sentdist.plan.evaluation import evaluation_of
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stages import Scores
 from sentdist.plan.suggestions import Searched, searched
 from sentdist.plan.unroll import Plan, unroll
@@ -57,16 +58,7 @@ def _context(recipe: Recipe, resolver: FileResolver, store: str) -> Context:
 
 
 def planned_evaluation(
-    encoder: str,
-    tasks: Sequence[str],
-    *,
-    revision: str | None,
-    pooling: str | None,
-    max_length: int | None,
-    precision: str,
-    runtime: Runtime,
-    store: ArtifactStore,
-    data: Path | None,
+    use: EncoderUse, tasks: Sequence[str], *, runtime: Runtime, store: ArtifactStore, data: Path | None
 ) -> tuple[Scores, Context]:
     """The scores of one encoder as a stage, and where it is to be carried out; embeddings of its sentences are kept for other tasks.
 
@@ -76,15 +68,7 @@ def planned_evaluation(
         RecipeError, DataError, EncoderError: as `evaluation_of`.
     """
     resolver = FileResolver(data_root=data, asks_hub=True)
-    stage = evaluation_of(
-        encoder,
-        revision=revision,
-        pooling=pooling,
-        tasks=tuple(tasks),
-        max_length=max_length,
-        precision=precision,
-        resolver=resolver,
-    )
+    stage = evaluation_of(use, tasks, resolver)
     context = Context(
         store=store,
         data_root=address_of(data),

@@ -14,7 +14,8 @@ from sentdist.cli import app
 from sentdist.errors import DataError
 from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.sts import score_similarities
-from sentdist.inference.ready_encoder import EncoderUse
+from sentdist.inference.ready_encoder import LoadedEncoder
+from sentdist.plan.specs import EncoderUse
 
 pytest.importorskip("mteb", reason="the extra mteb is not installed")
 
@@ -32,7 +33,7 @@ def test_mteb_scores_as_we_do_and_writes_its_own_files(planted_encoder_dir: Path
     assert answer.exit_code == 0, answer.output
     files = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out" / "results").rglob("*.json")}
     assert {"TinySts", "TinyFaq", "model_meta"} <= files.keys()
-    loaded = EncoderUse(checkpoint=str(planted_encoder_dir), pooling="mean").load()
+    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), pooling="mean"))
     first, second, gold = map(list, zip(*PAIRS, strict=True))
     cosines = paired_cosines(loaded.embed(first), loaded.embed(second), where="pairs")
     expected = score_similarities(cosines, gold, ["all"] * len(gold))
@@ -53,7 +54,7 @@ def test_results_that_are_there_are_not_run_again_and_other_settings_are_others(
     real = mteb_tasks.MtebEncoder.encode
     monkeypatch.setattr(mteb_tasks.MtebEncoder, "encode", lambda *asked, **options: embedded.append(1) or real(*asked, **options))
     for expected, max_length in ((2, None), (2, None), (4, 4)):
-        loaded = EncoderUse(checkpoint=str(planted_encoder_dir), max_length=max_length).load()
+        loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), max_length=max_length))
         mteb_tasks.score_on_mteb(loaded, mteb_tasks.mteb_tasks([STS]), tmp_path)
         assert len(embedded) == expected
     assert len(list((tmp_path / "results").rglob("TinySts.json"))) == 2
@@ -62,7 +63,7 @@ def test_results_that_are_there_are_not_run_again_and_other_settings_are_others(
 def test_every_different_text_is_embedded_once(planted_encoder_dir: Path) -> None:
     from sentdist.inference.mteb_tasks import MtebEncoder
 
-    loaded = EncoderUse(checkpoint=str(planted_encoder_dir)).load()
+    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)))
     batches = [{"text": ["a dog runs", "a cat sleeps"]}, {"text": ["a dog runs"]}]
     embeddings = MtebEncoder(loaded).encode(batches, task_metadata=None)
     np.testing.assert_array_equal(embeddings[0], embeddings[2])
