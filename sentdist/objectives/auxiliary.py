@@ -116,8 +116,7 @@ class Auxiliary(ObjectiveSpec):
 
     def make_loss(self, given: Given) -> Objective:
         from sentdist.objectives.learned.adversaries import Adversaries
-        from sentdist.objectives.learned.auxiliary import Auxiliary as Loss
-        from sentdist.objectives.learned.auxiliary import AuxiliaryWeights
+        from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
         from sentdist.objectives.learned.channels import Channels
 
         assert given.targets is not None, "the plan gives every auxiliary its targets"
@@ -126,7 +125,7 @@ class Auxiliary(ObjectiveSpec):
         weights = AuxiliaryWeights(
             pos=self.pos_weight, bow=self.bow_weight, adversary_pos=self.pos_adversary, adversary_bow=self.bow_adversary
         )
-        return Loss(
+        return AuxiliaryLoss(
             channels=channels,
             targets=given.targets,
             weights=weights,

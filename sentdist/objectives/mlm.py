@@ -41,10 +41,10 @@ class MaskedLM(ObjectiveSpec):
         return None
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.objectives.learned.mlm import MaskedLM as Loss
+        from sentdist.objectives.learned.mlm import MaskedLMLoss
 
         encoder = given.needed_encoder(self.name)
-        return Loss(encoder, fraction=self.mask_fraction, precision=given.precision, micro_batch=given.micro_batch)
+        return MaskedLMLoss(encoder, fraction=self.mask_fraction, precision=given.precision, micro_batch=given.micro_batch)
 
 
 def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
 from sentdist.objectives.learned.adversaries import Adversaries
-from sentdist.objectives.learned.auxiliary import Auxiliary, AuxiliaryWeights
+from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
 from sentdist.objectives.learned.channels import Channels
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
@@ -39,12 +39,12 @@ def batch_of(rows: range) -> Batch:
     return Batch(tokens=tokens, num_columns=COLUMNS, first_row=rows.start, sentence_ids=global_ids())
 
 
-def made(form: str = "entropy", *, warmup_steps: int = 0, dropout: float = 0.0) -> tuple[Auxiliary, Adversaries]:
+def made(form: str = "entropy", *, warmup_steps: int = 0, dropout: float = 0.0) -> tuple[AuxiliaryLoss, Adversaries]:
     torch.manual_seed(1)
     adversaries = Adversaries(channels=CHANNELS, targets=TARGETS, dropout=dropout)
     for adversary in (adversaries.of_tags, adversaries.of_words):
         adversary.double()
-    objective = Auxiliary(
+    objective = AuxiliaryLoss(
         channels=CHANNELS, targets=TARGETS, weights=WEIGHTS, adversaries=adversaries, form=form, warmup_steps=warmup_steps
     ).double()
     return objective, adversaries
@@ -66,7 +66,7 @@ def adversary_logits(adversary: torch.nn.Module, inputs: Tensor) -> Tensor:
     return linear(last, hidden)
 
 
-def loop_auxiliary(embeddings: Tensor, objective: Auxiliary, adversaries: Adversaries, form: str) -> Tensor:
+def loop_auxiliary(embeddings: Tensor, objective: AuxiliaryLoss, adversaries: Adversaries, form: str) -> Tensor:
     """§2.2 and §2.3 sentence by sentence, with dense targets."""
     total = torch.zeros((), dtype=torch.float64)
     for embedding, sentence in zip(embeddings, global_ids().ravel(), strict=True):

@@ -52,7 +52,7 @@ class AuxiliaryWeights:
                 raise RecipeError(where=where, found=repr(value), expected="a number from 0 up", remedy="0 leaves the term out.")
 
 
-class Auxiliary(nn.Module, Objective):
+class AuxiliaryLoss(nn.Module, Objective):
     """The objective with its two classifiers and its adversaries; the equation stands in objectives/auxiliary.py.
 
     form, warmup_steps: as there. Memory: two (C·B, words) tensors in float32.

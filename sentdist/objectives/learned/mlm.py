@@ -99,7 +99,7 @@ def _with_own_matrix(decoder: nn.Module, state: dict[str, Tensor], prefix: str, 
     state.setdefault(f"{prefix}weight", cast(nn.Linear, decoder).weight.detach())
 
 
-class MaskedLM(nn.Module, Objective):
+class MaskedLMLoss(nn.Module, Objective):
     """Masked language modelling on all sentences of a batch: nats, mean over the hidden tokens of all ranks.
 
     A copy of the batch's tokens, freshly masked at each step, goes through the encoder.

@@ -19,7 +19,7 @@ from sentdist.learning.bank import FileBank
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
-from sentdist.objectives.learned.auxiliary import Auxiliary
+from sentdist.objectives.learned.auxiliary import AuxiliaryLoss
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
@@ -132,9 +132,9 @@ def opened(place: Place, family: str, changes: Mapping[str, Json], *, method: st
     return Opened(plan=plan, context=context, stage=stage, session=session)
 
 
-def auxiliary_of(session: TrainSession) -> Auxiliary | None:
+def auxiliary_of(session: TrainSession) -> AuxiliaryLoss | None:
     modules = session.engine.encoder.modules()
-    return next((module for module in modules if isinstance(module, Auxiliary)), None)
+    return next((module for module in modules if isinstance(module, AuxiliaryLoss)), None)
 
 
 def start_of(session: TrainSession) -> dict[str, torch.Tensor]:

@@ -288,11 +288,11 @@ def test_targets_are_shares_of_tags_and_frequent_words(place: Place) -> None:
 
 @covers("MaskedLM.mask_fraction")
 def test_so_many_words_are_hidden_and_guessed(place: Place) -> None:
-    from sentdist.objectives.learned.mlm import MaskedLM
+    from sentdist.objectives.learned.mlm import MaskedLMLoss
 
     for fraction in (0.15, 0.6):
         made = opened(place, "triplets", {O: {"name": "mlm", "mask_fraction": fraction}, "training.epochs": 1})
-        (loss,) = (module for module in made.session.engine.encoder.modules() if isinstance(module, MaskedLM))
+        (loss,) = (module for module in made.session.engine.encoder.modules() if isinstance(module, MaskedLMLoss))
         seen: list[tuple[Tensor, Tensor, Tensor]] = []
         hide = loss._hide
 

@@ -10,7 +10,7 @@ import torch
 from sentdist.errors import RecipeError
 from sentdist.learning.projected import Projected
 from sentdist.objectives.learned.adversaries import Adversaries, Adversary
-from sentdist.objectives.learned.auxiliary import Auxiliary, AuxiliaryWeights
+from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
 from sentdist.objectives.learned.channels import Channels
 from tests.parity.target_tables import RandomTargets
 from tests.parity.test_auxiliary import CHANNELS, TARGETS, B, batch_of, made, random_embeddings
@@ -43,16 +43,16 @@ def test_weights_out_of_range_are_refused(value: float) -> None:
 
 def test_other_forms_and_negative_warm_ups_are_refused() -> None:
     with pytest.raises(RecipeError, match=r"auxiliary\.form"):
-        Auxiliary(channels=CHANNELS, targets=TARGETS, form="minimax")
+        AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, form="minimax")
     with pytest.raises(RecipeError, match="warmup"):
-        Auxiliary(channels=CHANNELS, targets=TARGETS, warmup_steps=-1)
+        AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, warmup_steps=-1)
 
 
 def test_without_opponents_only_the_classifiers_count() -> None:
     objective, _ = made()
-    alone = Auxiliary(channels=CHANNELS, targets=TARGETS, weights=AuxiliaryWeights(pos=0.7, bow=0.4)).double()
+    alone = AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, weights=AuxiliaryWeights(pos=0.7, bow=0.4)).double()
     alone.load_state_dict(objective.state_dict())
-    silent = Auxiliary(
+    silent = AuxiliaryLoss(
         channels=CHANNELS,
         targets=TARGETS,
         weights=AuxiliaryWeights(pos=0.7, bow=0.4, adversary_pos=0.0, adversary_bow=0.0),
@@ -69,7 +69,7 @@ def test_warm_up_lets_the_adversaries_in_step_by_step() -> None:
     at_once, _ = made("reversal")
     embeddings, batch = random_embeddings(), batch_of(range(B))
     state = adversaries.state_dict()
-    alone = Auxiliary(channels=CHANNELS, targets=TARGETS, weights=objective.weights).double()
+    alone = AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, weights=objective.weights).double()
     alone.load_state_dict(objective.state_dict())
     known, whole = alone(embeddings, batch).item(), at_once(embeddings, batch).item()
     for steps, grown in ((0, 0.0), (1, 0.25), (4, 1.0), (9, 1.0)):
