@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +45,12 @@ def check_budget(
                 expected="time for a trial of each method", remedy=remedy,
             )  # fmt: skip
     return is_known
+
+
+def steady_clock() -> Callable[[], float]:
+    """Seconds since 1970 as they pass for this process: from now on neither a clock that is set nor a machine that sleeps moves them."""
+    moment = time.time() - time.monotonic()
+    return lambda: moment + time.monotonic()
 
 
 class Hours:

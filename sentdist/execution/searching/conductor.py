@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, Protocol
 
 from sentdist.errors import ResourceError, SentdistError, counted, named
-from sentdist.execution.searching.budgets import Finalists, Hours, check_budget
+from sentdist.execution.searching.budgets import Finalists, Hours, check_budget, steady_clock
 from sentdist.execution.searching.halving import goes_on
 from sentdist.execution.searching.leftovers import drop_below, drop_left
 from sentdist.execution.searching.lines import trial_line
@@ -71,7 +70,7 @@ class Conductor:
     """One search. What it decides follows from what it has noted: after a restart it notes and decides the same from there on.
 
     context: whose `shares` are those of the search. say: takes a line for people. watch: takes all that is noted, whenever there is more.
-    at_once: stages that run at the same time.
+    clock: None: `steady_clock()`. at_once: stages that run at the same time.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Conductor:
         *,
         say: Callable[[str], None],
         watch: Watch | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         at_once: int = 1,
     ) -> None:
         self.planned = planned
@@ -90,7 +89,7 @@ class Conductor:
         self.forecasts = Forecasts(planned, context.store)
         self._finalists = Finalists(planned, self.forecasts, at_once=at_once)
         self._can_judge = False  # whether the budget was held against a known speed
-        self._search, self._say, self._watch, self._clock = planned.search, say, watch, clock
+        self._search, self._say, self._watch, self._clock = planned.search, say, watch, clock or steady_clock()
         self._identity = planned.identity
         self._suggesters = {method: make(planned.axes(method)) for method in planned.methods}
         self._asked = dict.fromkeys(planned.methods, 0)
@@ -100,7 +99,7 @@ class Conductor:
         self._trains: dict[int, Train] = {}
         self._names: dict[int, str] = {}  # under which the suggester of a trial knows it
         self._has_diverged = False
-        self._hours = Hours(self._search.budget, clock)
+        self._hours = Hours(self._search.budget, self._clock)
         self._first = self._hours.since
         self.reason: str | None = None
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sentdist.errors import RecipeError
+from sentdist.execution.searching import budgets, in_process, prices
 from sentdist.execution.searching import conductor as conducting
-from sentdist.execution.searching import in_process, prices
 from sentdist.execution.searching.conductor import Conductor
 from sentdist.execution.searching.halving import goes_on
 from sentdist.execution.searching.in_process import search_in_process
@@ -212,6 +212,20 @@ def test_a_budget_ends_a_search(tmp_path: Path, data: Path, tiny_encoder_dir: Pa
     assert later.hours_left == 0.5 and later.next() is not None
     now[0] += 1801
     assert later.next() is None and later.reason == "the budget of 60 min is spent"
+
+
+def test_a_budget_of_hours_counts_those_that_pass_however_the_clock_is_set(
+    tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall, steady = [1e9], [5.0]
+    monkeypatch.setattr(budgets.time, "time", lambda: wall[0])
+    monkeypatch.setattr(budgets.time, "monotonic", lambda: steady[0])
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, samples=None, budget={"hours": 8})
+    conductor = pretended(planned, context)
+    conductor.begin()
+    wall[0] += 10 * 3600.0  # as after a night asleep, or when a clock is put right
+    steady[0] += 3600.0
+    assert conductor.hours_left == pytest.approx(7.0, abs=1e-3) and conductor.next() is not None
 
 
 @pytest.mark.parametrize(("share", "state"), [(0.5, "running"), (1.0, "finished")])
