@@ -74,9 +74,3 @@ def make_room(folder: Path, wanted_bytes: int, *, now: float | None = None) -> l
         shutil.rmtree(copy, ignore_errors=True)
         removed.append(copy)
     return removed
-
-
-def move_objects(filesystem: fs.FileSystem, source: str, target: str) -> None:
-    """Move a folder of an object store, which can only copy."""
-    fs.copy_files(source, target, source_filesystem=filesystem, destination_filesystem=filesystem)
-    filesystem.delete_dir(source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -68,7 +69,8 @@ def publish_folder(folder: Path, target: Path, *, last: str, content: bytes) -> 
     """Have a finished folder appear as `target` by one rename, on the disk before that.
     last: the name of a file with `content`, written last.
 
-    A target that has that file was published by another writer, and is kept; one that lacks it was left by a crash, and is replaced.
+    A target that has that file was published by another writer, and is kept; one that lacks it was left by a crash, and is replaced. It is
+    renamed before it is removed, so that another writer who publishes in this moment loses nothing.
     """
     write_file(folder / last, content)
     mode = (folder / last).stat().st_mode  # as the user's umask has it: some writers make files that only their owner may read
@@ -76,16 +78,27 @@ def publish_folder(folder: Path, target: Path, *, last: str, content: bytes) -> 
         if path.is_file():
             path.chmod(mode)
     sync_tree(folder)
+    replaced = folder.with_name(f"{folder.name}.replaced")
+    while not _renamed(folder, target):
+        if (target / last).exists():
+            return
+        with suppress(FileNotFoundError):
+            target.rename(replaced)
+        if (replaced / last).exists():  # another writer was faster, and is kept
+            folder, replaced = replaced, folder
+    shutil.rmtree(replaced, ignore_errors=True)
+    sync_folder(target.parent)
+
+
+def _renamed(folder: Path, target: Path) -> bool:
+    """Rename a folder; whether it was, since nothing stood there."""
     try:
         folder.rename(target)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        if (target / last).exists():
-            return
-        shutil.rmtree(target)
-        folder.rename(target)
-    sync_folder(target.parent)
+        return False
+    return True
 
 
 def append_line(path: Path, line: bytes) -> None:

@@ -5,19 +5,28 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import uuid
 from pathlib import Path
 
 from sentdist.errors import StoreError
-from sentdist.store.durable import make_folder
+from sentdist.store.durable import make_folder, publish_folder, replace_file
+from sentdist.store.record import RECORD, Record
+from sentdist.store.scratch import scratch_folder
+from sentdist.store.silence import told_if_silent
 
 STAGING = ".staging"  # what is being made; it stays when nothing is, so that the store is known by it
 
 
 class LocalRoot:
-    """Makes the folders of a store. was_written: by this process or by the one that sent the store here; then it is not made again."""
+    """Makes, publishes, moves and removes the folders of a store; each appears and goes by one rename.
+
+    was_written: by this process or by the one that sent the store here; then it is not made again.
+    """
 
     def __init__(self, base: Path, shown: str, *, was_written: bool) -> None:
         self.was_written = was_written
+        self._base = base
         self._staging = base / STAGING
         self._shown = shown
 
@@ -39,6 +48,36 @@ class LocalRoot:
             ) from FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._staging))
         self.was_written = True
         make_folder(path)
+
+    def publish(self, folder: Path, record: Record) -> None:
+        """Have a staged folder appear in its place with its record, unless another writer was faster.
+
+        Raises:
+            StoreError, OSError: as `make_folder`.
+        """
+        target = self._base / record.place
+        self.make_folder(target.parent)
+        if folder.stat().st_dev != target.parent.stat().st_dev:  # made elsewhere: a rename cannot cross file systems
+            folder = shutil.copytree(folder, self._staging / uuid.uuid4().hex)
+        publish_folder(folder, target, last=RECORD, content=record.sealed)
+
+    def move(self, place: str, target: str) -> None:
+        """Move a folder; FileNotFoundError: there is none. Raises: as `make_folder`."""
+        self.make_folder((self._base / target).parent)
+        (self._base / place).rename(self._base / target)
+
+    def remove(self, place: str) -> None:
+        """Remove a folder. Raises: as `move`."""
+        self.make_folder(self._staging)
+        with scratch_folder(self._staging, "removed") as folder:
+            (self._base / place).rename(folder / "folder")
+
+    def write(self, place: str, content: bytes) -> None:
+        """Write a file, which appears whole or not at all. Raises: as `make_folder`."""
+        path = self._base / place
+        with told_if_silent(self._shown):
+            self.make_folder(path.parent)
+            replace_file(path, content, beside=f"{path.name}.{uuid.uuid4().hex[:8]}.part")
 
     def _is_there(self) -> bool:
         """Asked by an attempt to make the folder, too: a file server's client may still remember that it was not there."""

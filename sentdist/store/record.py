@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from sentdist.plan.stage import Json, Stage, in_words_of_today
 from sentdist.store.integrity import FileFacts
 
+RECORD = "record.json"
 SEAL = "sha256"  # the field of record.json that is none of the record
 
 
@@ -34,6 +35,7 @@ class Record(BaseModel):
     results: dict[str, Json]  # scores, counts, the stopping step: what a report or a dashboard shows
     files: dict[str, int]  # relative path -> bytes
     digests: dict[str, str] = {}  # relative path -> sha256; empty in records of older versions
+    data: str = ""  # of an object store: the folder below its place in which its files lie, those of one writer alone
 
     @staticmethod
     def of(
@@ -86,6 +88,11 @@ class Record(BaseModel):
             raise ValueError("other content than was written (sha256)")
         record = Record.model_validate(values)
         return record.model_copy(update={"stage": in_words_of_today(record.stage)})
+
+    @property
+    def files_place(self) -> str:
+        """The folder with its files, below the root of the store."""
+        return f"{self.place}/{self.data}" if self.data else self.place
 
     @property
     def shown_names(self) -> tuple[str, ...]:

@@ -18,23 +18,22 @@ from pyarrow import fs
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import is_of_disk, not_written, open_root, reading, shown_root, writing
-from sentdist.store.copies import copy_of, keep_copy, move_objects
-from sentdist.store.durable import append_line, publish_folder, replace_file
+from sentdist.store.copies import copy_of, keep_copy
+from sentdist.store.durable import append_line
 from sentdist.store.integrity import damage_of, damage_of_content, facts_of_tree
 from sentdist.store.local_root import STAGING, LocalRoot
-from sentdist.store.record import Artifact, Record
+from sentdist.store.object_root import ObjectRoot
+from sentdist.store.record import RECORD, Artifact, Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.seen import Use, damage_unless_seen
-from sentdist.store.silence import told_if_silent
 
-RECORD = "record.json"
 BUILT_AGAIN = "It counts as not finished and is built again when it is needed."
 RUNNING = "running"  # checkpoints of trainings that are not finished, by key
 ASIDE = ".aside"  # what was damaged and is of no use any more, for a person to look at; `sentdist store gc` removes it
 
 log = logging.getLogger(__name__)
 
-_named: set[str] = set()  # unreadable records that could not be moved and were told of once
+_stuck: dict[str, str] = {}  # unreadable records that cannot be moved aside, and why
 
 
 class ArtifactStore:
@@ -49,6 +48,7 @@ class ArtifactStore:
         self.filesystem, self.base = open_root(self.root)
         self.is_local = isinstance(self.filesystem, fs.LocalFileSystem)
         self.local_root = LocalRoot(Path(self.base), self.shown, was_written=was_written)
+        self._folders: LocalRoot | ObjectRoot = self.local_root if self.is_local else ObjectRoot(self.filesystem, self.base)
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(ArtifactStore, was_written=self.local_root.was_written), (self.root,)
@@ -57,20 +57,31 @@ class ArtifactStore:
         return self.get(stage) is not None
 
     def get(self, stage: Stage) -> Artifact | None:
-        """The artifact of a stage; None if it was never finished, or its record cannot be read any more (then it is moved aside)."""
-        return self.at(stage.place)
+        """The artifact of a stage; None if it was never finished, or its record cannot be read any more (then it is moved aside).
+
+        Raises:
+            StoreError: a record that can neither be read nor moved aside: whatever was built would find no room there.
+        """
+        found = self.at(stage.place)
+        if found is None and (why := _stuck.get(f"{self.base}/{stage.place}")):
+            raise StoreError(
+                where=f"{self.shown}/{stage.place}",
+                found=why,
+                expected="a record that can be read, or a folder that can be moved aside",
+                remedy="Have whoever owns the folder remove it, or use another store with --store.",
+            )
+        return found
 
     def at(self, place: str) -> Artifact | None:
-        """The artifact at a place such as `train/rcl-minilm-b64-s0-a18b8d064910`, as `get`."""
+        """The artifact at a place such as `train/rcl-minilm-b64-s0-a18b8d064910`; None as of `get`, also where that raises."""
         content = self._content(f"{place}/{RECORD}")
-        if content is None:
-            return None
         try:
-            record = Record.read(content)
+            record = None if content is None else Record.read(content)
         except ValueError as error:  # those of json and pydantic, too
-            self._set_unreadable_aside(place, content, error)
+            self._set_unreadable_aside(place, content or b"", error)
             return None
-        return Artifact(record=record, uri=self._uri(place))
+        _stuck.pop(f"{self.base}/{place}", None)
+        return None if record is None else Artifact(record=record, uri=self._uri(record.files_place))
 
     def finished(self, place: str) -> Artifact:
         """As `at`, for those who know that it was there.
@@ -133,7 +144,7 @@ class ArtifactStore:
         """Publish a staged folder as the artifact of a stage: data first, record last.
 
         On a file system the finished folder, record included, is on the disk before it appears by one rename. On an object store the data
-        is copied first; two writers of one key then lay the same file names over one another, and the record of the first is kept.
+        is copied first, each writer's to a folder of its own.
 
         Raises:
             StoreError: the store is full or cannot be written; nothing half-written counts.
@@ -144,10 +155,7 @@ class ArtifactStore:
         with writing(self.shown):
             files = facts_of_tree(folder)
             record = Record.of(stage, files, seconds=seconds, runtime=runtime, environment=environment, results=results)
-            if self.is_local:
-                self._publish_by_rename(folder, stage.place, record)
-            else:
-                self._publish_by_copy(folder, stage.place, record)
+            self._folders.publish(folder, record)
         committed = self.at(stage.place)
         if committed is None:
             raise self._lost(stage.place, "nothing where it was just written")
@@ -199,7 +207,7 @@ class ArtifactStore:
             with reading(self.shown):
                 return damage_of(Path(self.base) / artifact.record.place, artifact.record.facts, artifact.record.files)
         for name, facts in artifact.record.facts.items():
-            content = self._content(f"{artifact.record.place}/{name}")
+            content = self._content(f"{artifact.record.files_place}/{name}")
             wrong = "missing" if content is None else damage_of_content(content, facts)
             if wrong is not None:
                 return f"{name}: {wrong}"
@@ -214,7 +222,7 @@ class ArtifactStore:
         """
         kind, name, inner = place.split("/", 2)
         artifact = self.finished(f"{kind}/{name}")
-        content = self._content(place)
+        content = self._content(f"{artifact.record.files_place}/{inner}")
         facts = artifact.record.facts.get(inner)
         wrong = "missing" if content is None else None if facts is None else damage_of_content(content, facts)
         if content is None or wrong is not None:
@@ -222,10 +230,9 @@ class ArtifactStore:
         return BytesIO(content)
 
     def drop(self, artifact: Artifact) -> None:
-        """Remove an artifact: the record first, so that nobody sees half of it."""
+        """Remove an artifact; nobody sees half of it, and one that is built again meanwhile stays."""
         with writing(self.shown):
-            self.filesystem.delete_file(f"{self.base}/{artifact.record.place}/{RECORD}")
-            self.filesystem.delete_dir(f"{self.base}/{artifact.record.place}")
+            self._folders.remove(artifact.record.place)
 
     def set_aside(self, place: str, reason: str) -> str:
         """Move a folder of the store out of the way, with a note why; returns a phrase that says where it lies now.
@@ -234,11 +241,7 @@ class ArtifactStore:
         """
         target = f"{ASIDE}/{place.replace('/', '-')}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
         try:
-            if self.is_local:
-                self.local_root.make_folder(Path(self.base) / ASIDE)
-                (Path(self.base) / place).rename(Path(self.base) / target)
-            else:
-                move_objects(self.filesystem, f"{self.base}/{place}", f"{self.base}/{target}")
+            self._folders.move(place, target)
         except FileNotFoundError:
             return "another process has moved it aside"
         except OSError as error:
@@ -255,7 +258,7 @@ class ArtifactStore:
         """
         probe = f"{STAGING}/probe-{uuid.uuid4().hex}"
         with writing(self.shown):
-            self._write_text(probe, "")
+            self._folders.write(probe, b"")
             self.filesystem.delete_file(f"{self.base}/{probe}")
         free = self.free_bytes()
         if free is not None and free < needed_bytes:
@@ -277,7 +280,7 @@ class ArtifactStore:
     def write_text(self, place: str, text: str) -> str:
         """Write a file that is not an artifact (a sweep's plan, a report); returns its address."""
         with writing(self.shown):
-            self._write_text(place, text)
+            self._folders.write(place, text.encode())
         return self._uri(place)
 
     def append_line(self, place: str, line: str) -> None:
@@ -292,7 +295,7 @@ class ArtifactStore:
                 append_line(path, line.encode())
                 return
             before = self.read_text(place, errors="replace") or ""
-            self._write_text(place, f"{before}{line}\n")
+            self._folders.write(place, f"{before}{line}\n".encode())
 
     def write_folder(self, folder: Path, place: str) -> str:
         """Copy a local folder that is not an artifact (a report), over what was there; returns the address."""
@@ -343,7 +346,7 @@ class ArtifactStore:
 
     def _copy(self, record: Record) -> Path:
         try:
-            return copy_of(record, filesystem=self.filesystem, path=f"{self.base}/{record.place}", shown=self.shown)
+            return copy_of(record, filesystem=self.filesystem, path=f"{self.base}/{record.files_place}", shown=self.shown)
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError) and not self._is_there(record):
                 raise self._lost(record.place, "moved away while it was copied") from error
@@ -365,35 +368,14 @@ class ArtifactStore:
         return ArtifactLost(where=f"{self.shown}/{place}", found=found, expected="the files that were written", remedy=remedy)
 
     def _set_unreadable_aside(self, place: str, content: bytes, error: ValueError) -> None:
-        if f"{self.base}/{place}" in _named or self._content(f"{place}/{RECORD}") != content:
+        if self._content(f"{place}/{RECORD}") != content:
             return
-        _named.add(f"{self.base}/{place}")
         reason = f"its {RECORD} cannot be read: {len(content)} bytes, {str(error).splitlines()[0]}"
-        log.warning("%s/%s: %s; %s. Its stage counts as not finished.", self.shown, place, reason, self.set_aside(place, reason))
+        said, path = self.set_aside(place, reason), f"{self.base}/{place}"
+        if path not in _stuck:
+            log.warning("%s/%s: %s; %s. Its stage counts as not finished.", self.shown, place, reason, said)
+        if self._content(f"{place}/{RECORD}") == content:
+            _stuck[path] = f"{reason}; {said}"
 
     def _uri(self, place: str) -> str:
         return f"{self.base}/{place}" if self.is_local else f"{self.shown}/{place}"
-
-    def _publish_by_rename(self, folder: Path, place: str, record: Record) -> None:
-        target = Path(self.base) / place
-        self.local_root.make_folder(target.parent)
-        if folder.stat().st_dev != target.parent.stat().st_dev:  # made elsewhere: a rename cannot cross file systems
-            folder = shutil.copytree(folder, Path(self.base) / STAGING / uuid.uuid4().hex)
-        publish_folder(folder, target, last=RECORD, content=record.sealed)
-
-    def _publish_by_copy(self, folder: Path, place: str, record: Record) -> None:
-        target = f"{self.base}/{place}"
-        self.filesystem.create_dir(target, recursive=True)
-        fs.copy_files(str(folder), target, destination_filesystem=self.filesystem)
-        if self.filesystem.get_file_info(f"{target}/{RECORD}").type != fs.FileType.File:
-            self._write_text(f"{place}/{RECORD}", record.sealed.decode())
-
-    def _write_text(self, place: str, text: str) -> None:
-        if self.is_local:
-            path = Path(self.base) / place
-            with told_if_silent(self.shown):
-                self.local_root.make_folder(path.parent)
-                replace_file(path, text.encode(), beside=f"{path.name}.{uuid.uuid4().hex[:8]}.part")
-            return
-        with self.filesystem.open_output_stream(f"{self.base}/{place}") as stream:  # an object appears whole or not at all
-            stream.write(text.encode())

@@ -12,6 +12,7 @@ from pyarrow import fs
 
 from sentdist.plan.stages import STAGES
 from sentdist.store.access import reading, writing
+from sentdist.store.object_root import DATA
 from sentdist.store.scratch import maker_of
 from sentdist.store.store import ASIDE, RECORD, RUNNING, STAGING, Artifact, ArtifactStore
 
@@ -21,8 +22,8 @@ ELSEWHERE_KEPT_S = 24 * 3600.0  # what a process of another machine makes: a sha
 
 
 def orphans(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
-    """Places of no use, untouched for a while: data without a record and staging folders, which a crash left; what was moved aside; and
-    checkpoints of trainings that are finished, or that nobody has gone on with for a month.
+    """Places of no use, untouched for a while: data without a record, or that its record does not name, and staging folders, which
+    a crash left; what was moved aside; and checkpoints of trainings that are finished, or that nobody has gone on with for a month.
 
     Only folders of the store's own kinds are looked at, so that a root named by mistake loses nothing. What a living process of this
     machine writes stays.
@@ -30,16 +31,23 @@ def orphans(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
     selector = fs.FileSelector(store.base, recursive=True, allow_not_found=True)
     newest: dict[str, float] = {}
     finished: set[str] = set()
+    data: dict[str, dict[str, float]] = {}  # place -> folders of its writers, of which its record names one
     with reading(store.shown):
         infos = store.filesystem.get_file_info(selector)
     for info in infos:
         parts = info.path.removeprefix(f"{store.base}/").split("/")
         if (info.type == fs.FileType.Directory and len(parts) > 2) or len(parts) < 2 or not OURS.match("/".join(parts[:2])):
             continue
-        place = "/".join(parts[:2])
+        place, touched = "/".join(parts[:2]), info.mtime.timestamp() if info.mtime else 0.0
+        if len(parts) > 3 and parts[0] in STAGES and parts[2].startswith(DATA):
+            folders, folder = data.setdefault(place, {}), "/".join(parts[:3])
+            folders[folder] = max(folders.get(folder, 0.0), touched)
         if len(parts) == 3 and parts[2] == RECORD and parts[0] in STAGES:
             finished.add(place)
-        newest[place] = max(newest.get(place, 0.0), info.mtime.timestamp() if info.mtime else 0.0)
+        newest[place] = max(newest.get(place, 0.0), touched)
+    for place in finished:
+        if len(data.get(place, {})) > 1 and (artifact := store.at(place)) is not None:
+            newest |= {folder: touched for folder, touched in data[place].items() if folder != artifact.record.files_place}
     keys = {place.rpartition("-")[2] for place in finished}
     now = time.time()
     return sorted(
@@ -66,7 +74,7 @@ def collect_garbage(store: ArtifactStore, *, older_than_s: float = 3600.0) -> li
 def _remove(store: ArtifactStore, place: str) -> bool:
     path = f"{store.base}/{place}"
     with writing(store.shown), suppress(FileNotFoundError):
-        if store.filesystem.get_file_info(f"{path}/{RECORD}").type == fs.FileType.File and place.partition("/")[0] in STAGES:
+        if place.partition("/")[0] in STAGES and store.filesystem.get_file_info(f"{path}/{RECORD}").type == fs.FileType.File:
             return False
         if store.filesystem.get_file_info(path).type == fs.FileType.File:
             store.filesystem.delete_file(path)

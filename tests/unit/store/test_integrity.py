@@ -36,7 +36,7 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def forget() -> None:
         seen.forget()
-        monkeypatch.setattr(store_module, "_named", set())
+        monkeypatch.setattr(store_module, "_stuck", {})
 
     forget()
     return forget

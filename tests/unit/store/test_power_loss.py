@@ -72,7 +72,7 @@ def _broken_checkpoints(disk: Disk, folder: Path) -> list[str]:
     for number, remains in enumerate(disk.remains):
         loaded: list[int] = []
         running = RunningFolder(ArtifactStore(remains.lay_out(folder) / "store"), TRAIN, ALONE)
-        step, notes = running.resume(lambda found, loaded=loaded: loaded.append(int((found.folder / "progress.json").read_text())))
+        step, notes = running.resume(lambda found, loaded=loaded: loaded.append(int((found / "progress.json").read_text())))
         promised = 5 * remains.num_promised
         if (step or 0) < promised or loaded[-1:] != ([] if step is None else [step]):
             wrong.append(f"{number}: step {step} after {promised} was promised")

@@ -135,7 +135,7 @@ def test_damage_on_the_server_is_moved_aside_and_damage_of_a_copy_is_copied_agai
     (store.folder(artifact) / "data.bin").write_bytes(b"x")
     seen.forget()
     assert (store.folder(artifact) / "data.bin").stat().st_size == 1_000_000
-    store.write_text(f"{artifact.record.place}/data.bin", "y" * 1_000_000)
+    store.write_text(f"{artifact.record.files_place}/data.bin", "y" * 1_000_000)
     assert "data.bin" in (store.damage(artifact) or "")
     with pytest.raises(StoreError, match="moved to"):
         store.open_file(f"{artifact.record.place}/data.bin")

@@ -1,0 +1,79 @@
+"""The folders of a store on an object store, which knows only objects: a folder is what lies below its name at a moment.
+
+What leaves one is what lay there at first, its record before all else: so nobody takes half a folder for a whole one,
+and whoever builds the artifact again meanwhile keeps what is new.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from pyarrow import fs
+
+from sentdist.store.record import RECORD, Record
+
+DATA = "data-"  # how the folder of one writer's files begins, below the place of the artifact
+
+
+class ObjectRoot:
+    """Publishes, moves and removes folders below `base`. Every method raises what the server says, an OSError."""
+
+    def __init__(self, filesystem: fs.FileSystem, base: str) -> None:
+        self._filesystem = filesystem
+        self._base = base
+
+    def publish(self, folder: Path, record: Record) -> None:
+        """Copy the files to a folder of their own, then write the record that names it, unless another writer was faster.
+
+        The files of two writers of one artifact never lie over one another, so each record stands for files that one of them wrote.
+        """
+        record = record.model_copy(update={"data": f"{DATA}{uuid.uuid4().hex[:12]}"})
+        target = f"{self._base}/{record.files_place}"
+        self._filesystem.create_dir(target, recursive=True)
+        fs.copy_files(str(folder), target, destination_filesystem=self._filesystem)
+        if self._filesystem.get_file_info(f"{self._base}/{record.place}/{RECORD}").type == fs.FileType.File:
+            self._filesystem.delete_dir(target)
+        else:
+            self.write(f"{record.place}/{RECORD}", record.sealed)
+
+    def move(self, place: str, target: str) -> None:
+        """Move a folder; FileNotFoundError: there is none, or another process was faster."""
+
+        def move(source: str, name: str) -> None:
+            moved = PurePosixPath(self._base, target, name)
+            self._filesystem.create_dir(str(moved.parent), recursive=True)
+            self._filesystem.move(source, str(moved))
+
+        self._leave(place, move)
+
+    def remove(self, place: str) -> None:
+        """Remove a folder; FileNotFoundError: as for `move`."""
+        self._leave(place, lambda source, name: self._filesystem.delete_file(source))
+
+    def write(self, place: str, content: bytes) -> None:
+        """Write an object, which appears whole or not at all."""
+        with self._filesystem.open_output_stream(f"{self._base}/{place}") as stream:
+            stream.write(content)
+
+    def _leave(self, place: str, leave: Callable[[str, str], None]) -> None:
+        names = sorted(self._names(place), key=lambda name: (name != RECORD, name))
+        if not names:
+            raise FileNotFoundError(place)
+        for name in names:
+            source = f"{self._base}/{place}/{name}"
+            try:
+                leave(source, name)
+            except OSError as error:  # servers name an absent object in ways of their own
+                if self._filesystem.get_file_info(source).type != fs.FileType.NotFound:
+                    raise
+                if name == names[0]:
+                    raise FileNotFoundError(place) from error
+        if not self._names(place):
+            self._filesystem.delete_dir(f"{self._base}/{place}")
+
+    def _names(self, place: str) -> list[str]:
+        path = f"{self._base}/{place}"
+        infos = self._filesystem.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+        return [info.path.removeprefix(f"{path}/") for info in infos if info.type == fs.FileType.File]
