@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -66,11 +67,29 @@ def make_room(folder: Path, wanted_bytes: int, *, now: float | None = None) -> l
     disk = shutil.disk_usage(folder)
     missing = wanted_bytes + int(disk.total * KEPT_FREE) - disk.free
     removed: list[Path] = []
-    idle = sorted((copy.stat().st_mtime, copy) for copy in folder.iterdir() if copy.is_dir())
+    idle = sorted((used_at, copy) for copy in folder.iterdir() if (used_at := _used_at(copy)) is not None)
     for used_at, copy in idle:
         if missing <= 0 or now - used_at < IN_USE_S:
             break
-        missing -= sum(path.stat().st_size for path in copy.rglob("*") if path.is_file())
+        missing -= _num_bytes(copy)
         shutil.rmtree(copy, ignore_errors=True)
         removed.append(copy)
     return removed
+
+
+def _used_at(copy: Path) -> float | None:
+    """None: it is no folder, or another process has renamed or removed it."""
+    try:
+        status = copy.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime if stat.S_ISDIR(status.st_mode) else None
+
+
+def _num_bytes(copy: Path) -> int:
+    """Of what is still there."""
+    found = 0
+    with suppress(FileNotFoundError):
+        for path in copy.rglob("*"):
+            found += path.lstat().st_size
+    return found

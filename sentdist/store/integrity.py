@@ -33,7 +33,8 @@ def facts_of_tree(folder: Path) -> dict[str, FileFacts]:
 def damage_of(folder: Path, expected: Mapping[str, FileFacts], names: Iterable[str]) -> str | None:
     """What is wrong with the first bad file among `names`; None if all are as they were written.
     Sizes are compared before anything is read."""
-    wanted = [name for name in expected if name in set(names)]
+    asked = set(names)
+    wanted = [name for name in expected if name in asked]
     for name in wanted:
         try:
             status = os.stat(folder / name)  # not `is_file`: in some versions of Python a file server that fails has no files

@@ -25,14 +25,16 @@ class _Wait:
 
 _waits: dict[int, _Wait] = {}  # by thread; what is answered is gone from here
 _watcher: list[threading.Thread] = []
+_beginning = threading.Lock()
 
 
 @contextmanager
 def told_if_silent(shown: str) -> Iterator[None]:
     """While the context is open, this thread waits for a store to answer; meant for small requests, since large ones take long."""
-    if not _watcher:
-        _watcher.append(threading.Thread(target=_watch, name="sentdist-store-silence", daemon=True))
-        _watcher[0].start()
+    with _beginning:
+        if not _watcher:
+            _watcher.append(threading.Thread(target=_watch, name="sentdist-store-silence", daemon=True))
+            _watcher[0].start()
     now, thread = time.monotonic(), threading.get_ident()
     outer = _waits.get(thread)
     _waits[thread] = _Wait(shown=shown, since=now, tell_at=now + PATIENCE_S)

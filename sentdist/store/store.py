@@ -7,7 +7,8 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from io import BytesIO
@@ -27,6 +28,7 @@ from sentdist.store.record import RECORD, Artifact, Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.seen import Use, damage_unless_seen
 
+READERS = 16  # records that are read at once
 BUILT_AGAIN = "It counts as not finished and is built again when it is needed."
 RUNNING = "running"  # checkpoints of trainings that are not finished, by key
 ASIDE = ".aside"  # what was damaged and is of no use any more, for a person to look at; `sentdist store gc` removes it
@@ -83,6 +85,11 @@ class ArtifactStore:
         _stuck.pop(f"{self.base}/{place}", None)
         return None if record is None else Artifact(record=record, uri=self._uri(record.files_place))
 
+    def each_at(self, places: Iterable[str]) -> Iterator[Artifact | None]:
+        """As `at`, of many places in their order, several at a time: an object store takes tens of milliseconds for each."""
+        with ThreadPoolExecutor(max_workers=READERS) as readers:
+            yield from readers.map(self.at, places)
+
     def finished(self, place: str) -> Artifact:
         """As `at`, for those who know that it was there.
 
@@ -111,12 +118,9 @@ class ArtifactStore:
         selector = fs.FileSelector(f"{self.base}/{kind}" if kind else self.base, recursive=True, allow_not_found=True)
         with reading(self.shown, awaited=self.is_local):
             files = self.filesystem.get_file_info(selector)
-        for info in sorted(files, key=lambda info: info.path):
-            place = info.path.removeprefix(f"{self.base}/")
-            if info.base_name == RECORD and not place.startswith((f"{STAGING}/", f"{ASIDE}/")):
-                found = self.at(place.removesuffix(f"/{RECORD}"))
-                if found is not None:
-                    yield found
+        records = sorted(info.path.removeprefix(f"{self.base}/") for info in files if info.base_name == RECORD)
+        places = (path.removesuffix(f"/{RECORD}") for path in records if not path.startswith((f"{STAGING}/", f"{ASIDE}/")))
+        yield from filter(None, self.each_at(places))
 
     @contextmanager
     def staged(self) -> Iterator[Path]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pydantic import BaseModel, ConfigDict
 
 from sentdist.errors import StoreError
@@ -54,13 +52,7 @@ class SweepRecord(BaseModel):
 
     def records(self, store: ArtifactStore) -> dict[str, Record]:
         """The records of those of its stages that are finished, by key."""
-        return dict(self._records(store))
-
-    def _records(self, store: ArtifactStore) -> Iterator[tuple[str, Record]]:
-        for key, place in self.places.items():
-            found = store.at(place)
-            if found is not None:
-                yield key, found.record
+        return {key: found.record for key, found in zip(self.places, store.each_at(self.places.values()), strict=True) if found is not None}
 
 
 def sweep_record(plan: Plan) -> SweepRecord:

@@ -110,6 +110,14 @@ def test_only_files_that_are_asked_for_are_read_and_each_once_a_process_unless_i
         store.folder(artifact, "data.txt")
 
 
+def test_every_name_that_is_given_once_is_looked_at(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("x")
+    facts = integrity.facts_of_tree(tmp_path)
+    (tmp_path / "b").write_text("xx")
+    assert integrity.damage_of(tmp_path, facts, iter(["a", "b"])) == "b: 2 bytes, 1 were written"
+
+
 def test_an_artifact_that_was_built_again_meanwhile_is_left_alone(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     old = _put(store)

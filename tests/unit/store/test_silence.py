@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,25 @@ def test_a_store_that_does_not_answer_is_told_while_it_waits(
         is_back.set()
         asking.join(timeout=30)
     assert found == [None]
+
+
+@pytest.mark.usefixtures("soon")
+def test_threads_that_ask_at_once_begin_one_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(threading.Thread):
+        def __init__(self, *asked: Any, **named: Any) -> None:
+            super().__init__(*asked, **named)
+            threading.Event().wait(0.05)
+
+    def ask(_: int) -> None:
+        with silence.told_if_silent("store"):
+            pass
+
+    with ThreadPoolExecutor(max_workers=3) as threads:
+        barrier = threading.Barrier(3)
+        list(threads.map(lambda _: barrier.wait(), range(3)))  # three threads there are
+        monkeypatch.setattr(silence.threading, "Thread", Slow)
+        assert list(threads.map(ask, range(3))) == [None] * 3
+    assert len(silence._watcher) == 1
 
 
 @pytest.mark.usefixtures("soon")
