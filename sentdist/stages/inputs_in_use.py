@@ -10,18 +10,21 @@ from sentdist.errors import ArtifactLost, StoreError
 from sentdist.store.seen import Use
 from sentdist.store.store import Artifact, ArtifactStore
 
-# Of each stage that this process builds, by folder; one may build another one that it needs.
-_in_use: list[dict[str, tuple[ArtifactStore, Artifact, Use]]] = []
+InUse = dict[str, tuple[ArtifactStore, Artifact, Use]]  # by folder
+_in_use: list[InUse] = []  # of each stage that this process builds; one may build another one that it needs
 
 
 @contextmanager
-def inputs_watched() -> Iterator[None]:
-    """While a stage is built. An error that comes of a changed input (ids that no corpus has) is told as the loss of that input.
+def inputs_watched(used: InUse | None = None) -> Iterator[None]:
+    """While a stage is built, or a part of one. An error that comes of a changed input (ids that no corpus has) is told as the loss of
+    that input.
+
+    used: what earlier parts have opened and this one may read; takes what this one opens.
 
     Raises:
         ArtifactLost: an input was changed, replaced or moved away under the stage.
     """
-    _in_use.append({})
+    _in_use.append({} if used is None else used)
     try:
         yield
     except ArtifactLost:

@@ -22,6 +22,7 @@ from sentdist.plan.stages import Rung, Train, training_of
 from sentdist.reading import reading
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
+from sentdist.stages.inputs_in_use import check_inputs
 from sentdist.stages.ranks import Ranks
 from sentdist.stages.train import TrainSession
 from sentdist.store.scratch import scratch_folder
@@ -89,7 +90,13 @@ def sentences(train: Train, step: int) -> int:
 
 
 def publish_training(begun: Begun, stage: Train | Rung, context: Context, ranks: Ranks, *, started: float) -> Artifact | None:
-    """Publish what a session has come to; None on all ranks but the first. started: what `time.perf_counter` said as this part began."""
+    """Publish what a session has come to; None on all ranks but the first. started: what `time.perf_counter` said as this part began.
+
+    Raises:
+        ArtifactLost: an input was changed under the training, as any rank saw it; on all ranks.
+    """
+    with ranks.errors_on_all():
+        check_inputs()
     context = replace(context, runtime=context.runtime.with_workers(ranks.world_size))  # for the record
     with context.store.staged() if ranks.is_first else scratch_folder(Path(tempfile.gettempdir()), "rank") as folder:
         if isinstance(stage, Rung):

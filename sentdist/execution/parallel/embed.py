@@ -15,6 +15,7 @@ from sentdist.execution.resources import capacity, pool_demand, with_devices
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.inputs_in_use import InUse, check_inputs, inputs_watched
 from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
 
 
@@ -23,6 +24,7 @@ class SentenceEmbedder:
 
     def __init__(self, stage: Scores, context: Context) -> None:
         self._stage, self._context = stage, context
+        self._inputs: InUse = {}
 
     @cached_property
     def _embed(self) -> Embed:
@@ -32,10 +34,16 @@ class SentenceEmbedder:
         return embed_here(self._stage, self._context)
 
     def work(self, part: tuple[int, list[str]]) -> np.ndarray:
-        """The embeddings of the sentences of a part, which has a number."""
+        """The embeddings of the sentences of a part, which has a number.
+
+        Raises:
+            ArtifactLost: the encoder was changed since this worker began to read it.
+        """
         _, sentences = part
-        with full_gpu_told(self._stage, self._context):
-            return self._embed(sentences)
+        with full_gpu_told(self._stage, self._context), inputs_watched(self._inputs):
+            embeddings = self._embed(sentences)
+            check_inputs()
+            return embeddings
 
 
 def embed_over_workers(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:

@@ -16,6 +16,7 @@ from sentdist.execution.resources import stage_demand
 from sentdist.plan.stages import Tokens
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.inputs_in_use import InUse, check_inputs, inputs_watched
 from sentdist.stages.ranks import Ranks
 from sentdist.stages.sharded import (
     SHARDS,
@@ -39,6 +40,7 @@ class ShardMaker:
         """folder: where all workers can write shards to; None where they cannot, then they hand them back. sink: takes their heartbeats."""
         self._stage, self._context, self._sink = stage, context, sink
         self._rows_per_shard, self._folder = rows_per_shard, folder
+        self._inputs: InUse = {}
 
     @cached_property
     def _body(self) -> ShardedBody:
@@ -46,13 +48,18 @@ class ShardMaker:
         return _own_body(self._stage, self._context)
 
     def work(self, shard: int) -> bytes:
-        """Make a shard; its content, or nothing if it was written."""
-        with _making(shard, self._stage, self._context, self._sink):
+        """Make a shard; its content, or nothing if it was written.
+
+        Raises:
+            ArtifactLost: an input was changed since this worker began to read it.
+        """
+        with _making(shard, self._stage, self._context, self._sink), inputs_watched(self._inputs):
+            buffer = BytesIO()
             if self._folder is not None:
                 write_shard(self._body, shard, self._rows_per_shard, self._folder)
-                return b""
-            buffer = BytesIO()
-            self._body.write(shard_rows(shard, self._body.num_rows, self._rows_per_shard), buffer)
+            else:
+                self._body.write(shard_rows(shard, self._body.num_rows, self._rows_per_shard), buffer)
+            check_inputs()  # nobody else sees this machine's copies, and an encoder is opened here alone
             return buffer.getvalue()
 
 

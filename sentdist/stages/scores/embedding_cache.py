@@ -16,6 +16,7 @@ from sentdist.plan.stages import Encoded, Scores, Train
 from sentdist.reading import drop_remedy, read_array, read_parquet
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
+from sentdist.stages.inputs_in_use import note_input
 
 DIGESTS, EMBEDDINGS = "digests.parquet", "embeddings.npy"
 
@@ -55,6 +56,7 @@ def _kept(wanted: Encoded, digests: set[str], context: Context) -> dict[str, np.
                 folder = context.store.folder(artifact)
             except ArtifactLost:  # moved aside: these sentences are encoded again
                 continue
+            note_input(context.store, artifact, folder)
             embeddings = read_array(folder / EMBEDDINGS, remedy=drop_remedy(folder))
             names = read_parquet(folder / DIGESTS, columns=["digest"], remedy=drop_remedy(folder))["digest"].to_pylist()
             found |= {name: embeddings[row] for row, name in enumerate(names) if name in digests}

@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 from sentdist.data.targets import read_counts
-from sentdist.errors import DataError
+from sentdist.errors import ArtifactLost, DataError
 from sentdist.execution.parallel.pool import rows_per_part
 from sentdist.execution.parallel.shards import ShardMaker, build_over_ranks
 from sentdist.plan.corpora.rows import Corpus
@@ -128,6 +128,20 @@ def test_no_worker_of_a_group_waits_longer_than_a_shard_takes(tagging: tuple[Tar
     whole = context.store.get(stage) or build_in_shards(stage, context)
     made = {name: digest for name, digest in first.record.digests.items() if "shards" not in name}
     assert made == {name: whole.record.digests[name] for name in made} and len(made) > 0
+
+
+def test_a_shard_of_an_input_that_changes_under_its_worker_is_not_handed_on(tagging: tuple[Targets, Context], tmp_path: Path) -> None:
+    stage, context = tagging
+    shutil.copytree(context.store.base, tmp_path / "store")
+    there = replace(context, store=ArtifactStore(tmp_path / "store"))
+    worker = ShardMaker(stage, there, 40, None, None)
+    assert worker.work(0) and worker.work(1)
+    rows = tmp_path / "store" / stage.corpus.place / "rows.arrow"
+    with rows.open("r+b") as file:
+        file.seek(rows.stat().st_size // 2)
+        file.write(b"?")
+    with pytest.raises(ArtifactLost, match=r"rows\.arrow: changed while it was read"):
+        worker.work(2)
 
 
 def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Targets, Context]) -> None:

@@ -5,17 +5,26 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from sentdist.errors import ArtifactLost
 from sentdist.learning.loop import StepReport
+from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.inputs_in_use import check_inputs, inputs_watched
 from sentdist.stages.local import build_here, run_local
+from sentdist.stages.ranks import Ranks
+from sentdist.stages.rungs import publish_training
+from sentdist.stages.scores.embedding_cache import kept_or_encoded
 from sentdist.store.record import Artifact
 from sentdist.store.store import ASIDE, ArtifactStore
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -103,6 +112,32 @@ def test_a_file_that_was_replaced_and_found_whole_again_is_not_the_one_that_is_r
     with pytest.raises(ArtifactLost, match="replaced while it was read"), inputs_watched():
         _replace(folder_of(corpus, context) / "rows.arrow")
         folder_of(corpus, context)
+        check_inputs()
+
+
+def test_a_loss_that_another_host_has_seen_keeps_the_first_one_from_publishing(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Each host has a copy of its own of what an object store holds."""
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    stage = next(stage for stage in plan.stages if isinstance(stage, Train))
+    begun: Any = SimpleNamespace(seconds=0.0, step=0, session=SimpleNamespace(finish=lambda folder: {}))
+    loss = ArtifactLost(where="its copy", found="changed", expected="", remedy="")
+    told = Ranks(rank=0, world_size=2, exchange=lambda said: [said, loss])
+    with pytest.raises(ArtifactLost, match="its copy"):
+        publish_training(begun, stage, context, told, started=0.0)
+    assert context.store.get(stage) is None
+    quiet = replace(told, exchange=lambda said: [said, None])
+    assert publish_training(begun, stage, context, quiet, started=0.0) == context.store.get(stage) is not None
+
+
+def test_embeddings_that_were_kept_are_inputs(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    scores, of = plan.trials[0].scores, EncoderSpec(checkpoint="minilm-l6", revision="r")
+    embed = partial(kept_or_encoded, scores, of, ["a", "b"], context, lambda sentences: np.ones((len(sentences), 4), np.float32))
+    embed()
+    (kept,) = (tmp_path / "store").glob("encoded/*/embeddings.npy")
+    with pytest.raises(ArtifactLost, match=r"embeddings\.npy: changed"), inputs_watched():
+        embed()
+        _change(kept)
         check_inputs()
 
 
