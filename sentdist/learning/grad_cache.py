@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sentdist.learning.device_random import drawn_again
-from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.encoder.batch import Batch, TokenBatch, sent_to
 from sentdist.learning.objective import anchors_and_candidates
 
 TOKENS_MULTIPLE = 64  # of a micro-batch: a C library serves tensors of few sizes from a heap that stays small; costs 1 % at 3000 tokens
@@ -35,7 +35,7 @@ def encode_in_micro_batches(encode: Callable[[TokenBatch], Tensor], tokens: Toke
     parts = [_recomputed(_encode_filled, encode, tokens.take(rows)) for rows in rows_of]
     place = torch.argsort(torch.tensor(list(chain.from_iterable(rows_of))))
     embeddings_SD = torch.cat(parts)
-    return embeddings_SD.index_select(0, place.to(embeddings_SD.device))
+    return embeddings_SD.index_select(0, sent_to(place, embeddings_SD.device))
 
 
 def sum_over_micro_batches(sums: Callable[[TokenBatch], Tensor], tokens: TokenBatch, *, micro_batch: int | None) -> Tensor:

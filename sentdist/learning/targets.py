@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sentdist.learning.encoder.batch import sent_to
+
 
 class TargetRows(Protocol):
     """The targets of K sentences: tags dense, words sparse, for a sentence has a dozen of 10–30 thousand."""
@@ -73,9 +75,9 @@ class WordShares:
 def as_tensors(rows: TargetRows, *, like: Tensor) -> tuple[Tensor, WordShares]:
     """Tags (K, V) and words of K sentences as tensors of the device and type of the embeddings `like`."""
     pos_KV = _floats(rows.pos, like)
-    ids = [torch.from_numpy(np.asarray(ids, dtype=np.int64)).to(like.device, non_blocking=True) for ids in (rows.bow_rows, rows.bow_words)]
+    ids = [sent_to(torch.from_numpy(np.asarray(ids, dtype=np.int64)), like.device) for ids in (rows.bow_rows, rows.bow_words)]
     return pos_KV, WordShares(rows=ids[0], words=ids[1], shares=_floats(rows.bow_shares, like), num_rows=len(pos_KV))
 
 
 def _floats(values: np.ndarray, like: Tensor) -> Tensor:
-    return torch.from_numpy(np.asarray(values)).to(like.device, like.dtype, non_blocking=True)
+    return sent_to(torch.from_numpy(np.asarray(values)).to(like.dtype), like.device)

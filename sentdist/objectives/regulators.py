@@ -74,6 +74,7 @@ def augmented_by(bank: BankReader | None, batch: Batch, device: torch.device) ->
     Each rank looks up its own rows, unless they came with the batch (then it needs no bank), and gathers those of the others.
     """
     from sentdist.learning.bank import own_rows
+    from sentdist.learning.encoder.batch import sent_to
     from sentdist.learning.gather import gather_rows, rank_and_world_size
 
     own_NCBD = batch.augmented
@@ -81,7 +82,7 @@ def augmented_by(bank: BankReader | None, batch: Batch, device: torch.device) ->
         assert bank is not None, "the plan gives all regulators a bank"
         own = slice(batch.first_row, batch.first_row + batch.num_rows)
         own_NCBD = own_rows(bank, batch.sentence_ids[: 1 + batch.num_positives], own)
-    own_NCBD = own_NCBD.to(device, non_blocking=True)
+    own_NCBD = sent_to(own_NCBD, device)
     if rank_and_world_size()[1] == 1:
         return own_NCBD.unbind(1)
     rows_MCND = gather_rows(own_NCBD.permute(2, 1, 0, 3), of=batch.num_rows_of_all)

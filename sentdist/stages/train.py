@@ -175,7 +175,7 @@ class TrainSession:
         if self.progress.step_in_epoch:  # whether dev is due here follows from how long the epoch really is
             self.schedule = replace(self.schedule, steps_in_epoch=len(self._epoch_batches(self.progress.epoch)))
         if self._objective.extra_state():
-            self._objective.load_extra_state(torch.load(folder / OBJECTIVE_FILE, map_location=self._encoder.device, weights_only=True))
+            self._objective.load_extra_state(torch.load(folder / OBJECTIVE_FILE, map_location="cpu", weights_only=True))
         if self.engine.rank == 0:
             self._best = torch.load(folder / BEST_FILE, weights_only=True)
             self._curve.history[:] = [json.loads(line) for line in (folder / HISTORY_FILE).read_text().splitlines()]

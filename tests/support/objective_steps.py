@@ -87,14 +87,14 @@ def two_steps(
     """
     torch.manual_seed(0)
     encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
-    objective = _made(name, encoder, precision, micro_batch)
+    objective = made_objective(name, encoder, precision, micro_batch)
     with place as device:
         engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=4, lr=1e-3, precision=precision), device=device)
         objective.place_on(encoder.device)
         torch.manual_seed(1 + rank)
         losses, gradients = [], dict[str, Tensor]()
         for batch in word_batches(encoder, 2, rank=rank, world_size=world_size):
-            batch = _labelled(name, batch, device)
+            batch = labelled(name, batch, device)
             read = batch.tokens if objective.reads_embeddings else batch.tokens.take([0])
             embeddings = encode_in_micro_batches(engine.encode, read, micro_batch=micro_batch)
             loss = by_share(objective(embeddings, batch), batch.num_rows, of=batch.num_rows_of_all)
@@ -111,9 +111,9 @@ def two_steps(
         return Outcome(losses=tuple(losses), gradients=gradients, weights=engine.weights())
 
 
-def _made(name: str, encoder: SentenceEncoder, precision: str, micro_batch: int | None) -> Objective:
+def made_objective(name: str, encoder: SentenceEncoder, precision: str, micro_batch: int | None) -> Objective:
     if name == "sum":
-        terms = [_made(one, encoder, precision, micro_batch) for one in ("info_nce", "auxiliary", "mlm")]
+        terms = [made_objective(one, encoder, precision, micro_batch) for one in ("info_nce", "auxiliary", "mlm")]
         return WeightedSum([(1.0, Projected(terms[0], width=encoder.width)), (0.1, terms[1]), (0.1, terms[2])])
     rows: Any = SimpleNamespace(
         label="words", num_columns=_num_columns(name), num_positives=1, labels=Labels(top=5.0, spacing=1.0), relation_names=("a", "b")
@@ -142,7 +142,7 @@ def _num_columns(name: str) -> int:
     return 2 if name != "sum" and OBJECTIVES[name].needs.labels == "needed" else 3
 
 
-def _labelled(name: str, batch: Batch, device: torch.device) -> Batch:
+def labelled(name: str, batch: Batch, device: torch.device) -> Batch:
     """The columns that the objective takes, with labels 0 … 5 and two relations; as a training has them, tokens on the host."""
     num_columns, own = _num_columns(name), slice(batch.first_row, batch.first_row + batch.num_rows)
     numbers_M = batch.sentence_ids[0]

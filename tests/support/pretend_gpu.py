@@ -29,6 +29,11 @@ MIXING = {aten.copy_, aten.index, aten.index_put, aten.index_put_, aten._index_p
 LIKE = {aten.new_empty, aten.new_empty_strided, aten.new_full, aten.new_ones, aten.new_zeros}
 
 
+# What makes the host wait until a GPU has computed all that came before: it reads a number, or learns a shape.
+READING = {aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten.equal, aten.is_nonzero, aten._unique2}
+_waiting = {"is_refused": False}
+
+
 class OnGpu(Tensor):
     """A tensor on the pretended GPU. host: where its numbers really lie."""
 
@@ -47,6 +52,7 @@ class OnGpu(Tensor):
         if function is Tensor.numpy:
             raise TypeError("can't convert a tensor on cuda to numpy; use Tensor.cpu() to copy it to the host first")
         if function is Tensor.tolist:
+            _check_free(True, "tolist")
             return args[0].host.tolist()
         if function in (Tensor.to, Tensor.cpu):
             return _copied(*args, **(kwargs or {})) if function is Tensor.to else aten._to_copy(args[0], device=torch.device("cpu"))
@@ -68,8 +74,35 @@ def _copied(tensor: Tensor, *wanted: Any, non_blocking: bool = False, copy: bool
     device = device if like is None else like.device
     if not copy and device.type == tensor.device.type and dtype == tensor.dtype:
         return tensor
-    copied: Tensor = aten._to_copy(tensor, device=device, dtype=dtype)
+    copied: Tensor = aten._to_copy(tensor, device=device, dtype=dtype, non_blocking=non_blocking)
     return copied
+
+
+def _check_free(waits: bool, what: object) -> None:
+    if waits and _waiting["is_refused"]:
+        raise RuntimeError(f"{what}: the host waits for the GPU within a step")
+
+
+def _check_copy(source: Tensor, *, to_gpu: bool, non_blocking: bool) -> None:
+    """Copies between host and GPU wait, but for those that are said not to, out of pinned memory."""
+    if isinstance(source, OnGpu) != to_gpu:
+        _check_free(not (non_blocking and getattr(source, "is_pretended_pinned", False)), f"a copy of shape {tuple(source.shape)}")
+
+
+@contextmanager
+def nobody_waits() -> Iterator[None]:
+    """On the pretended GPU, refuse what would make the host wait for a real one."""
+    _waiting["is_refused"] = True
+    try:
+        yield
+    finally:
+        _waiting["is_refused"] = False
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    found = tensor.clone()
+    found.is_pretended_pinned = True  # type: ignore[attr-defined]
+    return found
 
 
 def _recomputed_there(checkpoint: Any) -> Any:
@@ -108,6 +141,14 @@ def _dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         left = [one for one in tensors if not isinstance(one, OnGpu) and one.dim() > 0]
         if left:
             raise RuntimeError(f"{function}: expected all tensors on cuda, found one on the host of shape {tuple(left[0].shape)}")
+    _check_free(packet in READING and bool(on_gpu), function)
+    if packet is aten._to_copy:
+        _check_copy(args[0], to_gpu=is_on_gpu, non_blocking=bool(kwargs.get("non_blocking")))
+    elif packet is aten.copy_:
+        _check_copy(args[1], to_gpu=is_on_gpu, non_blocking=any(args[2:]))
+    elif packet in MIXING and on_gpu:
+        indices = [one for one in tensors if one.dtype in (torch.int64, torch.bool) and one.dim() > 0]
+        _check_free(any(one.dtype == torch.bool or not isinstance(one, OnGpu) for one in indices), function)
     known = {id(one.host): one for one in on_gpu}
     if device is not None and is_on_gpu:
         kwargs = kwargs | {"device": torch.device("cpu"), "pin_memory": False}
@@ -124,8 +165,9 @@ def pretended_gpu() -> Iterator[torch.device]:
 
     def made_there(make: Any) -> Any:
         def made(values: Any, *, device: Any = None, **options: Any) -> Tensor:
-            found = make(values, **options)
-            return OnGpu(found) if device is not None and torch.device(device).type == "cuda" else found
+            found, is_there = make(values, **options), device is not None and torch.device(device).type == "cuda"
+            _check_free(is_there, make)
+            return OnGpu(found) if is_there else found
 
         return made
 
@@ -134,6 +176,7 @@ def pretended_gpu() -> Iterator[torch.device]:
         stack.enter_context(patch.object(torch.cuda, "get_device_capability", lambda device: (9, 0)))
         for name in ("tensor", "as_tensor"):  # which ask for CUDA before anything is dispatched
             stack.enter_context(patch.object(torch, name, made_there(getattr(torch, name))))
+        stack.enter_context(patch.object(Tensor, "pin_memory", _pinned))
         stack.enter_context(patch.object(grad_cache, "checkpoint", _recomputed_there(grad_cache.checkpoint)))
         torch.__future__.set_swap_module_params_on_conversion(True)  # parameters stay themselves, as on their way to a real GPU
         stack.callback(torch.__future__.set_swap_module_params_on_conversion, False)

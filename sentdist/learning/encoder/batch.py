@@ -13,6 +13,14 @@ from torch import Tensor
 from sentdist.errors import DataError
 
 
+def sent_to(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """A tensor of the host on `device`, without that the host waits for a GPU: out of other than pinned memory it would."""
+    device = torch.device(device)
+    if device.type == "cuda" and not tensor.is_cuda:
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TokenBatch:
     """S sentences of T tokens in all.
@@ -41,12 +49,8 @@ class TokenBatch:
         return max(self.lengths)
 
     def to(self, device: torch.device | str) -> TokenBatch:
-        """Return the batch on `device`; copies from pinned memory do not wait."""
-        return replace(
-            self,
-            token_ids=self.token_ids.to(device, non_blocking=True),
-            boundaries=self.boundaries.to(device, non_blocking=True),
-        )
+        """Return the batch on `device`; nobody waits for it."""
+        return replace(self, token_ids=sent_to(self.token_ids, device), boundaries=sent_to(self.boundaries, device))
 
     def pinned(self) -> TokenBatch:
         """Return the batch in pinned memory, from which a GPU copies by itself."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.batch import TokenBatch, sent_to
 from sentdist.learning.encoder.flat_attention import group_borders
 
 _GROUP_COST = 4000.0  # squared tokens; a group costs one whole forward here, so groups are fewer than inside attention
@@ -17,7 +17,8 @@ _GROUP_COST = 4000.0  # squared tokens; a group costs one whole forward here, so
 
 def padded_layers(model: PreTrainedModel, tokens: TokenBatch, *, pad_id: int, every: bool) -> list[Tensor]:
     """Return hidden states as flat (T, D) tensors, computed in padded groups of similar length: the last layer's alone, or those of
-    `every` layer, embeddings first. Places are computed on the host, so that nobody waits for a device to learn them."""
+    `every` layer, embeddings first. Places are computed on the host, so that nobody waits for a device to learn them;
+    transformers itself does, where it looks whether a group's mask hides anything."""
     device = tokens.token_ids.device
     lengths = np.asarray(tokens.lengths)
     starts = np.cumsum(lengths) - lengths
@@ -41,4 +42,4 @@ def padded_layers(model: PreTrainedModel, tokens: TokenBatch, *, pad_id: int, ev
 
 
 def _there(values: np.ndarray, device: torch.device) -> Tensor:
-    return torch.from_numpy(values).to(device, non_blocking=True)
+    return sent_to(torch.from_numpy(values), device)

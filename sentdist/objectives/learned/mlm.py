@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.encoder.batch import Batch, TokenBatch, sent_to
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import gather_rows
 from sentdist.learning.grad_cache import sum_over_micro_batches
@@ -142,16 +142,16 @@ class MaskedLMLoss(nn.Module, Objective):
     def loss_of(self, tokens: TokenBatch, chosen_T: Tensor, token_ids_T: Tensor) -> Tensor:
         """Summed loss of guessing `token_ids_T` where `chosen_T`, from the tokens as the encoder sees them."""
         encoder = self._encoder[0]
-        places_K = chosen_T.nonzero().squeeze(1).to(encoder.device)
+        places_K = sent_to(chosen_T.nonzero().squeeze(1), encoder.device)
         with autocast(self.precision, encoder.device):
             logits_KV = self.head(encoder.token_states(tokens).index_select(0, places_K))
-        return masked_lm(logits_KV, token_ids_T[chosen_T].to(encoder.device))
+        return masked_lm(logits_KV, sent_to(token_ids_T[chosen_T], encoder.device))
 
     def _sum_and_count(self, tokens: TokenBatch) -> Tensor:
         """(2,) summed loss and number of hidden tokens of some sentences, masked here: a recomputed pass draws the same masks again."""
         seen_T, chosen_T = self._hide(tokens.token_ids, vocabulary=self._vocabulary, fraction=self.fraction)
         loss = self.loss_of(replace(tokens, token_ids=seen_T), chosen_T, tokens.token_ids)
-        return torch.stack([loss, chosen_T.sum().to(loss)])
+        return torch.stack([loss, loss.new_full((), float(chosen_T.sum()))])
 
 
 def part_of_mean(local_sum: Tensor, local_count: Tensor, *, shares: float) -> Tensor:
