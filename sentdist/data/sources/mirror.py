@@ -40,7 +40,7 @@ def data_folder(place: str | os.PathLike[str] | None) -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # an address may hold a key
-        if not _holds(folder / ORIGIN, address):  # others read it at any moment, so it is not written again and again
+        if not _shows(folder, address):  # others read it at any moment, so it is not written again and again
             part = folder / f"{ORIGIN}.{uuid.uuid4().hex[:8]}.part"
             part.write_text(address, encoding="utf-8")
             part.replace(folder / ORIGIN)
@@ -123,10 +123,10 @@ def _opened(origin: str) -> tuple[fs.FileSystem, str]:
     return filesystem, base.rstrip("/")
 
 
-def _holds(file: Path, address: str) -> bool:
+def _shows(folder: Path, address: str) -> bool:
     try:
-        return file.read_bytes() == address.encode()
-    except FileNotFoundError:
+        return _origin(folder) == address
+    except DataError:
         return False
 
 
