@@ -1,13 +1,14 @@
-"""One stage of every kind, of the shipped recipes where they have it."""
+"""One stage of every kind, of the shipped recipes where they have it; and records of stages that nobody made."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
 
-from sentdist.plan.stage import Stage
+from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Encoded, Overlap, Rung, Scores, Tokens, Train
 from sentdist.plan.unroll import Plan
+from sentdist.store.record import Record
 from tests.support.planning import RECIPES, shipped_plan
 
 
@@ -32,3 +33,16 @@ def one_of_each() -> dict[str, Stage]:
         Tokens(corpus=train.corpus, tokenizer="0" * 16, max_length=75),
     )
     return found | {stage.kind: stage for stage in aside}
+
+
+def records_of(plan: Plan) -> dict[str, Record]:
+    """A record of every stage of a plan, without files and results."""
+    return {stage.key: record_of(stage) for stage in plan.stages}
+
+
+def record_of(stage: Stage, **results: Json) -> Record:
+    return Record(
+        key=stage.key, kind=stage.kind, label=stage.label, place=stage.place, stage=stage.canonical(),
+        inputs=tuple(one.key for one in stage.inputs), created_at="2026-01-02T03:04:05Z", seconds=2.0, runtime={}, environment={},
+        results=results, files={},
+    )  # fmt: skip

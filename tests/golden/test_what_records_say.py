@@ -1,0 +1,68 @@
+"""What trackers and reports read out of the records of shipped recipes; an intended change edits records.json in the same commit.
+
+python -m tests.golden.test_what_records_say     writes the file anew
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sentdist.plan.papers import PAPERS
+from sentdist.plan.stage import Json
+from sentdist.report.paper import tables_of
+from sentdist.report.sweep_rows import _facts as cell_facts
+from sentdist.store.sweep import sweep_record
+from sentdist.tracking.run_layout import RunLayout
+from tests.support.every_stage import records_of
+from tests.support.planning import RECIPES, shipped_plan
+
+GOLDEN = Path(__file__).parent / "records.json"
+TRACKED = ("combinations.yaml", "demo.yaml", "options/stopping.yaml", "rcl_faq.yaml", "auxiliary.yaml", "supmpn_augmentation.yaml")
+COMPARED = sorted(path.relative_to(RECIPES).as_posix() for path in (RECIPES / "papers").glob("*.yaml"))
+
+
+def tracked(name: str) -> Json:
+    """Of a recipe the first run of each method and of each kind of shared stage: parameters, data, what it is made from."""
+    plan = shipped_plan(RECIPES / name)
+    layout = RunLayout(sweep=sweep_record(plan), stages={stage.key: stage.canonical() for stage in plan.stages})
+    runs = {f"method {trial.method}": trial.key for trial in reversed(layout.trials.values())}
+    runs |= {f"shared {layout.kind(key)}": key for key in reversed(layout.shared)}
+    found: Json = {
+        run: {"parameters": layout.parameters(key), "data": layout.data_sets(key), "from": layout.made_from(key)}  # type: ignore[dict-item]
+        for run, key in runs.items()
+    }
+    return found
+
+
+def compared(name: str) -> Json:
+    """Of the cells of a recipe what reports call them, and the printed rows that they stand for."""
+    plan = shipped_plan(RECIPES / name)
+    sweep, records = sweep_record(plan), records_of(plan)
+    cells = {trial.cell: cell_facts(trial, records) for trial in reversed(sweep.trials)}
+    rows = {paper: {number: dict(found) for number, found in tables_of(paper).our_rows(cells).items() if found} for paper in PAPERS}
+    said: Json = {
+        label: {
+            "objective": one.objective, "phis": list(one.phis), "batch": one.batch_size, "dropouts": [one.attention_dropout, one.drophead],
+            "corpus": one.corpus, "works": list(one.works), "trained": None if one.trained is None else one.trained.told,
+        }
+        for label, one in cells.items()
+    }  # fmt: skip
+    return {"cells": said, "rows": {paper: found for paper, found in rows.items() if found}}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("name", TRACKED)
+def test_runs_show_the_golden_parameters_and_data(name: str) -> None:
+    assert json.loads(json.dumps(tracked(name))) == json.loads(GOLDEN.read_text())["tracked"][name]
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_cells_are_told_and_set_beside_papers_as_in_the_golden_file(name: str) -> None:
+    assert json.loads(json.dumps(compared(name))) == json.loads(GOLDEN.read_text())["compared"][name]
+
+
+if __name__ == "__main__":
+    values = {"tracked": {name: tracked(name) for name in TRACKED}, "compared": {name: compared(name) for name in COMPARED}}
+    GOLDEN.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n")
