@@ -108,7 +108,7 @@ def run_sweep(
     sweep = sweep_record(plan)
     save_sweep(context.store, sweep)
     tracker = tracker or NullTracker()
-    tracker.begin_sweep(sweep, {stage.key: stage.canonical() for stage in plan.stages})
+    tracker.begin_sweep(sweep, {stage.key: stage for stage in plan.stages})
     outcomes: dict[str, Outcome] = {}
     with _tracked(tracker, outcomes):
         if offer is not None:

@@ -57,7 +57,7 @@ class Stage(Frozen):
 
     def canonical(self) -> dict[str, Json]:
         """Kind, revision and fields as JSON values, every input stage replaced by its key."""
-        return {"kind": self.kind, "revision": self.revision, "fields": _fields(self, self.kind)}
+        return {"kind": self.kind, "revision": self.revision, "fields": canonical_fields(self, self.kind)}
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
@@ -107,11 +107,12 @@ def _canonical(value: object, where: str) -> Json:
     if isinstance(value, Stage):
         return {"stage": value.key}
     if isinstance(value, Frozen):
-        return _fields(value, where)
+        return canonical_fields(value, where)
     raise TypeError(f"{where}: a {type(value).__name__} has no canonical spelling, so it cannot stand in a stage")
 
 
-def _fields(value: Frozen, where: str) -> dict[str, Json]:
+def canonical_fields(value: Frozen, where: str) -> dict[str, Json]:
+    """The fields of a value as keys and records spell them. where: its name, for the TypeError of one that has no canonical spelling."""
     declared = type(value).model_fields
     silent = {name for name in value.later_fields if getattr(value, name) == declared[name].default}
     return {name: _canonical(getattr(value, name), f"{where}.{name}") for name in declared if name not in silent}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Stage
 from sentdist.store.record import Record
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import ArtifactStore
@@ -54,8 +54,8 @@ class MlflowTracker:
         runs = self._runs
         return None if runs is None or not runs.experiment else f"{self._server.page}/{runs.trials_page}"
 
-    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> None:
-        self._runs = self._made(sweep, stages)
+    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, Stage]) -> None:
+        self._runs = self._made(RunLayout(sweep=sweep, stages=dict(stages)))
         self._attempt("open the sweep", lambda client, runs: runs.open(client, is_running=True), wait_s=WAIT_S)
 
     def begin(self, key: str) -> RunHandle:
@@ -108,10 +108,10 @@ class MlflowTracker:
     def _adopt(self, sweep: SweepRecord) -> None:
         """A report is made by a process of its own, which has begun no sweep."""
         if self._runs is None:
-            self._runs = self._made(sweep, {key: record.stage for key, record in sweep.records(self._store).items()})
+            self._runs = self._made(RunLayout.of_records(sweep, sweep.records(self._store)))
 
-    def _made(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> SweepRuns:
-        return SweepRuns(RunLayout(sweep=sweep, stages=dict(stages)), self._store, page=self._server.page)
+    def _made(self, layout: RunLayout) -> SweepRuns:
+        return SweepRuns(layout, self._store, page=self._server.page)
 
 
 def make_tracker(uri: str | None, store: ArtifactStore) -> Tracker:

@@ -2,192 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from sentdist.plan.selection import dev_tasks
-from sentdist.plan.stage import Json
+from sentdist.frozen import Frozen
+from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.corpora.relations import LinkTask
+from sentdist.plan.objectives import Objective, Sum, phi_of
+from sentdist.plan.selection import Selection
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Task
+from sentdist.plan.stage import Json, Stage, canonical_fields
+from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
+from sentdist.plan.task_kinds import ScoredTask
+from sentdist.store.restored import Gone
 from sentdist.store.sweep import TrialRecord
 
-Stages = Mapping[str, dict[str, Json]]  # key -> Stage.canonical()
+NOT_SHOWN = ("source", "source_revision", "parts", "relations", "fold", "document_field", "without")  # of a corpus
 
 
-def trial_parameters(trial: TrialRecord, stages: Stages) -> dict[str, str]:
-    """Parameters of a trial: its method, seed and fold, and those of its training and scoring, under the recipe's names."""
+def trial_parameters(trial: TrialRecord, scores: Stage | None) -> dict[str, str]:
+    """Parameters of a trial: its method, seed and fold, and those of its training and scoring, under the recipe's names. scores: None
+    where they are not known."""
     found: dict[str, Json] = {"method": trial.method, "cell": trial.cell, "seed": trial.seed, "fold": trial.fold}
-    return _texts(found | _scores(trial.key, stages) | {"seed": trial.seed, "fold": trial.fold})
+    of_scores = _scores(scores) if isinstance(scores, Scores) else {}
+    return _texts(found | of_scores | {"seed": trial.seed, "fold": trial.fold})
 
 
-def stage_parameters(key: str, stages: Stages) -> dict[str, str]:
-    """Parameters of a stage. What it does not set (None) is left out; numbers are spelt as Python does."""
-    kind = str(stages[key]["kind"])
-    read = {"targets": _targets, "train": _train, "bank": _bank, "scores": _scores}.get(kind, _corpus)
-    return _texts(read(key, stages) | {"kind": kind})
+def stage_parameters(stage: Stage) -> dict[str, str]:
+    """Parameters of a stage. What it does not set (None) is left out; numbers are spelt as Python does. Raises TypeError for what no plan
+    has."""
+    return _texts(_stage(stage) | {"kind": stage.kind})
 
 
-def data_sets(key: str, stages: Stages) -> list[tuple[str, str, str]]:
-    """(name, digest, context) of the data that a stage reads, directly or through its inputs: train, dev or test."""
-    fields = _fields(key, stages)
-    kind = stages[key]["kind"] if key in stages else None
-    found: list[tuple[str, str, str]] = []
-    found += [(_named(source["source"], source.get("split")), str(source["source_revision"]), "train") for source in _sources(fields)]
-    for name in ("corpus", "encoder", "start"):  # of those that a stage has
-        inner = _input(fields.get(name))
-        found += data_sets(inner, stages) if inner in stages else []
-    selection = fields.get("selection")
-    if kind == "train" and isinstance(selection, dict):
-        found += [_task(task, "dev") for task in dev_tasks(selection)]
-    tasks = fields.get("tasks")
-    if isinstance(tasks, list):
-        found += [_task(task, "test") for task in tasks]
-    return list(dict.fromkeys(found))
+def data_sets(stage: Stage) -> list[tuple[str, str, str]]:
+    """(name, digest, context) of the data that a stage reads, directly or through its inputs: train, dev or test. Raises TypeError for
+    what no plan has."""
+    return list(dict.fromkeys(_data_sets(stage)))
 
 
-def uses(key: str, stages: Stages) -> list[str]:
-    """Keys of the stages that stand in the fields of a stage, in order."""
-    found: list[str] = []
-    for value in _fields(key, stages).values():
-        for item in value if isinstance(value, list) else [value]:
-            inner = _input(item)
-            if inner and inner not in found:
-                found.append(inner)
-    return found
+def _stage(stage: Stage) -> dict[str, Json]:
+    match stage:
+        case CorpusStage():
+            return _corpus(stage)
+        case Targets():
+            own: dict[str, Json] = {"tagger": stage.tagger, "tagger_revision": stage.tagger_revision, "num_words": stage.num_words}
+            return _under("targets", own) | _stage(stage.corpus)
+        case Train():
+            return _train(stage)
+        case Bank():
+            bank: dict[str, Json] = {"dtype": stage.dtype, "max_length": stage.max_length, "precision": stage.precision}
+            return _stage(stage.encoder) | _stage(stage.corpus) | _under("bank", bank)
+        case Scores():
+            return _scores(stage)
+        case Gone():
+            return {}
+    raise TypeError(f"nobody said what parameters the stage {stage.kind} has")
 
 
-def _corpus(key: str, stages: Stages) -> dict[str, Json]:
-    fields = _fields(key, stages)
-    if not fields:
-        return {}
-    fold = fields.get("fold")
-    number = fold.get("number") if isinstance(fold, dict) else None
-    hidden = ("source", "source_revision", "parts", "relations", "fold", "document_field", "without", "corpus")
-    own = {f"corpus.{name}": value for name, value in fields.items() if name not in hidden and not isinstance(value, dict)}
-    sources = _sources(fields) or _sources(_fields(_input(fields.get("corpus")), stages))
-    names = [str(source["source"]) for source in sources]
-    revisions = [str(source["source_revision"]) for source in sources]
-    return {"corpus": " + ".join(dict.fromkeys(names)), "corpus.revision": ", ".join(revisions), **own, "fold": number}
+def _corpus(stage: CorpusStage) -> dict[str, Json]:
+    own = {
+        name: value for name, value in canonical_fields(stage, stage.kind).items() if name not in NOT_SHOWN and not isinstance(value, dict)
+    }
+    names: dict[str, Json] = {
+        "corpus": " + ".join(dict.fromkeys(one.source for one in stage.sources)),
+        "corpus.revision": ", ".join(one.source_revision for one in stage.sources),
+    }
+    return names | _under("corpus", own) | {"fold": stage.fold.number if isinstance(stage, Corpus) and stage.fold is not None else None}
 
 
-def _sources(fields: dict[str, Json]) -> list[dict[str, Json]]:
-    """What a corpus is read from: itself, its parts, or the files of its relations."""
-    if "source" in fields:
-        return [fields]
-    relations = [relation for relation in _dicts(fields.get("relations")) if "sources" in relation]
-    return [*_dicts(fields.get("parts")), *(file for relation in relations for file in _dicts(relation["sources"]))]
-
-
-def _dicts(value: Json) -> list[dict[str, Json]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _targets(key: str, stages: Stages) -> dict[str, Json]:
-    fields = _fields(key, stages)
-    own = {f"targets.{name}": fields.get(name) for name in ("tagger", "tagger_revision", "num_words")}
-    return own | _corpus(_input(fields["corpus"]), stages)
-
-
-def _train(key: str, stages: Stages) -> dict[str, Json]:
-    fields = _fields(key, stages)
-    if not fields:
-        return {}
-    found = _encoder(fields["encoder"]) | _corpus(_input(fields["corpus"]), stages)
-    for section in ("training", "regularizers", "stopping"):
-        values = fields.get(section)
-        if isinstance(values, dict):
-            found |= {f"{section}.{name}": value for name, value in values.items()}
-    objective = _objective(key, stages)
-    found |= _objective_parameters(objective)
-    if _phi(objective) is not None:
-        found["phi"] = _phi(objective)
-    selection = fields.get("selection")
-    if isinstance(selection, dict):
-        found["selection.task"] = "+".join(str(task["name"]) for task in dev_tasks(selection))
-        found["selection.every_fraction"] = selection["every_fraction"]
-        found["selection.limit"] = dev_tasks(selection)[0].get("limit")
-    start = _input(fields.get("start"))
-    found["start"] = _objective(start, stages).get("name") if start else None
-    banks = fields.get("banks")
-    keys = [_input(bank) for bank in banks] if isinstance(banks, list) else []
-    if keys:
-        found |= {"num_regulators": len(keys), "bank.dtype": _fields(keys[0], stages).get("dtype")}
-        phis = [_phi(_objective(_input(_fields(bank, stages).get("encoder")), stages)) for bank in keys]
+def _train(stage: Train) -> dict[str, Json]:
+    found = _encoder(stage.encoder) | _stage(stage.corpus)
+    sections: dict[str, Frozen | None] = {"training": stage.training, "regularizers": stage.regularizers, "stopping": stage.stopping}
+    for name, section in sections.items():
+        found |= {} if section is None else _under(name, canonical_fields(section, name))
+    found |= _objective(stage.objective) | {"phi": phi_of(stage.objective)} | _selection(stage.selection)
+    found["start"] = stage.start.objective.name if isinstance(stage.start, Train) else None
+    if stage.banks:
+        banks = [bank for bank in stage.banks if isinstance(bank, Bank)]
+        phis = [phi_of(bank.encoder.objective) for bank in banks if isinstance(bank.encoder, Train)]
+        found |= {"num_regulators": len(stage.banks), "bank.dtype": stage.banks[0].dtype if stage.banks[0] in banks else None}
         found["phis"] = [phi for phi in phis if phi is not None] or None
-    return found | {"seed": fields["seed"]}
+    return found | {"seed": stage.seed}
 
 
-def _objective_parameters(objective: dict[str, Json]) -> dict[str, Json]:
+def _objective(objective: Objective) -> dict[str, Json]:
     """Those of a sum stand under the names of its terms: objective.supmpn.temperature, objective.supmpn.weight."""
-    found: dict[str, Json] = {f"objective.{name}": value for name, value in objective.items() if name != "terms"}
-    terms = [(term.get("weight"), term["objective"]) for term in _dicts(objective.get("terms"))]
-    for weight, term in terms:
-        assert isinstance(term, dict)
-        values = {name: value for name, value in term.items() if name != "name"} | {"weight": weight}
-        found |= {f"objective.{term['name']}.{name}": value for name, value in values.items()}
-    if terms:
-        found["objective.name"] = " + ".join(str(term["name"]) for _, term in terms if isinstance(term, dict))
+    if not isinstance(objective, Sum):
+        return _under("objective", canonical_fields(objective, "objective"))
+    found: dict[str, Json] = {"objective.name": " + ".join(term.objective.name for term in objective.terms)}
+    for term in objective.terms:
+        values = canonical_fields(term.objective, "objective") | {"weight": term.weight}
+        found |= _under(f"objective.{term.objective.name}", {name: value for name, value in values.items() if name != "name"})
     return found
 
 
-def _phi(objective: dict[str, Json]) -> Json:
-    terms = [term["objective"] for term in _dicts(objective.get("terms"))] or [objective]
-    return next((term["phi"] for term in terms if isinstance(term, dict) and term.get("phi") is not None), None)
-
-
-def _bank(key: str, stages: Stages) -> dict[str, Json]:
-    fields = _fields(key, stages)
-    made = _train(_input(fields["encoder"]), stages) | _corpus(_input(fields["corpus"]), stages)
-    return made | {f"bank.{name}": fields[name] for name in ("dtype", "max_length", "precision")}
-
-
-def _scores(key: str, stages: Stages) -> dict[str, Json]:
-    fields = _fields(key, stages)
-    if not fields:
+def _selection(selection: Selection | None) -> dict[str, Json]:
+    if selection is None:
         return {}
-    train = _input(fields["encoder"])
-    found = _train(train, stages) if train else _encoder(fields["encoder"])
-    tasks = fields["tasks"]
-    names = [task["name"] for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
-    view = fields.get("view")
-    if isinstance(view, dict):
-        found |= {f"view.{name}": value for name, value in view.items() if value not in (None, "none") and not isinstance(value, dict)}
-    found |= {"evaluation.tasks": names, "evaluation.max_length": fields.get("max_length"), "evaluation.precision": fields["precision"]}
-    return found
+    limit = selection.task.limit if isinstance(selection.task, Task) else None
+    return {"selection.task": selection.name, "selection.every_fraction": selection.every_fraction, "selection.limit": limit}
 
 
-def _encoder(value: Json) -> dict[str, Json]:
-    if not isinstance(value, dict):
-        return {}
-    if "checkpoint" not in value:
-        return {"encoder": value["name"]}  # no encoder: words alone
-    found = {"encoder": value["checkpoint"], "encoder.revision": value["revision"], "encoder.pooling": value["pooling"]}
-    if value.get("initialization") == "random":
-        found["encoder.initialization"] = "random"
-    if value.get("layers") is not None:
-        found["encoder.layers"] = value["layers"]
-    return found
+def _scores(stage: Scores) -> dict[str, Json]:
+    found = _encoder(stage.encoder) if isinstance(stage.encoder, EncoderSpec | LexicalSpec) else _stage(stage.encoder)
+    view = canonical_fields(stage.view, "view")
+    found |= _under("view", {name: value for name, value in view.items() if value not in (None, "none") and not isinstance(value, dict)})
+    names: list[Json] = [task.name for task in stage.tasks]
+    return found | {"evaluation.tasks": names, "evaluation.max_length": stage.max_length, "evaluation.precision": stage.precision}
 
 
-def _objective(key: str, stages: Stages) -> dict[str, Json]:
-    objective = _fields(key, stages).get("objective")
-    return objective if isinstance(objective, dict) else {}
+def _encoder(encoder: EncoderSpec | LexicalSpec) -> dict[str, Json]:
+    if isinstance(encoder, LexicalSpec):
+        return {"encoder": encoder.name}  # no encoder: words alone
+    found: dict[str, Json] = {"encoder": encoder.checkpoint, "encoder.revision": encoder.revision, "encoder.pooling": encoder.pooling}
+    return found | {"encoder.initialization": "random" if encoder.initialization == "random" else None, "encoder.layers": encoder.layers}
 
 
-def _fields(key: str, stages: Stages) -> dict[str, Json]:
-    fields = stages[key]["fields"] if key in stages else {}
-    assert isinstance(fields, dict)
-    return fields
+def _data_sets(stage: Stage) -> Iterator[tuple[str, str, str]]:
+    match stage:
+        case CorpusStage():
+            yield from ((_named(one.source, one.split), one.source_revision, "train") for one in stage.sources)
+        case Targets():
+            yield from _data_sets(stage.corpus)
+        case Train():
+            yield from _data_sets(stage.corpus)
+            yield from () if stage.start is None else _data_sets(stage.start)
+            yield from () if stage.selection is None else (_task(task, "dev") for task in stage.selection.tasks)
+        case Bank():
+            yield from _data_sets(stage.corpus)
+            yield from _data_sets(stage.encoder)
+        case Scores():
+            yield from () if isinstance(stage.encoder, EncoderSpec | LexicalSpec) else _data_sets(stage.encoder)
+            yield from (_task(task, "test") for task in stage.tasks)
+        case Gone():
+            return
+        case _:
+            raise TypeError(f"nobody said what data the stage {stage.kind} reads")
 
 
-def _input(value: Json) -> str:
-    return str(value["stage"]) if isinstance(value, dict) and list(value) == ["stage"] else ""
+def _task(task: ScoredTask, context: str) -> tuple[str, str, str]:
+    return _named(task.source, None if isinstance(task, LinkTask) else task.split), task.revision, context
 
 
-def _task(task: Json, context: str) -> tuple[str, str, str]:
-    assert isinstance(task, dict)
-    return _named(task["source"], task.get("split")), str(task["revision"]), context
+def _named(source: str, split: str | None) -> str:
+    return f"{source} ({split})" if split else source
 
 
-def _named(source: Json, split: Json) -> str:
-    return f"{source} ({split})" if split else str(source)
+def _under(section: str, values: Mapping[str, Json]) -> dict[str, Json]:
+    return {f"{section}.{name}": value for name, value in values.items()}
 
 
 def _texts(values: Mapping[str, Json]) -> dict[str, str]:

@@ -46,7 +46,7 @@ def _rebuild(store: ArtifactStore, uri: str, name: str) -> Rebuilt:
     sweep = load_sweep(store, name)
     records = sweep.records(store)
     server = Server(uri)
-    layout = RunLayout(sweep=sweep, stages={key: record.stage for key, record in records.items()})
+    layout = RunLayout.of_records(sweep, records)
     runs = SweepRuns(layout, store, page=server.page)
     with patience():
         touched = server.attempt(f"rebuild the sweep {name}", lambda client: runs.rebuild(client, records))

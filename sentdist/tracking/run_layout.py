@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Stage
+from sentdist.store.record import Record
+from sentdist.store.restored import restored
 from sentdist.store.sweep import SweepRecord, TrialRecord
-from sentdist.tracking.parameters import data_sets, stage_parameters, trial_parameters, uses
+from sentdist.tracking.parameters import data_sets, stage_parameters, trial_parameters
 from sentdist.tracking.summary import distinct_trials
 
 KINDS = {"train": "training"}  # where the word of a run's name is not the kind's own
@@ -16,11 +18,16 @@ KINDS = {"train": "training"}  # where the word of a run's name is not the kind'
 
 @dataclass(frozen=True, kw_only=True)
 class RunLayout:
-    """A sweep and the canonical values of those of its stages that are known (of an unfinished sweep that is read back,
-    the finished ones)."""
+    """A sweep and those of its stages that are known, by key (of an unfinished sweep that is read back, the finished ones)."""
 
     sweep: SweepRecord
-    stages: Mapping[str, dict[str, Json]]
+    stages: Mapping[str, Stage]
+
+    @classmethod
+    def of_records(cls, sweep: SweepRecord, records: Mapping[str, Record]) -> RunLayout:
+        """Of a sweep that is read back."""
+        found = {key: restored(key, records) for key in records}
+        return cls(sweep=sweep, stages={key: stage for key, stage in found.items() if stage is not None})
 
     @cached_property
     def trials(self) -> dict[str, TrialRecord]:
@@ -61,18 +68,17 @@ class RunLayout:
 
     def parameters(self, owner: str) -> dict[str, str]:
         if owner in self.trials:
-            return trial_parameters(self.trials[owner], self.stages)
-        return stage_parameters(owner, self.stages) if owner in self.stages else {}
+            return trial_parameters(self.trials[owner], self.stages.get(owner))
+        return stage_parameters(self.stages[owner]) if owner in self.stages else {}
 
     def data_sets(self, owner: str) -> list[tuple[str, str, str]]:
-        return data_sets(owner, self.stages)
+        return data_sets(self.stages[owner]) if owner in self.stages else []
 
     def made_from(self, owner: str) -> list[str]:
         """Keys of the shared stages that the run's stages take in directly, in the order of building."""
         trial = self.trials.get(owner)
-        inputs = set(uses(owner, self.stages))
-        if trial is not None and trial.train is not None:
-            inputs |= set(uses(trial.train, self.stages)) | {trial.train}
+        users = [owner] if trial is None or trial.train is None else [owner, trial.train]
+        inputs = {one.key for user in users if user in self.stages for one in self.stages[user].inputs} | set(users[1:])
         return [key for key in self.shared if key in inputs]
 
     def used_by(self, stage: str) -> list[str]:

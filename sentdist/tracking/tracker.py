@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Json, Stage
 from sentdist.store.record import Record
 from sentdist.store.searches import SearchRecord
 from sentdist.store.sweep import SweepRecord
@@ -45,8 +45,8 @@ class Tracker(Protocol):
     @property
     def warnings(self) -> Sequence[str]: ...
 
-    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> None:
-        """Open or find the sweep's run. `stages`: the canonical values of all its stages, by key."""
+    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, Stage]) -> None:
+        """Open or find the sweep's run. `stages`: all its stages, by key."""
         ...
 
     def begin(self, key: str) -> RunHandle:
@@ -123,7 +123,7 @@ class NullTracker:
 
     warnings: Sequence[str] = ()
 
-    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, dict[str, Json]]) -> None: ...
+    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, Stage]) -> None: ...
 
     def begin(self, key: str) -> RunHandle:
         return NullRun()

@@ -23,7 +23,7 @@ class Tracked:
     def begin(self, uri: str) -> MlflowTracker:
         save_sweep(self.store, self.sweep)
         tracker = MlflowTracker(uri, self.store)
-        tracker.begin_sweep(self.sweep, {stage.key: stage.canonical() for stage in self.plan.stages})
+        tracker.begin_sweep(self.sweep, {stage.key: stage for stage in self.plan.stages})
         return tracker
 
     @property

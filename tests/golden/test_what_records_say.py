@@ -27,7 +27,7 @@ COMPARED = sorted(path.relative_to(RECIPES).as_posix() for path in (RECIPES / "p
 def tracked(name: str) -> Json:
     """Of a recipe the first run of each method and of each kind of shared stage: parameters, data, what it is made from."""
     plan = shipped_plan(RECIPES / name)
-    layout = RunLayout(sweep=sweep_record(plan), stages={stage.key: stage.canonical() for stage in plan.stages})
+    layout = RunLayout(sweep=sweep_record(plan), stages={stage.key: stage for stage in plan.stages})
     runs = {f"method {trial.method}": trial.key for trial in reversed(layout.trials.values())}
     runs |= {f"shared {layout.kind(key)}": key for key in reversed(layout.shared)}
     found: Json = {

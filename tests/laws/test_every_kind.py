@@ -17,6 +17,7 @@ from sentdist.stages.device_forecast import operations_of
 from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.precisions import precision_of
 from sentdist.stages.worker_memory import EncoderSize, encoder_size
+from sentdist.tracking.parameters import data_sets, stage_parameters
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
 
 NOT_PLANNED = {"rung", "encoded", "overlap", "tokens"}
@@ -44,6 +45,19 @@ def test_forecasts_know_every_kind_that_a_plan_has(kind: str) -> None:
     computes = kind in ("train", "bank", "scores")
     assert (operations_of(stage, plan, lambda encoder: 1e6) > 0) == computes
     assert _written(stage) > 0
+
+
+@pytest.mark.parametrize("kind", PLANNED)
+def test_runs_show_every_kind_that_a_plan_has(kind: str) -> None:
+    stage = one_of_each()[kind]
+    assert stage_parameters(stage).keys() > {"kind", "corpus", "corpus.revision"} and data_sets(stage)
+
+
+@pytest.mark.parametrize("kind", sorted(NOT_PLANNED))
+def test_runs_refuse_what_no_plan_has(kind: str) -> None:
+    for read in (stage_parameters, data_sets):
+        with pytest.raises(TypeError, match=UNKNOWN):
+            read(one_of_each()[kind])
 
 
 @pytest.mark.parametrize("kind", sorted(NOT_PLANNED))

@@ -78,9 +78,8 @@ class GradedCorpus(CorpusStage):
         return max(TOP_LABEL[part.scale] for part in self.parts)
 
     @property
-    def described(self) -> tuple[str, ...]:
-        """What the data is, for a model card."""
-        return tuple(f"{part.source} ({part.split or 'all'}, {part.source_revision})" for part in self.parts)
+    def sources(self) -> tuple[GradedPart, ...]:
+        return self.parts
 
 
 class GradedPartSection(Frozen):

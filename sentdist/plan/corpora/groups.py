@@ -73,9 +73,8 @@ class GroupedCorpus(CorpusStage):
         return self.augmentation is not None and self.augmentation.name == "paraphrases"
 
     @property
-    def described(self) -> tuple[str, ...]:
-        """What the data is, for a model card."""
-        return tuple(f"{part.source} ({part.split or 'all'}, {part.source_revision})" for part in self.parts)
+    def sources(self) -> tuple[GroupPart, ...]:
+        return self.parts
 
 
 class GroupPartSection(Frozen):

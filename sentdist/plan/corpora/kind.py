@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import Labels
@@ -48,6 +48,17 @@ class Section(Frozen):
         return "answer"
 
 
+class PinnedSource(Protocol):
+    """What rows are read from: a name, its digest or commit, and the split; None: all."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def source_revision(self) -> str: ...
+    @property
+    def split(self) -> str | None: ...
+
+
 class CorpusStage(Stage):
     """A training corpus. recipe_kind: what a recipe calls its kind. holds: what its rows are, in a line of a table.
     reader: "module:function" of (stage, context) that reads the sources and gives `Rows`."""
@@ -87,6 +98,11 @@ class CorpusStage(Stage):
         return False
 
     @property
+    def sources(self) -> tuple[PinnedSource, ...]:
+        """What its rows are read from, in their order."""
+        raise NotImplementedError
+
+    @property
     def described(self) -> tuple[str, ...]:
         """What the data is, for a model card."""
-        raise NotImplementedError
+        return tuple(f"{one.source} ({one.split or 'all'}, {one.source_revision})" for one in self.sources)

@@ -76,6 +76,10 @@ class RelationalCorpus(CorpusStage):
         return tuple(part.name for part in self.relations)
 
     @property
+    def sources(self) -> tuple[RelationFile, ...]:
+        return tuple(file for part in self.relations for file in part.sources)
+
+    @property
     def described(self) -> tuple[str, ...]:
         """What the data is, for a model card."""
         return tuple(

@@ -51,6 +51,10 @@ class Corpus(CorpusStage):
         return min(1, len(self.columns) - 1)
 
     @property
+    def sources(self) -> tuple[Corpus]:
+        return (self,)
+
+    @property
     def described(self) -> tuple[str, ...]:
         """What the data is, for a model card."""
         rows = f", {self.limit} rows" if self.limit else ""

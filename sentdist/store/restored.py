@@ -1,0 +1,77 @@
+"""The stages of which records were made, given back as values: whoever reads records asks for fields, not for words in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, ClassVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from sentdist.plan.stage import Json, Purpose, Stage
+from sentdist.plan.stages import STAGES
+from sentdist.store.record import Record
+
+MOST_HELD = 20_000
+
+# Key -> the fields of its record, and the stage: a key is a digest of all that a stage is, so one that is whole is the same to everyone.
+_held: dict[str, tuple[Json, Stage]] = {}
+
+
+class Gone(Stage):
+    """What stands in a stage for an input whose record is gone or not understood. Of such a one the key is known."""
+
+    kind: ClassVar[str] = "gone"
+    revision: ClassVar[int] = 0
+    purpose: ClassVar[Purpose] = "aside"
+    speed_of: ClassVar[str | None] = None
+
+
+def restored(key: str | None, records: Mapping[str, Record]) -> Stage | None:
+    """The stage of a record, with its inputs; None where the record is gone or not understood: a kind, a field or a value that this version
+    does not have. An input of which that is so is `Gone`. Keys are those of the records, whatever revision these were made with."""
+    record = records.get(key) if key is not None else None
+    if record is None or record.kind not in STAGES:
+        return None
+    fields = record.stage.get("fields")
+    held = _held.get(record.key)
+    if held is not None and held[0] == fields:
+        return held[1]
+    kind = STAGES[record.kind]
+    if not isinstance(fields, dict) or not fields.keys() <= kind.model_fields.keys():
+        return None
+    try:
+        values = {name: _value(kind, name, value, records) for name, value in fields.items()}
+    except ValidationError:
+        return None
+    if any(field.is_required() and name not in values for name, field in kind.model_fields.items()):
+        return None
+    stage = _keyed(kind.model_construct(**values), record.key)
+    if all(_held.get(one.key, (None, None))[1] is one for one in stage.inputs):
+        if len(_held) >= MOST_HELD:
+            _held.clear()
+        _held[record.key] = fields, stage
+    return stage
+
+
+def _value(kind: type[Stage], name: str, value: Json, records: Mapping[str, Record]) -> object:
+    if isinstance(value, dict) and value.keys() == {"stage"}:
+        return _input(str(value["stage"]), records)
+    if isinstance(value, list) and value and all(isinstance(one, dict) and one.keys() == {"stage"} for one in value):
+        return tuple(_value(kind, name, one, records) for one in value)
+    return _reader(kind, name).validate_python(value)
+
+
+def _input(key: str, records: Mapping[str, Record]) -> Stage:
+    return restored(key, records) or _keyed(Gone(), key)
+
+
+@cache
+def _reader(kind: type[Stage], name: str) -> TypeAdapter[Any]:
+    field = kind.model_fields[name]
+    return TypeAdapter(Annotated[field.annotation, field])
+
+
+def _keyed(stage: Stage, key: str) -> Stage:
+    stage.__dict__["key"] = key  # where `cached_property` keeps it
+    return stage
