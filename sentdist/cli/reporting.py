@@ -11,7 +11,7 @@ from sentdist.addresses import without_secrets
 from sentdist.cli.completing import papers, sweeps
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.errors import counted
+from sentdist.errors import counted, listed
 from sentdist.inference.opening import open_store
 from sentdist.plan.papers import PAPERS
 
@@ -108,4 +108,8 @@ def track(
         typer.echo(
             f"{found.name}: {found.num_scored} of {counted(found.num_trials, 'trial')} with scores; {counted(found.num_runs, 'run')} up to date"
         )
+        if found.not_understood:
+            typer.echo(
+                f"Of another version, with fields that this one does not know, so runs without parameters: {listed(found.not_understood)}"
+            )
     typer.echo(f"MLflow at {without_secrets(uri)} shows what is in {opened.shown}.")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from sentdist.frozen import Frozen
 from sentdist.plan.specs import Task, View
-from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import ClassificationTask, ForumsTask, ParaphraseTask, RerankingTask, TripletTask
 
 DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | TripletTask
@@ -46,9 +45,3 @@ class Selection(Frozen):
     def name(self) -> str:
         """As a recipe spells it, with the tasks of groups one by one."""
         return "+".join(task.name for task in self.tasks)
-
-
-def dev_tasks(selection: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """The tasks in a `Selection` as a record keeps it."""
-    further = selection.get("further_tasks")
-    return [task for task in (selection["task"], *(further if isinstance(further, list) else ())) if isinstance(task, dict)]

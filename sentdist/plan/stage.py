@@ -72,6 +72,11 @@ def in_words_of_today(canonical: dict[str, Json]) -> dict[str, Json]:
     return renamed
 
 
+def as_number(value: object) -> float | None:
+    """What a record or a recipe holds as a number; None for anything else, true and false among it."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 def slug(text: str) -> str:
     """Lower-case words for a folder's name."""
     return "".join(letter if letter.isalnum() or letter in "+-._" else "-" for letter in text.lower()).strip("-")

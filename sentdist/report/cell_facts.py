@@ -1,99 +1,115 @@
-"""What the trainings of a cell of a table have in common, read from their records: by it papers find their rows."""
+"""What the trainings of a cell of a table have in common: by it papers find their rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from sentdist.plan.stage import Json
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """Fields of a training's record and of those beside it. goes_on: from another training's encoder. view: how its embeddings are scored.
-    encoder, training: what it started from and how it was optimized. chosen_on_test: tasks that chose its weights and
-    are scored, too. start: the training that it goes on from; None: none, or its record is gone.
-
-    corpus, corpus_kind: of its corpus; {} and None where its record is gone.
-    """
-
-    objective: dict[str, Json]
-    goes_on: bool
-    corpus_kind: str | None
-    corpus: dict[str, Json]
-    view: dict[str, Json]
-    encoder: dict[str, Json] = field(default_factory=dict)
-    training: dict[str, Json] = field(default_factory=dict)
-    chosen_on_test: tuple[str, ...] = ()
-    start: Trained | None = None
-
-    @property
-    def flattered(self) -> str:
-        """What was chosen by the very test sets that are scored; "" for nothing."""
-        relations = self.view.get("relations")
-        parts = (
-            f"weights chosen by {' and '.join(self.chosen_on_test)}, which are scored" if self.chosen_on_test else "",
-            "relation chosen by the test" if isinstance(relations, dict) and relations.get("combine") == "best" else "",
-        )
-        return "; ".join(part for part in parts if part)
-
-    @property
-    def told(self) -> str:
-        """What a reader must know to compare a row with a printed one."""
-        name = str(self.encoder.get("checkpoint", "")).rpartition("/")[2]
-        parts = (
-            name,
-            str(self.encoder.get("pooling", "")),
-            *(f"{word} {self.training[key]}" for key, word in _TOLD if key in self.training),
-            self.flattered,
-        )
-        return ", ".join(part for part in parts if part)
-
-
-_TOLD = (("batch_size", "batch"), ("epochs", "epochs"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Untouched:
-    """Fields of an encoder that was scored as it is, and of how its embeddings were read."""
-
-    encoder: dict[str, Json]
-    view: dict[str, Json]
+from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.objectives import Sum, phi_of, terms_of
+from sentdist.plan.specs import EncoderSpec, View
+from sentdist.plan.stages import Bank, Scores, Train
+from sentdist.store.record import Record
+from sentdist.store.restored import restored
+from sentdist.store.sweep import TrialRecord
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellFacts:
-    """What the trainings of a cell have in common, read from their records."""
+    """The training of a cell's first trial and its scores, as their records have them. train: None where nothing was trained, or its record
+    is gone. What a training takes in may be `Gone`."""
 
-    objective: str | None = None  # None: untouched
-    phis: tuple[float, ...] = ()  # of its bank, or its own
-    batch_size: int | None = None
-    attention_dropout: float | None = None
-    drophead: float = 0.0
-    corpus: str | None = None  # its source; the first of several
-    works: tuple[str, ...] = ()  # keys of the works that the objective and its terms rest on
-    trained: Trained | None = None  # None: untouched
-    untouched: Untouched | None = None  # None: trained, or a floor without an encoder
+    train: Train | None = None
+    scores: Scores | None = None
+
+    @property
+    def untouched(self) -> EncoderSpec | None:
+        """The encoder that was scored as it is; None: trained, or a floor without an encoder."""
+        return self.scores.encoder if self.scores is not None and isinstance(self.scores.encoder, EncoderSpec) else None
+
+    @property
+    def view(self) -> View:
+        """How embeddings are scored."""
+        return View() if self.scores is None else self.scores.view
+
+    @property
+    def objective(self) -> str | None:
+        return None if self.train is None else self.train.objective.name
+
+    @property
+    def phis(self) -> tuple[float, ...]:
+        """Of its bank, or its own."""
+        if self.train is None:
+            return ()
+        known = [bank.encoder for bank in self.train.banks if isinstance(bank, Bank) and isinstance(bank.encoder, Train)]
+        objectives = [encoder.objective for encoder in known] if self.train.banks else [self.train.objective]
+        return tuple(phi for one in objectives if not isinstance(one, Sum) and (phi := phi_of(one)) is not None)
 
     @property
     def num_regulators(self) -> int:
         return 2 * len(self.phis) if self.objective == "rcl" else 0
 
+    @property
+    def batch_size(self) -> int | None:
+        return None if self.train is None else self.train.training.batch_size
 
-def terms_of(objective: dict[str, Json]) -> list[dict[str, Json]]:
-    """The summands of a recorded objective; itself where it is no sum."""
-    return [mapping(mapping(term)["objective"]) for term in items(objective["terms"])] if objective["name"] == "sum" else [objective]
+    @property
+    def attention_dropout(self) -> float | None:
+        return None if self.train is None else self.train.regularizers.attention_dropout
+
+    @property
+    def drophead(self) -> float:
+        return 0.0 if self.train is None else self.train.regularizers.drophead
+
+    @property
+    def corpus(self) -> CorpusStage | None:
+        """None: untouched, or its record is gone."""
+        return self.train.corpus if self.train is not None and isinstance(self.train.corpus, CorpusStage) else None
+
+    @property
+    def source(self) -> str | None:
+        """Of its corpus; the first of several."""
+        return None if self.corpus is None else self.corpus.sources[0].source
+
+    @property
+    def works(self) -> tuple[str, ...]:
+        """Keys of the works that the objective and its terms rest on."""
+        terms = () if self.train is None else terms_of(self.train.objective)
+        return tuple(work.key for term in terms for work in term.used_citations(dict(term)))
+
+    @property
+    def chosen_on_test(self) -> tuple[str, ...]:
+        """Tasks that chose the weights and are scored, too."""
+        return () if self.train is None or self.scores is None else chosen_and_scored(self.train, self.scores)
+
+    @property
+    def flattered(self) -> str:
+        """What was chosen of a training by the very test sets that are scored; "" for nothing."""
+        if self.train is None:
+            return ""
+        parts = (
+            f"weights chosen by {' and '.join(self.chosen_on_test)}, which are scored" if self.chosen_on_test else "",
+            "relation chosen by the test" if self.view.relations is not None and self.view.relations.combine == "best" else "",
+        )
+        return "; ".join(part for part in parts if part)
+
+    @property
+    def told(self) -> str:
+        """What a reader must know of a training to compare a row with a printed one; "" of what is untouched."""
+        if self.train is None:
+            return ""
+        encoder, training = self.train.encoder, self.train.training
+        name = encoder.checkpoint.rpartition("/")[2]
+        parts = (name, encoder.pooling, f"batch {training.batch_size}", f"epochs {training.epochs}", self.flattered)
+        return ", ".join(part for part in parts if part)
 
 
-def mapping(value: Json) -> dict[str, Json]:
-    assert isinstance(value, dict)
-    return value
+def cell_facts(trial: TrialRecord, records: Mapping[str, Record]) -> CellFacts:
+    """Read from a trial's records."""
+    train, scores = restored(trial.train, records), restored(trial.key, records)
+    return CellFacts(train=train if isinstance(train, Train) else None, scores=scores if isinstance(scores, Scores) else None)
 
 
-def items(value: Json) -> list[Json]:
-    assert isinstance(value, list)
-    return value
-
-
-def numbers(value: Json) -> tuple[float, ...]:
-    """The number alone; empty for what is none."""
-    return (float(value),) if isinstance(value, int | float) else ()
+def chosen_and_scored(train: Train, scores: Scores) -> tuple[str, ...]:
+    """Names of the tasks that chose the weights and are among those that are scored."""
+    return () if train.selection is None else tuple(task.name for task in train.selection.tasks if task in scores.tasks)

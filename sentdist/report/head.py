@@ -65,8 +65,8 @@ def column_words(table: ResultTable) -> str:
 
 def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterable[CellFacts]) -> dict[str, str]:
     """With what a sweep was made, name by name, for the head of its page; what varies is told as a list."""
-    trained = [one for one in facts if one.trained is not None]
-    of_training = [one.trained.training for one in trained if one.trained is not None]
+    cells = list(facts)
+    trained = [one.train for one in cells if one.train is not None]
     newest = max(records.values(), key=lambda record: record.created_at)
     versions = (
         f"{name} {newest.environment[name]}" for name in ("torch", "transformers", "ray", "deepspeed") if name in newest.environment
@@ -75,11 +75,11 @@ def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterabl
     found = {
         "trials": str(len(sweep.trials)),
         "seeds": _listed(sorted({trial.seed for trial in sweep.trials if trial.seed is not None})) or "none",
-        "encoder": _listed(one.trained.encoder.get("checkpoint") for one in trained if one.trained is not None),
-        "data": _listed(one.corpus for one in trained),
-        "batch": _listed(one.get("batch_size") for one in of_training),
-        "rate": _listed(one.get("learning_rate") for one in of_training),
-        "epochs": _listed(one.get("epochs") for one in of_training),
+        "encoder": _listed(one.encoder.checkpoint for one in trained),
+        "data": _listed(one.source for one in cells),
+        "batch": _listed(one.training.batch_size for one in trained),
+        "rate": _listed(one.training.learning_rate for one in trained),
+        "epochs": _listed(one.training.epochs for one in trained),
         "machine": _listed(map(_machine, trainings)),
         "finished": newest.created_at.replace("T", " ").removesuffix("Z") + " UTC",
         "made with": ", ".join(versions),

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sentdist.plan.selection import dev_tasks
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Overlap
+from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.stage import Json, topological
+from sentdist.plan.stages import Overlap, Scores, Train
 from sentdist.reading import drop_remedy, read_parquet
 from sentdist.report.tables import Leaked
 from sentdist.store.record import Record
+from sentdist.store.restored import restored
 from sentdist.store.store import Artifact, ArtifactStore
-from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.store.sweep import SweepRecord
 
 LEAKS_TITLE = "Leaks"
 LEAKS_HEADER = ("training data", "task", "items", "exact", "folded", "near", "sentences", "one sentence")
@@ -43,21 +44,33 @@ class SweepLeaks:
 
 def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record]) -> SweepLeaks:
     """Put together what the overlaps in the store say of a sweep's finished trials."""
-    overlaps = [one for one in store.artifacts(Overlap.kind) if one.record.stage["revision"] == Overlap.revision]
+    overlaps = [(one, restored(one.key, {one.key: one.record})) for one in current_overlaps(store)]
     leaked: dict[tuple[str, str], Leaked] = {}
     rows: dict[tuple[str, ...], None] = {}
     is_known = True
     for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
         trials = [trial for trial in sweep.trials if trial.cell == cell and trial.key in records and trial.train is not None]
         for trial in trials:
-            corpora = _corpora_of(trial, records)
-            fitting = [one for one in overlaps if _tasks_of(one.record) == _tasks_of(records[trial.key])]
-            found = [one for one in fitting if set(one.record.inputs) & corpora]
+            scores, train = restored(trial.key, records), restored(trial.train, records)
+            built_on = () if train is None else topological((train,))
+            corpora = {stage.key for stage in built_on if isinstance(stage, CorpusStage)}
+            dev_tasks = [task for stage in built_on if isinstance(stage, Train) and stage.selection for task in stage.selection.tasks]
+            fitting = [
+                (one, stage.of)
+                for one, stage in overlaps
+                if isinstance(stage, Overlap) and isinstance(scores, Scores) and stage.tasks == scores.tasks
+            ]
+            found = [one for one, _ in fitting if set(one.record.inputs) & corpora]
             is_known = is_known and {key for one in found for key in one.record.inputs} >= corpora
             leaked |= {(cell, task): one for task, one in _leaked(found, store).items()}
-            dev_sets = [one for one in fitting if _dict(one.record.stage["fields"])["of"] in _dev_sets_of(trial, records)]
+            dev_sets = [one for one, of in fitting if of in dev_tasks]
             rows |= dict.fromkeys(row for one in (*found, *dev_sets) for row in leak_rows(one.record))
     return SweepLeaks(leaked=leaked, rows=tuple(rows), is_known=is_known)
+
+
+def current_overlaps(store: ArtifactStore) -> list[Artifact]:
+    """Those that were made as overlaps are made now."""
+    return [one for one in store.artifacts(Overlap.kind) if one.record.stage["revision"] == Overlap.revision]
 
 
 def leak_rows(overlap: Record) -> Iterator[tuple[str, ...]]:
@@ -84,36 +97,6 @@ def _leaked(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Lea
         task: Leaked(num_leaked=len(found) - sum(found.values()), num_near=sum(found.values()), num_items=sizes[task])
         for task, found in items.items()
     }
-
-
-def _corpora_of(trial: TrialRecord, records: Mapping[str, Record]) -> set[str]:
-    """Keys of all corpora that a trial's training, or one that it builds on, was trained on."""
-    return {record.key for record in _upstream(trial, records) if record.kind not in _BUILT_ON}
-
-
-def _dev_sets_of(trial: TrialRecord, records: Mapping[str, Record]) -> list[Json]:
-    """The tasks that chose the weights of these trainings."""
-    selections = [_dict(record.stage["fields"]).get("selection") for record in _upstream(trial, records) if record.kind == "train"]
-    return [task for selection in selections if isinstance(selection, dict) for task in dev_tasks(selection)]
-
-
-_BUILT_ON = ("train", "bank", "targets")
-
-
-def _upstream(trial: TrialRecord, records: Mapping[str, Record]) -> list[Record]:
-    """The training of a trial, all that it is built on, and their corpora."""
-    found: dict[str, Record] = {}
-    waiting = [str(trial.train)]
-    while waiting:
-        key = waiting.pop()
-        if key in records and key not in found:
-            found[key] = records[key]
-            waiting += records[key].inputs if records[key].kind in _BUILT_ON else ()
-    return list(found.values())
-
-
-def _tasks_of(record: Record) -> Json:
-    return _dict(record.stage["fields"])["tasks"]
 
 
 def _dict(value: Json) -> dict[str, Json]:

@@ -131,8 +131,7 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
                 base = next((line for line in table.lines if matches.get(line.label) == of_paper.base), None)
                 for line in table.lines:
                     if line.label in matches:
-                        trained = rows.facts[line.label].trained
-                        flattered = "" if trained is None else trained.flattered
+                        flattered = rows.facts[line.label].flattered
                         own = OurRow(sweep=name, line=line, base=None if line is base else base, flattered=flattered)
                         found.setdefault(number, {}).setdefault(matches[line.label], []).append(own)
     return found

@@ -6,12 +6,14 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sentdist.plan.selection import dev_tasks
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import as_number
+from sentdist.plan.stages import Scores, Train
+from sentdist.report.cell_facts import chosen_and_scored
 from sentdist.report.tables import ResultTable
 from sentdist.store.chosen import challengers
 from sentdist.store.confirmation import confirmed_name
 from sentdist.store.record import Record
+from sentdist.store.restored import restored
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
 SELECTION_TITLE = "Chosen on dev, scored on test"
@@ -130,32 +132,25 @@ class _Picked:
 
 def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[_Picked]:
     """Of a trial whose training selected."""
-    train, scores = records[str(trial.train)], records[trial.key]
-    selection = _dict(train.stage["fields"]).get("selection")
-    dev = train.results.get("best_dev_score")
-    if not isinstance(selection, dict) or not isinstance(dev, int | float):
+    train, scores = restored(trial.train, records), restored(trial.key, records)
+    if not isinstance(train, Train) or not isinstance(scores, Scores) or train.selection is None:
         return
-    chosen_by = dev_tasks(selection)
-    tasks = _dict(scores.stage["fields"])["tasks"]
-    assert isinstance(tasks, list)
-    of_source = {str(task.get("source")): str(task["name"]) for task in reversed(tasks) if isinstance(task, dict)}
-    same_source = [of_source[str(task["source"])] for task in chosen_by if str(task["source"]) in of_source]
-    found = [score for task in same_source if isinstance(score := scores.results.get(task), int | float)]
-    name = "+".join(str(task["name"]) for task in chosen_by)
+    dev = as_number(records[train.key].results.get("best_dev_score"))
+    if dev is None:
+        return
+    chosen_by, results = train.selection.tasks, records[trial.key].results
+    of_source = {task.source: task.name for task in reversed(scores.tasks)}
+    same_source = [of_source[task.source] for task in chosen_by if task.source in of_source]
+    found = [score for task in same_source if (score := as_number(results.get(task))) is not None]
     all_there = len(same_source) == len(chosen_by)
     yield _Picked(
-        dev_task=name,
-        dev=float(dev),
+        dev_task=train.selection.name,
+        dev=dev,
         test_task="+".join(same_source) if all_there else None,
-        test=statistics.mean(map(float, found)) if all_there and len(found) == len(same_source) else None,
-        chose_and_scored=tuple(str(task["name"]) for task in chosen_by if task in tasks),
+        test=statistics.mean(found) if all_there and len(found) == len(same_source) else None,
+        chose_and_scored=chosen_and_scored(train, scores),
     )
 
 
 def _number(value: float | None) -> str:
     return "not defined" if value is None else f"{value:.2f}"
-
-
-def _dict(value: Json) -> dict[str, Json]:
-    assert isinstance(value, dict)
-    return value

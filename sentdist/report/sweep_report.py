@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentdist.citation import Citation
-from sentdist.errors import StoreError
+from sentdist.errors import StoreError, listed
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations, useb
@@ -38,6 +38,7 @@ from sentdist.report.templating import render
 from sentdist.report.works import works_of_sweep
 from sentdist.store.confirmation import confirmed_name
 from sentdist.store.record import Record
+from sentdist.store.restored import not_understood
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
@@ -285,7 +286,9 @@ def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable,
         yield Block(title="Geometry", header=GEOMETRY_HEADER, rows=geometry)
     if links := link_table(sweep, records):
         yield Block(title="Link prediction", said=(LINK_NOTE,), header=LINK_HEADER, rows=links)
-    yield Block(title="Stages", header=STAGE_HEADER, rows=_stage_rows(sweep, records))
+    other = not_understood(records)
+    said = (f"Of another version, with fields that this one does not know; only times are read of {listed(other)}.",) if other else ()
+    yield Block(title="Stages", said=said, header=STAGE_HEADER, rows=_stage_rows(sweep, records))
 
 
 __all__ = ["RETRIEVAL_TITLES", "Report", "report_sweep"]

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from sentdist.plan.objectives import OBJECTIVES
-from sentdist.plan.selection import dev_tasks
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Json, as_number
+from sentdist.plan.stages import Scores
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.reading import drop_remedy, read_json_lines
-from sentdist.report.cell_facts import CellFacts, Trained, Untouched, items, mapping, numbers, terms_of
+from sentdist.report.cell_facts import CellFacts, cell_facts
 from sentdist.report.figures import LearningCurve
 from sentdist.report.rows import ResultRow, Scalar
 from sentdist.report.useb import RELATION, TASK_OF_COLUMN, has_useb, relations_of, useb_scores
 from sentdist.store.record import Record
+from sentdist.store.restored import restored
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
@@ -49,6 +49,8 @@ class SweepRows:
 
 def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:
     """Rows of every trial whose scores are in the store; the others are listed as unfinished."""
+    stages = {trial.key: restored(trial.key, records) for trial in sweep.trials}
+    scores = {key: stage for key, stage in stages.items() if isinstance(stage, Scores)}
     found = SweepRows(
         sts=[],
         retrieval={},
@@ -58,16 +60,16 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
         facts={},
         curves=[],
         tasks=[],
-        unfinished=[t for t in sweep.trials if t.key not in records],
+        unfinished=[t for t in sweep.trials if t.key not in scores],
     )
-    finished = [trial for trial in sweep.trials if trial.key in records]
-    found.exploratory.update(_incomplete(sweep, records))
+    finished = [trial for trial in sweep.trials if trial.key in scores]
+    found.exploratory.update(_incomplete(sweep, scores))
     groups: dict[tuple[str, int | None], list[TrialRecord]] = {}
     for trial in finished:
         groups.setdefault((trial.cell, trial.seed), []).append(trial)
     for (label, seed), trials in groups.items():
-        found.facts.setdefault(label, _facts(trials[0], records))
-        kinds = _tasks_by_kind(records[trials[0].key])
+        found.facts.setdefault(label, cell_facts(trials[0], records))
+        kinds = _tasks_by_kind(scores[trials[0].key])
         for task in (*kinds["sts"], *kinds["retrieval"], *itertools.chain.from_iterable(kinds[kind] for kind in KIND_TABLES)):
             found.tasks.append(task) if task not in found.tasks else None
         if kinds["sts"]:
@@ -80,7 +82,7 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
                 found.other.setdefault(kind, []).append(
                     _row(trials, seed, store, records, {TASK_TITLES.get(task, task): (task, task) for task in kinds[kind]})
                 )
-        if has_useb(_task_names(records[trials[0].key])):
+        if has_useb([task.name for task in scores[trials[0].key].tasks]):
             results = records[trials[0].key].results
             found.useb.append(_useb_row(trials, seed, store, records))
             found.useb_by_relation.extend(_by_one_relation(found.useb[-1], relation, results) for relation in relations_of(results))
@@ -88,10 +90,10 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
     return found
 
 
-def _incomplete(sweep: SweepRecord, records: dict[str, Record]) -> Iterator[tuple[str, str]]:
+def _incomplete(sweep: SweepRecord, scores: Container[str]) -> Iterator[tuple[str, str]]:
     """Cells of which some trials have no scores: whoever compares them compares what was left over."""
     for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
-        done = [trial.key in records for trial in sweep.trials if trial.cell == cell]
+        done = [trial.key in scores for trial in sweep.trials if trial.cell == cell]
         if not all(done):
             yield cell, f"{cell} has scores of {sum(done)} of its {len(done)} trials; the others were stopped early, failed or still run"
 
@@ -140,83 +142,13 @@ def _by_one_relation(row: ResultRow, relation: str, results: Mapping[str, Json])
     return replace(row, label=f"{row.label}, {relation}", params=params, items=None, scores=useb_scores(results, relation))
 
 
-def _task_names(record: Record) -> list[str]:
-    return [name for names in _tasks_by_kind(record).values() for name in names]
-
-
 def _mean(values: list[Json]) -> float | None:
-    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    numbers = [number for value in values if (number := as_number(value)) is not None]
     return float(np.mean(numbers)) if len(numbers) == len(values) else None
 
 
-def _tasks_by_kind(record: Record) -> dict[str, list[str]]:
-    kinds: dict[str, list[str]] = {kind: [] for kind in TASK_KINDS}
-    for task in items(_fields(record)["tasks"]):
-        assert isinstance(task, dict)
-        kinds[str(task["kind"])].append(str(task["name"]))
-    return kinds
-
-
-def _facts(trial: TrialRecord, records: dict[str, Record]) -> CellFacts:
-    if trial.train is None or trial.train not in records:
-        scores = _fields(records[trial.key])
-        encoder = mapping(scores["encoder"])
-        is_one = trial.train is None and "checkpoint" in encoder
-        return CellFacts(untouched=Untouched(encoder=encoder, view=mapping(scores.get("view") or {})) if is_one else None)
-    fields = _fields(records[trial.train])
-    objective, training, regularizers = (mapping(fields[name]) for name in ("objective", "training", "regularizers"))
-    banks = [str(mapping(bank)["stage"]) for bank in items(fields["banks"])]
-    phis = tuple(phi for bank in banks for phi in _phi_of_bank(bank, records)) if banks else numbers(objective.get("phi"))
-    corpus = records.get(str(mapping(fields["corpus"])["stage"]))
-    return CellFacts(
-        objective=str(objective["name"]),
-        phis=phis,
-        batch_size=int(str(training["batch_size"])),
-        attention_dropout=next(iter(numbers(regularizers["attention_dropout"])), None),
-        drophead=float(str(regularizers["drophead"])),
-        corpus=None if corpus is None else _source_of(_fields(corpus)),
-        works=tuple(work.key for term in terms_of(objective) for work in OBJECTIVES[str(term["name"])].used_citations(term)),
-        trained=replace(
-            _trained(fields, records),
-            view=mapping(_fields(records[trial.key]).get("view") or {}),
-            chosen_on_test=_chosen_on_test(fields.get("selection"), records[trial.key]),
-        ),
-    )
-
-
-def _trained(fields: dict[str, Json], records: dict[str, Record]) -> Trained:
-    """What a training was, and what it went on from."""
-    corpus = records.get(str(mapping(fields["corpus"])["stage"]))
-    start = None if fields.get("start") is None else records.get(str(mapping(fields["start"])["stage"]))
-    return Trained(
-        objective=mapping(fields["objective"]),
-        goes_on=fields.get("start") is not None,
-        corpus_kind=None if corpus is None else corpus.kind,
-        corpus={} if corpus is None else _fields(corpus),
-        view={},
-        encoder=mapping(fields["encoder"]),
-        training=mapping(fields["training"]),
-        start=None if start is None else _trained(_fields(start), records),
-    )
-
-
-def _chosen_on_test(selection: Json, scores: Record) -> tuple[str, ...]:
-    tasks = items(_fields(scores)["tasks"])
-    return tuple(str(task["name"]) for task in dev_tasks(selection) if task in tasks) if isinstance(selection, dict) else ()
-
-
-def _source_of(corpus: dict[str, Json]) -> str:
-    """The source of a corpus; the first one where it has several parts."""
-    if "relations" in corpus:
-        return str(mapping(items(mapping(items(corpus["relations"])[0])["sources"])[0])["source"])
-    return str(corpus["source"] if "source" in corpus else mapping(items(corpus["parts"])[0])["source"])
-
-
-def _phi_of_bank(key: str, records: dict[str, Record]) -> tuple[float, ...]:
-    if key not in records:
-        return ()
-    train = records.get(str(mapping(_fields(records[key])["encoder"])["stage"]))
-    return () if train is None else numbers(mapping(_fields(train)["objective"]).get("phi"))
+def _tasks_by_kind(scores: Scores) -> dict[str, list[str]]:
+    return {kind: [task.name for task in scores.tasks if task.kind == kind] for kind in TASK_KINDS}
 
 
 def _items_name(task: str) -> str:
@@ -248,7 +180,3 @@ def _curves(
             dev_steps=[point["step"] for point in scores],
             dev_scores=[point["dev_score"] for point in scores],
         )
-
-
-def _fields(record: Record) -> dict[str, Json]:
-    return mapping(record.stage["fields"])

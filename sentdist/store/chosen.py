@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.errors import counted
-from sentdist.plan.selection import dev_tasks
+from sentdist.plan.stage import as_number
+from sentdist.plan.stages import Train
 from sentdist.store.record import Record
+from sentdist.store.restored import restored
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
 
@@ -66,14 +68,11 @@ def challengers(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevCe
 
 def dev_score(trial: TrialRecord, records: Mapping[str, Record]) -> tuple[str, float] | None:
     """Name of the dev tasks that chose the weights of a scored trial, and their score (× 100); None where none did."""
-    train = records.get(trial.train or "")
-    if train is None or trial.key not in records:
+    train = restored(trial.train, records)
+    if not isinstance(train, Train) or train.selection is None or trial.key not in records:
         return None
-    fields, score = train.stage.get("fields"), train.results.get("best_dev_score")
-    selection = fields.get("selection") if isinstance(fields, dict) else None
-    if not isinstance(selection, dict) or not isinstance(score, float):
-        return None
-    return "+".join(str(task["name"]) for task in dev_tasks(selection)), score
+    score = as_number(records[train.key].results.get("best_dev_score"))
+    return None if score is None else (train.selection.name, score)
 
 
 def dev_chooses(sweep: SweepRecord) -> bool:

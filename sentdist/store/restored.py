@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -41,7 +41,7 @@ def restored(key: str | None, records: Mapping[str, Record]) -> Stage | None:
     if not isinstance(fields, dict) or not fields.keys() <= kind.model_fields.keys():
         return None
     try:
-        values = {name: _value(kind, name, value, records) for name, value in fields.items()}
+        values: dict[str, Any] = {name: _value(kind, name, value, records) for name, value in fields.items()}
     except ValidationError:
         return None
     if any(field.is_required() and name not in values for name, field in kind.model_fields.items()):
@@ -52,6 +52,11 @@ def restored(key: str | None, records: Mapping[str, Record]) -> Stage | None:
             _held.clear()
         _held[record.key] = fields, stage
     return stage
+
+
+def not_understood(records: Mapping[str, Record]) -> list[str]:
+    """Places of the records that are there and give no stage back."""
+    return [record.place for key, record in records.items() if restored(key, records) is None]
 
 
 def _value(kind: type[Stage], name: str, value: Json, records: Mapping[str, Record]) -> object:
@@ -69,7 +74,7 @@ def _input(key: str, records: Mapping[str, Record]) -> Stage:
 @cache
 def _reader(kind: type[Stage], name: str) -> TypeAdapter[Any]:
     field = kind.model_fields[name]
-    return TypeAdapter(Annotated[field.annotation, field])
+    return TypeAdapter(cast(Any, Annotated[field.annotation, field]))
 
 
 def _keyed(stage: Stage, key: str) -> Stage:

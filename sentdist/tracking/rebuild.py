@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentdist.errors import ResourceError
+from sentdist.store.restored import not_understood
 from sentdist.store.searches import SearchRecord, find_search, search_names
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
@@ -22,6 +23,7 @@ class Rebuilt:
     num_runs: int  # trials and shared stages that have a record
     num_trials: int
     num_scored: int
+    not_understood: tuple[str, ...] = ()  # places of records of another version, whose runs have no parameters
 
 
 def rebuild(store: ArtifactStore, tracking_uri: str, name: str | None = None) -> list[Rebuilt]:
@@ -53,7 +55,9 @@ def _rebuild(store: ArtifactStore, uri: str, name: str) -> Rebuilt:
     if touched is None:
         raise _away(name, server)
     num_scored = sum(key in records for key in layout.trials)
-    return Rebuilt(name=name, num_runs=touched, num_trials=len(layout.trials), num_scored=num_scored)
+    return Rebuilt(
+        name=name, num_runs=touched, num_trials=len(layout.trials), num_scored=num_scored, not_understood=tuple(not_understood(records))
+    )
 
 
 def _rebuild_search(search: SearchRecord, store: ArtifactStore, uri: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sentdist.plan.objectives import phi_of
 from sentdist.plan.stage import KEY_LENGTH, Stage
-from sentdist.plan.stages import STAGES, Bank, Scores, Train
+from sentdist.plan.stages import STAGES, Bank, Overlap, Scores, Train
 from sentdist.store import restored as module
 from sentdist.store.record import Record
 from sentdist.store.restored import Gone, restored
@@ -51,6 +51,14 @@ def test_every_kind_of_stage_comes_back(kind: str) -> None:
     stage = one_of_each()[kind]
     records = records_of(plan_of_all_kinds()) | {stage.key: read_back(stage)}
     assert restored(stage.key, records) == stage
+
+
+@pytest.mark.parametrize("name", ["demo.yaml", "papers/rse_table5.yaml", "papers/rse_table6.yaml", "options/triplet_accuracy.yaml"])
+def test_an_overlap_of_each_dev_task_comes_back(name: str) -> None:
+    trainings = [stage for stage in shipped_plan(RECIPES / name).stages if isinstance(stage, Train) and stage.selection]
+    for task in {task for train in trainings if train.selection for task in train.selection.tasks}:
+        stage = Overlap(of=task, tasks=())
+        assert restored(stage.key, {stage.key: read_back(stage)}) == stage
 
 
 def trained() -> tuple[Train, dict[str, Record]]:

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inference": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages"},
     "tracking": {"plan", "store"},
     "execution": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages", "inference", "tracking", "services"},
-    "report": {"plan", "store", "evaluation"},
+    "report": {"objectives", "plan", "store", "evaluation"},
     "services": set(),
     "api": {"plan", "store", "learning", "data", "evaluation", "stages", "inference", "execution", "report", "tracking"},
     "__init__": {"api"},

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sentdist.report.cell_facts import CellFacts, items, terms_of
+from sentdist.plan.objectives import terms_of, value_of
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import PaperTables
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 
@@ -79,18 +80,18 @@ def auxiliary_matches(facts: Mapping[str, AuxiliaryFacts | None]) -> dict[str, d
 
 def auxiliary_facts(cell: CellFacts) -> AuxiliaryFacts | None:
     """What a cell is in the poster's terms; None for what is neither SimCSE nor has tasks."""
-    if cell.trained is None:
+    if cell.train is None:
         return None
-    channels = cell.trained.view.get("channels")
+    channels = cell.view.channels
     part: Literal["whole", "pos", "bow"] = (
-        "whole" if channels is None else "pos" if channels == "tags" or (channels != "words" and items(channels)[0] == 0) else "bow"
+        "whole" if channels is None else "pos" if channels == "tags" or (channels != "words" and channels[0] == 0) else "bow"
     )
-    terms = {str(term["name"]): term for term in terms_of(cell.trained.objective)}
+    terms = {term.name: term for term in terms_of(cell.train.objective)}
     if set(terms) == {"info_nce"}:
         return AuxiliaryFacts(has_tasks=False, part=part)
     if set(terms) != {"info_nce", "auxiliary"}:
         return None
-    return AuxiliaryFacts(has_tasks=True, adversary=str(terms["auxiliary"]["adversary"]), part=part)
+    return AuxiliaryFacts(has_tasks=True, adversary=value_of(terms["auxiliary"], "adversary"), part=part)
 
 
 TABLES = PaperTables(

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from sentdist.objectives.info_nce import InfoNCE
+from sentdist.objectives.rse import RSE
+from sentdist.plan.corpora.relations import RelationalCorpus
+from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import useb
-from sentdist.report.cell_facts import CellFacts, items, mapping
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import FurtherTable, PaperTables, told_apart
 from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
 from sentdist.report.relations import LINK_COLUMNS, PAPER_LINKS
@@ -267,19 +271,18 @@ def _first_of_each(rows: Mapping[str, str]) -> dict[str, str]:
 
 def relational_facts(cell: CellFacts) -> RelationalFacts | None:
     """What a cell learned from triples; None for what knows no relation."""
-    trained = cell.trained
-    if trained is None or trained.corpus_kind != "relations" or trained.objective["name"] not in ("rse", "info_nce"):
+    train, corpus, scoring = cell.train, cell.corpus, cell.view.relations
+    if train is None or not isinstance(corpus, RelationalCorpus) or not isinstance(train.objective, RSE | InfoNCE):
         return None
-    objective, scoring = trained.objective, trained.view.get("relations")
     return RelationalFacts(
-        relations=tuple(str(mapping(relation)["name"]) for relation in items(trained.corpus["relations"])),
-        is_modelled=objective["name"] == "rse",
+        relations=corpus.relation_names,
+        is_modelled=isinstance(train.objective, RSE),
         is_scored=scoring is not None,
-        best_alone=scoring is not None and mapping(scoring).get("combine") == "best",
-        pooling=str(trained.encoder.get("pooling", "")),
-        hard_negatives=bool(objective["hard_negatives"]),
-        temperature=float(str(objective["temperature"])),
-        checkpoint=str(trained.encoder.get("checkpoint", "")),
+        best_alone=scoring is not None and scoring.combine == "best",
+        pooling=train.encoder.pooling,
+        hard_negatives=train.objective.hard_negatives,
+        temperature=train.objective.temperature,
+        checkpoint=train.encoder.checkpoint,
     )
 
 
@@ -302,7 +305,7 @@ def link_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mappin
 
 def _link_scores(record: Record, relation: str) -> dict[str, float | None]:
     values = {column: record.results.get(f"links.{relation}.{column.lower()}") for column in LINK_COLUMNS}
-    return {column: value for column, value in values.items() if isinstance(value, int | float)}
+    return {column: number for column, value in values.items() if (number := as_number(value)) is not None}
 
 
 TABLES = PaperTables(

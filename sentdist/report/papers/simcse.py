@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sentdist.report.cell_facts import CellFacts, items
+from sentdist.objectives.info_nce import InfoNCE
+from sentdist.plan.stages import Corpus
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import PaperTables
 from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, PaperRow, PaperTable
 
@@ -34,15 +36,15 @@ SIMCSE_TABLES: dict[str, PaperTable] = {
 
 def simcse_row(cell: CellFacts) -> str | None:
     """The printed row that a cell stands for: trained on triplets, or on each sentence with itself, at the paper's temperature."""
-    trained = cell.trained
-    if trained is None or trained.corpus_kind != "corpus" or trained.objective["name"] != "info_nce":
+    train, corpus = cell.train, cell.corpus
+    if train is None or not isinstance(corpus, Corpus) or not isinstance(train.objective, InfoNCE):
         return None
-    columns = items(trained.corpus["columns"])
-    if trained.goes_on or trained.objective["temperature"] != TEMPERATURE or len(columns) < 2:
+    columns = corpus.columns
+    if train.start is not None or train.objective.temperature != TEMPERATURE or len(columns) < 2:
         return None
     if columns[0] == columns[1]:
         return _UNSUPERVISED
-    return _SUPERVISED if len(columns) == 3 and trained.objective["hard_negatives"] else None
+    return _SUPERVISED if len(columns) == 3 and train.objective.hard_negatives else None
 
 
 def simcse_matches(rows: Mapping[str, str | None]) -> dict[str, dict[str, str]]:

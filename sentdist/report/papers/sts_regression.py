@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sentdist.report.cell_facts import CellFacts, Trained, Untouched, items, mapping, numbers
+from sentdist.objectives.regression import Regression
+from sentdist.plan.corpora.graded import GradedCorpus
+from sentdist.plan.specs import EncoderSpec, View
+from sentdist.plan.stages import Train
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import PaperTables
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 from sentdist.report.thresholds import TITLES, LossShape, ThresholdCell
@@ -215,7 +219,7 @@ class RegressionFacts:
         return LossShape(loss=self.loss, slope=1.0 if self.slope is None else self.slope, threshold=self.threshold or 0.0)
 
 
-def regression_matches(facts: Mapping[str, RegressionFacts | Untouched | None]) -> dict[str, dict[str, str]]:
+def regression_matches(facts: Mapping[str, RegressionFacts | CellFacts | None]) -> dict[str, dict[str, str]]:
     """Number of a table -> our label -> the paper's row that stands for the same thing."""
     known = {label: found for label, found in facts.items() if isinstance(found, RegressionFacts) and found.is_of_the_paper}
     printed = {label for label, _ in _SETTINGS}
@@ -236,13 +240,12 @@ def regression_matches(facts: Mapping[str, RegressionFacts | Untouched | None]) 
     }
 
 
-def _row_of_nomic(found: RegressionFacts | Untouched | None) -> str | None:
+def _row_of_nomic(found: RegressionFacts | CellFacts | None) -> str | None:
     """The row of the repository that a cell is; None for what is none, and for every other encoder."""
-    if isinstance(found, Untouched):
-        encoder = found.encoder
-        is_whole = encoder.get("initialization") == "pretrained" and encoder.get("layers") is None and encoder.get("pooling") == "mean"
-        is_plain = all(value in (None, "none") for value in found.view.values())
-        return _NOMIC if is_whole and is_plain and _is_nomic(str(encoder.get("checkpoint", ""))) else None
+    if isinstance(found, CellFacts):
+        encoder = found.untouched
+        is_plain = encoder is not None and _is_whole(encoder) and encoder.pooling == "mean" and found.view == View()
+        return _NOMIC if encoder is not None and is_plain and _is_nomic(encoder.checkpoint) else None
     return _NOMIC_OURS if found is not None and _is_nomic_ours(found) else None
 
 
@@ -273,35 +276,39 @@ def _setting(facts: RegressionFacts) -> str:
 
 def regression_facts(cell: CellFacts) -> RegressionFacts | None:
     """What a cell's regression was; None for what is none."""
-    return None if cell.trained is None else _regression(cell.trained)
+    return None if cell.train is None else _regression(cell.train)
 
 
-def _regression(trained: Trained) -> RegressionFacts | None:
-    objective, encoder = trained.objective, trained.encoder
-    if objective["name"] != "regression":
+def _regression(train: Train) -> RegressionFacts | None:
+    objective, encoder, corpus = train.objective, train.encoder, train.corpus
+    if not isinstance(objective, Regression):
         return None
-    parts = [mapping(part) for part in items(trained.corpus.get("parts") or [])]
+    parts = corpus.parts if isinstance(corpus, GradedCorpus) else ()
     return RegressionFacts(
-        loss=str(objective["loss"]),
-        boundary=str(objective["boundary"]),
-        features=str(objective["features"]),
-        slope=next(iter(numbers(objective["slope"])), None),
-        threshold=next(iter(numbers(objective["threshold"])), None),
-        goes_on=trained.goes_on,
-        is_filtered=bool(trained.corpus.get("without")),
-        checkpoint=str(encoder.get("checkpoint", "")),
-        pooling=str(encoder.get("pooling", "mean")),
-        is_pretrained=encoder.get("initialization", "pretrained") == "pretrained" and encoder.get("layers") is None,
-        head_alone=bool(trained.training.get("freeze_encoder")),
-        start=None if trained.start is None else _regression(trained.start),
-        keeps_head=bool(objective.get("keep_head")),
-        sources=tuple(str(part["source"]) for part in parts),
-        is_nli=bool(parts) and all(part["scale"] == "nli" for part in parts),
+        loss=objective.loss,
+        boundary=str(objective.boundary),
+        features=objective.features,
+        slope=objective.slope,
+        threshold=objective.threshold,
+        goes_on=train.start is not None,
+        is_filtered=isinstance(corpus, GradedCorpus) and bool(corpus.without),
+        checkpoint=encoder.checkpoint,
+        pooling=encoder.pooling,
+        is_pretrained=_is_whole(encoder),
+        head_alone=train.training.freeze_encoder,
+        start=_regression(train.start) if isinstance(train.start, Train) else None,
+        keeps_head=objective.keep_head,
+        sources=tuple(part.source for part in parts),
+        is_nli=bool(parts) and all(part.scale == "nli" for part in parts),
     )
 
 
-def _facts(cell: CellFacts) -> RegressionFacts | Untouched | None:
-    return cell.untouched or regression_facts(cell)
+def _is_whole(encoder: EncoderSpec) -> bool:
+    return encoder.initialization == "pretrained" and encoder.layers is None
+
+
+def _facts(cell: CellFacts) -> RegressionFacts | CellFacts | None:
+    return regression_facts(cell) if cell.untouched is None else cell
 
 
 TABLES = PaperTables(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sentdist.report.cell_facts import CellFacts, mapping
+from sentdist.objectives.info_nce import InfoNCE
+from sentdist.objectives.supmpn import SupMPN
+from sentdist.plan.corpora.groups import GroupedCorpus
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import PaperTables
 from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
 
@@ -137,18 +140,21 @@ def supmpn_matches(facts: Mapping[str, PremiseFacts | None]) -> dict[str, dict[s
 
 def premise_facts(cell: CellFacts) -> PremiseFacts | None:
     """What a cell learned from premises; None for what knows none."""
-    trained = cell.trained
-    if trained is None or trained.corpus_kind != "groups" or trained.objective["name"] not in ("supmpn", "info_nce"):
+    train, corpus = cell.train, cell.corpus
+    if train is None or not isinstance(corpus, GroupedCorpus):
         return None
-    objective, corpus = trained.objective, trained.corpus
-    is_supmpn = objective["name"] == "supmpn"
-    options = objective["masked"] == "excluded" and not objective["phi"] if is_supmpn else bool(objective["hard_negatives"])
-    augmentation = corpus["augmentation"]
+    match train.objective:
+        case SupMPN(masked=masked, phi=phi, temperature=temperature):
+            options = masked == "excluded" and not phi
+        case InfoNCE(hard_negatives=options, temperature=temperature):
+            pass
+        case _:
+            return None
     return PremiseFacts(
-        has_groups=is_supmpn,
-        as_printed=options and objective["temperature"] == 0.05 and corpus["fill"] == "own_then_copies" and corpus["at_least"] == 1,
-        augmentation=None if augmentation is None else str(mapping(augmentation)["name"]),
-        checkpoint=str(trained.encoder.get("checkpoint", "")),
+        has_groups=isinstance(train.objective, SupMPN),
+        as_printed=options and temperature == 0.05 and corpus.fill == "own_then_copies" and corpus.at_least == 1,
+        augmentation=None if corpus.augmentation is None else corpus.augmentation.name,
+        checkpoint=train.encoder.checkpoint,
     )
 
 

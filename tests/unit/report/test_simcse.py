@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import pytest
 
-from sentdist.plan.stage import Json
-from sentdist.report.cell_facts import CellFacts, Trained
+from sentdist.objectives.info_nce import InfoNCE
+from sentdist.objectives.objective import ObjectiveSpec
+from sentdist.objectives.rcl import RCL
+from sentdist.plan.stages import Corpus, Train
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.simcse import TABLES
 from sentdist.report.rows import ResultRow
 from sentdist.report.tables import build_table
+from tests.support.planning import RECIPES, shipped_plan
 
-TRIPLETS, TWICE = ["sent0", "sent1", "hard_neg"], ["sentence", "sentence"]
+TRIPLETS, TWICE = ("sent0", "sent1", "hard_neg"), ("sentence", "sentence")
+TRAIN = next(stage for stage in shipped_plan(RECIPES / "simcse.yaml").stages if isinstance(stage, Train) and not stage.banks)
 
 
-def cell(columns: list[Json], *, name: str = "info_nce", temperature: float = 0.05, hard_negatives: bool = True) -> CellFacts:
-    objective: dict[str, Json] = {"name": name, "temperature": temperature, "hard_negatives": hard_negatives}
-    return CellFacts(trained=Trained(objective=objective, goes_on=False, corpus_kind="corpus", corpus={"columns": columns}, view={}))
+def cell(columns: tuple[str, ...], *, objective: ObjectiveSpec | None = None) -> CellFacts:
+    corpus = Corpus(source="nli/triplets", source_revision="1", columns=columns)
+    changed = {"objective": objective or InfoNCE(temperature=0.05), "corpus": corpus}
+    return CellFacts(train=TRAIN.model_copy(update=changed))
 
 
 @pytest.mark.parametrize(
     ("facts", "row"),
     [
         (CellFacts(), None),
-        (cell([*TRIPLETS]), "SimCSE, supervised"),
-        (cell([*TWICE], hard_negatives=False), "SimCSE, unsupervised"),
-        (cell([*TRIPLETS], hard_negatives=False), None),  # multiple-negatives ranking
-        (cell([*TRIPLETS], temperature=1.0), None),
-        (cell([*TRIPLETS], name="rcl"), None),
+        (cell(TRIPLETS), "SimCSE, supervised"),
+        (cell(TWICE, objective=InfoNCE(temperature=0.05, hard_negatives=False)), "SimCSE, unsupervised"),
+        (cell(TRIPLETS, objective=InfoNCE(temperature=0.05, hard_negatives=False)), None),  # multiple-negatives ranking
+        (cell(TRIPLETS, objective=InfoNCE(temperature=1.0)), None),
+        (cell(TRIPLETS, objective=RCL(temperature=0.05)), None),
     ],
 )
 def test_a_cell_finds_its_row(facts: CellFacts, row: str | None) -> None:
@@ -34,7 +40,11 @@ def test_a_cell_finds_its_row(facts: CellFacts, row: str | None) -> None:
 
 
 def test_both_stand_beside_ours() -> None:
-    cells = {"untouched": CellFacts(), "sup": cell([*TRIPLETS]), "unsup": cell([*TWICE], hard_negatives=False)}
+    cells = {
+        "untouched": CellFacts(),
+        "sup": cell(TRIPLETS),
+        "unsup": cell(TWICE, objective=InfoNCE(temperature=0.05, hard_negatives=False)),
+    }
     rows = [ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0, "STS-B": 80.0}) for label in cells]
     (found,) = TABLES.beside(build_table(rows, title="t", tasks=("STS12", "STS-B"), baseline="sup", average=True), cells)
     assert {row.label: row.paper[:2] for row in found.rows} == {"sup": (75.30, 84.25), "unsup": (68.40, 76.85)}

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sentdist.report.cell_facts import CellFacts, Untouched
+from sentdist.plan.specs import EncoderSpec, View
+from sentdist.plan.stages import Scores
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.sts_regression import REGRESSION_TABLES, TABLES, RegressionFacts
 from sentdist.report.rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
@@ -89,9 +91,9 @@ OURS = replace(
 )  # fmt: skip
 
 
-def untouched(view: dict[str, str | None] | None = None, **encoder: str | int | None) -> CellFacts:
-    plain = {"checkpoint": NOMIC, "revision": "1", "pooling": "mean", "initialization": "pretrained"}
-    return CellFacts(untouched=Untouched(encoder={**plain, **encoder}, view={"channels": None, "postprocess": "none"} | (view or {})))
+def untouched(view: dict[str, str] | None = None, **encoder: str | int) -> CellFacts:
+    spec = EncoderSpec.model_validate({"checkpoint": NOMIC, "revision": "1"} | encoder)
+    return CellFacts(scores=Scores(encoder=spec, tasks=(), view=View.model_validate(view or {})))
 
 
 def test_nomic_as_it_is_and_head_first_are_the_repository_s_rows() -> None:
