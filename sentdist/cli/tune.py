@@ -118,7 +118,7 @@ def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | No
     sweep = load_sweep(opened, name)
     cells = challengers(sweep, sweep.records(opened))
     typer.echo("")
-    typer.echo(made.markdown.split("\n\n")[1].replace("\\", ""))
+    typer.echo(made.lead)
     typer.echo(f"Report: {page}")
     if not cells:
         typer.echo("No training came to its end within the budget: with a larger one the same command goes on from here.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -144,6 +145,11 @@ class Search(Frozen):
     finalists: Annotated[int, Field(ge=1)] = 1  # of each method: best on dev; trained with all seeds, and only they are scored on test
     prefer_cheaper: bool = False  # of several suggestions take the one that needs least that the store has not; biases a comparison
     seed: Annotated[int, Field(ge=0)] = 0  # of who suggests
+
+    def size(self, fields: Sequence[str]) -> int | None:
+        """How many suggestions for these fields of the space differ; None where they have no end."""
+        values = [self.space[field].values for field in fields]
+        return None if any(one is None for one in values) else math.prod(len(one) for one in values if one is not None)
 
     @model_validator(mode="after")
     def _comes_to_an_end(self) -> Search:

@@ -19,7 +19,8 @@ from sentdist.plan.resolver import Resolver
 from sentdist.plan.search import Axis, Search
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
-from sentdist.plan.unroll import Builder, Plan, Trial, value_told
+from sentdist.plan.unroll import Builder, Plan, Trial
+from sentdist.plan.wording import value_text
 
 Suggestion = Mapping[str, Json]  # dotted field -> value
 
@@ -55,8 +56,7 @@ class Searched:
 
     def size(self, method: str) -> int | None:
         """How many suggestions differ; None where they have no end."""
-        values = [axis.values for axis in self.axes(method).values()]
-        return None if any(one is None for one in values) else math.prod(len(one) for one in values if one is not None)
+        return self.search.size(self.fields[method])
 
     def num_trials(self, method: str) -> int | None:
         """Trials of a method at most; None: until the budget ends."""
@@ -216,4 +216,4 @@ def _check_rungs(planned: Searched) -> None:
 
 def told(suggestion: Suggestion) -> str:
     """A suggestion for people: the last words of its fields, and their values."""
-    return ", ".join(f"{path.rpartition('.')[2]}={value_told(value)}" for path, value in suggestion.items()) or "as it is"
+    return ", ".join(f"{path.rpartition('.')[2]}={value_text(value)}" for path, value in suggestion.items()) or "as it is"

@@ -41,6 +41,7 @@ from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.plan.wording import value_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Trial:
     @property
     def cell(self) -> str:
         """Method and grid values without seed and fold: what a report averages over."""
-        values = ", ".join(f"{name.rpartition('.')[2]}={value_told(value)}" for name, value in self.params)
+        values = ", ".join(f"{name.rpartition('.')[2]}={value_text(value)}" for name, value in self.params)
         return f"{self.title} ({values})" if values else self.title
 
     @property
@@ -131,13 +132,6 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     )
     order = {name: place for place, name in enumerate(recipe.methods)}
     return Plan(recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows, told=told)
-
-
-def value_told(value: Json) -> str:
-    """A value in few letters."""
-    if isinstance(value, list | tuple):
-        return "{" + ", ".join(value_told(item) for item in value) + "}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool) -> None:

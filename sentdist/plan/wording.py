@@ -9,6 +9,7 @@ from typing import Any
 from sentdist.errors import LONGEST_VALUE, brief, one_line
 from sentdist.plan.corpora import SECTION_KINDS, SECTIONS
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, Sum
+from sentdist.plan.stage import Json
 from sentdist.spelling import ALIKE, did_you_mean, near
 
 TAGS = frozenset({*OBJECTIVE_NAMES, *SECTION_KINDS})  # pydantic puts the chosen member of a union into the place of an error
@@ -159,3 +160,10 @@ def _place(loc: Sequence[object]) -> list[str]:
         if not is_tag and not _is_member(loc, number, loc[number]):
             kept.append(part)
     return kept
+
+
+def value_text(value: Json) -> str:
+    """A value of a recipe in few letters: {0.01, 0.02}."""
+    if isinstance(value, list | tuple):
+        return "{" + ", ".join(map(value_text, value)) + "}"
+    return f"{value:g}" if isinstance(value, float) else str(value)

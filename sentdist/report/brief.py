@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Json, as_number
 from sentdist.plan.tasks import TASKS
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
@@ -30,9 +30,9 @@ def brief_table(sweep: SweepRecord, records: Mapping[str, Record]) -> BriefTable
     rows = []
     for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
         found = [results for name, results in done if name == cell]
-        values = [[float(value) for results in found if isinstance(value := results.get(task), int | float)] for task in tasks]
+        values = [[value for results in found if (value := as_number(results.get(task))) is not None] for task in tasks]
         if len(graded) > 1:
-            numbers = [[float(value) for task in graded if isinstance(value := results.get(task), int | float)] for results in found]
+            numbers = [[value for task in graded if (value := as_number(results.get(task))) is not None] for results in found]
             values.append([statistics.mean(row) for row in numbers if len(row) == len(graded)])
         rows.append((cell, str(len(found)), *map(_spread, values)))
     average = ("average of sts",) if len(graded) > 1 else ()
@@ -41,7 +41,7 @@ def brief_table(sweep: SweepRecord, records: Mapping[str, Record]) -> BriefTable
 
 def _is_own_score(name: str, value: Json) -> bool:
     """Whether a result is the main score of a task that is not in the table, such as `sts-my-pairs` or `links`."""
-    return "." not in name and isinstance(value, int | float | None)
+    return "." not in name and (value is None or as_number(value) is not None)
 
 
 def _spread(values: list[float]) -> str:

@@ -50,7 +50,7 @@ def cloud_drawings(
     yield embedding_map({cell: _sample(folders[cell][0]) for cell in shown[:MAX_MAPS]}, task=task)
 
 
-def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, name: str = "spectra", looks: Looks | None = None) -> Drawing:
+def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, looks: Looks | None = None) -> Drawing:
     """Singular values in falling order, each divided by the first, on a logarithmic scale: a line a system, mean over seeds.
 
     A cloud that uses all directions alike is flat; one that lies in few falls soon (dimensional collapse:
@@ -88,10 +88,10 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, name: str =
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names, width_in=figure.get_figwidth()))
         caption = "Singular values of the normalised embeddings, relative to the largest, mean over seeds; the flatter, the more directions are used."
-        return save(figure, name=name, caption=caption, header=["system", "rank", "relative value", "seeds"], records=records)
+        return save(figure, name="spectra", caption=caption, header=["system", "rank", "relative value", "seeds"], records=records)
 
 
-def embedding_map(samples: Mapping[str, Sample], *, task: str, name: str = "map") -> Drawing:
+def embedding_map(samples: Mapping[str, Sample], *, task: str) -> Drawing:
     """The same sentences under each system, a panel each: the plane of the first two principal components,
     turned to lie like the first panel.
 
@@ -115,7 +115,7 @@ def embedding_map(samples: Mapping[str, Sample], *, task: str, name: str = "map"
             for place, part in enumerate(parts):
                 rows = [row for row, kind in enumerate(kinds) if kind == part]
                 color = MUTED if part == OTHER else PALETTE[place]
-                group = f"{name}-{number}-{place}"
+                group = f"map-{number}-{place}"
                 axes.scatter(
                     points[rows, 0],
                     points[rows, 1], s=17, color=color, marker=MARKERS[place], edgecolors="white", linewidths=0.4, alpha=0.85, label=part,
@@ -136,7 +136,7 @@ def embedding_map(samples: Mapping[str, Sample], *, task: str, name: str = "map"
             figure.legend(handles, names, loc="outside upper left", ncols=columns)
         caption = f"{len(first.sentences)} sentences of {task} in the plane of the two directions along which each encoder's embeddings vary most."
         header = ["system", "sentence", "part", "x", "y"]
-        return save(figure, name=name, caption=caption, header=header, records=records, hover=hover)
+        return save(figure, name="map", caption=caption, header=header, records=records, hover=hover)
 
 
 def principal_plane(embeddings_UD: np.ndarray) -> tuple[np.ndarray, float]:

@@ -53,9 +53,7 @@ def work_unit(records: Mapping[str, Record]) -> str:
     return "GPU-seconds" if trained and all(trained) else "worker-seconds"
 
 
-def cost_plot(
-    found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", name: str = "cost", looks: Looks | None = None
-) -> Drawing:
+def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", looks: Looks | None = None) -> Drawing:
     """Score against compute of a trial: filled where stages are shared as in this sweep, hollow where each trial builds all of its own."""
     if not found:
         raise DataError(where="cost", found="nothing to draw", expected="a finished system", remedy="Leave the figure out of this report.")
@@ -88,7 +86,7 @@ def cost_plot(
             f"{'' if len(named) == len(found) else f' Of {len(found)} systems, those are named that no cheaper one equals.'}"
         )
         header = ["system", "mean", "sd", "seeds", f"{work_unit} shared", f"{work_unit} alone"]
-        return save(figure, name=name, caption=caption, header=header, records=records)
+        return save(figure, name="cost", caption=caption, header=header, records=records)
 
 
 def _counts(sweep: SweepRecord, key: str) -> bool:

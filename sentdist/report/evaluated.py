@@ -14,7 +14,7 @@ from sentdist.evaluation.decisive import Difference
 from sentdist.evaluation.variation import ALPHA, Interval
 from sentdist.plan.chosen_tasks import named_task
 from sentdist.plan.measures import Measure
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Json, as_number
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.reading import drop_remedy, read_parquet
@@ -78,11 +78,11 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
         for task in members:
             if task.card.kind == "geometry":
                 for one in GEOMETRY:
-                    yield ScoreLine(task=task.name, measure=f"{one} (not × 100)", score=_number(results[f"{task.name}.{one}"]))
+                    yield ScoreLine(task=task.name, measure=f"{one} (not × 100)", score=as_number(results[f"{task.name}.{one}"]))
                 continue
             num_items, num_groups = columns.sizes.get(task.name, (0, 0))
             yield ScoreLine(
-                task=task.name, measure=task.card.metric, score=_number(results[task.name]), interval=columns.interval(task.name, IT),
+                task=task.name, measure=task.card.metric, score=as_number(results[task.name]), interval=columns.interval(task.name, IT),
                 num_items=num_items, num_groups=num_groups, left_out=_left_out(folder, task.name),
             )  # fmt: skip
         if has_average:
@@ -98,7 +98,7 @@ def compare_evaluated(
     Raises:
         DataError: no task that both have a score of, or two versions of a test set.
     """
-    known = {task: measure for task, measure in tasks.items() if all(_number(one.get(task)) is not None for one in results)}
+    known = {task: measure for task, measure in tasks.items() if all(as_number(one.get(task)) is not None for one in results)}
     if not known:
         raise DataError(where="comparison", found="no task with a score of both", expected="at least one", remedy="Name tasks by --tasks.")
     rows = [_row(label, one, folder, known) for label, one, folder in zip(labels, results, folders, strict=True)]
@@ -154,7 +154,7 @@ def _compared_line(name: str, columns: TableColumns, found: Comparison, labels: 
 
 
 def _row(label: str, results: Mapping[str, Json], folder: Path, tasks: Iterable[str]) -> ResultRow:
-    scores = {task: _number(results[task]) for task in tasks}
+    scores = {task: as_number(results[task]) for task in tasks}
     items = {task: folder / "items" / f"{task}.parquet" for task in tasks}
     return ResultRow(method="evaluated", label=label, params={}, seed=0, scores=scores, items=items, is_fixed=True)
 
@@ -163,7 +163,3 @@ def _left_out(folder: Path, task: str) -> str:
     """What the file of items says was not scored; nothing in files of older versions."""
     table = read_parquet(folder / "items" / f"{task}.parquet", expected="items of a score", remedy=drop_remedy(folder))
     return (table.schema.metadata or {}).get(b"left_out", b"").decode()
-
-
-def _number(value: Json) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

@@ -18,7 +18,7 @@ from sentdist.palette import PALETTE
 from sentdist.report.style import INK, MUTED, SEQUENTIAL, Drawing, Looks, canvas, house_style, legend_columns, looks_of, quiet, save
 
 CELL_LETTERS = 14  # of a column's title in one line of a heat map, at 1.15 inches a column
-SCORE = "average STS score (Spearman × 100)"
+MOST_BINS = 120  # of steps, along a learning curve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,7 @@ class LearningCurve:
     dev_scores: Sequence[float] = ()
 
 
-def regulators_curve(
-    scores: Mapping[int, Sequence[float]], *, paper: Mapping[int, float] | None = None, unit: str = SCORE, name: str = "regulators"
-) -> Drawing:
+def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[int, float] | None = None, unit: str) -> Drawing:
     """The score against the number of regulators: mean, band of ± 1 sd over seeds, every seed a dot; the paper's curve in a panel beside.
 
     Both panels span equally many points, so that slopes compare although levels (another encoder, other data) do not.
@@ -69,16 +67,13 @@ def regulators_curve(
         caption = "Score against the number of regulators. Line: mean over seeds; band: ± 1 standard deviation; dots: single seeds."
         if paper:
             caption += " Both panels span equally many points; levels differ because encoder and data do."
-        return save(figure, name=name, caption=caption, header=["source", "regulators", "mean", "sd", "seeds"], records=records)
+        return save(figure, name="regulators", caption=caption, header=["source", "regulators", "mean", "sd", "seeds"], records=records)
 
 
 def heat_map(
     cells: Mapping[tuple[str, str], Sequence[float]],
     *,
-    row_name: str = "batch size",
-    column_name: str = "φ set",
-    unit: str = SCORE,
-    name: str = "grid",
+    unit: str,
 ) -> Drawing:
     """The mean score of every (row, column) of a grid, its sd over seeds beneath, the best cell framed; an empty cell was not run."""
     _some(list(cells), "heat map")
@@ -109,8 +104,8 @@ def heat_map(
         axes.set_xticks(np.arange(len(columns)) + 0.5, titles)
         axes.set_yticks(np.arange(len(rows)) + 0.5, rows[::-1])
         axes.tick_params(length=0)
-        axes.set_xlabel(column_name)
-        axes.set_ylabel(row_name)
+        axes.set_xlabel("φ set")
+        axes.set_ylabel("batch size")
         for spine in axes.spines.values():
             spine.set_visible(False)
         bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, aspect=14)
@@ -119,27 +114,25 @@ def heat_map(
         bar.ax.yaxis.set_major_locator(MaxNLocator(4))
         records = [[row, column, one.mean, _text(one.sd), one.num_seeds] for (row, column), one in found.items()]
         seeds = _plural(sorted({one.num_seeds for one in found.values()}), "seed")
-        caption = f"{unit[0].upper()}{unit[1:]} by {row_name} and {column_name}, mean ± standard deviation ({seeds}); framed: the best."
-        return save(figure, name=name, caption=caption, header=[row_name, column_name, "mean", "sd", "seeds"], records=records)
+        caption = f"{unit[0].upper()}{unit[1:]} by batch size and φ set, mean ± standard deviation ({seeds}); framed: the best."
+        return save(figure, name="grid", caption=caption, header=["batch size", "φ set", "mean", "sd", "seeds"], records=records)
 
 
 def learning_curves(
     curves: Sequence[LearningCurve],
     *,
-    dev_unit: str = "STS-B dev (Spearman × 100)",
-    num_bins: int = 120,
-    name: str = "learning",
+    dev_unit: str,
     looks: Looks | None = None,
 ) -> Drawing:
     """Loss and dev score against the step: per label the mean over seeds and a band of ± 1 sd where two seeds or more have the step.
 
-    Losses are first averaged over bins of steps (at most `num_bins`), since single batches are noisy.
+    Losses are first averaged over bins of steps (at most MOST_BINS), since single batches are noisy.
     """
     _some(curves, "learning curves")
     labels = list(dict.fromkeys(curve.label for curve in curves))
     has_dev = any(len(curve.dev_steps) for curve in curves)
     last = max(max(curve.steps) for curve in curves)
-    per_bin = max(1, -(-(last + 1) // num_bins))
+    per_bin = max(1, -(-(last + 1) // MOST_BINS))
     records: list[list[object]] = []
     with house_style():
         figure, axes = canvas(width=7.2, height=4.6 if has_dev else 2.9, rows=2 if has_dev else 1, sharex=True)
@@ -167,7 +160,7 @@ def learning_curves(
         caption = "Training loss" + (" and dev score" if has_dev else "") + " against the step; band: ± 1 standard deviation over seeds."
         caption += f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
         header = ["quantity", "label", "step", "mean", "sd", "seeds"]
-        return save(figure, name=name, caption=caption, header=header, records=[[_text(v) for v in record] for record in records])
+        return save(figure, name="learning", caption=caption, header=header, records=[[_text(v) for v in record] for record in records])
 
 
 def _band(

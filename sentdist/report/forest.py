@@ -21,8 +21,7 @@ def forest_plot(
     differences: Mapping[str, Difference],
     *,
     baseline: str,
-    unit: str = "difference of the average STS score (points)",
-    name: str = "differences",
+    unit: str,
 ) -> Drawing:
     """One line a system: its difference from the baseline with the 95 % interval; filled where p < 0.05 over the table."""
     _some(differences)
@@ -39,7 +38,7 @@ def forest_plot(
         axes.set_xlabel(f"{unit} from {baseline}")
         records = [[label, *_numbers(found)] for label, found in differences.items()]
         caption = f"Difference from {baseline}, with its 95 % interval. Filled and bold: p < 0.05 over the table; hollow: not, or untested."
-        return save(figure, name=name, caption=caption, header=["system", *HEADER], records=records)
+        return save(figure, name="differences", caption=caption, header=["system", *HEADER], records=records)
 
 
 def task_forest(
@@ -47,8 +46,7 @@ def task_forest(
     *,
     baseline: str,
     tasks: Sequence[str],
-    unit: str = "Spearman × 100",
-    name: str = "differences-by-task",
+    unit: str,
 ) -> Drawing:
     """A panel a task, a line a system, one scale for all: which tasks a difference of averages comes from.
 
@@ -81,7 +79,7 @@ def task_forest(
         caption = f"Difference from {baseline} task by task, with its 95 % interval, on one scale. Filled: p < 0.05 over the table; hollow: not, or untested."
         if len(differences) < len(everyone):
             caption += f" The {len(differences)} of {len(everyone)} systems that differ most."
-        return save(figure, name=name, caption=caption, header=["system", "task", *HEADER], records=records)
+        return save(figure, name="differences-by-task", caption=caption, header=["system", "task", *HEADER], records=records)
 
 
 def _most_different(differences: Mapping[str, Mapping[str, Difference]]) -> Mapping[str, Mapping[str, Difference]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from sentdist.plan.papers import PAPERS
+from sentdist.plan.stage import as_number
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.printed import PaperTable
 from sentdist.report.rows import ResultRow
@@ -78,7 +79,7 @@ def fold_means(sweep: SweepRecord, records: Mapping[str, Record], columns: Mappi
         if any(trial.key not in records for trial in trials):  # a mean over some folds is not that of the printed row
             continue
         values = {title: [records[trial.key].results.get(name) for trial in trials] for title, name in columns.items()}
-        numbers = {title: [float(one) for one in given if isinstance(one, int | float)] for title, given in values.items()}
+        numbers = {title: [number for one in given if (number := as_number(one)) is not None] for title, given in values.items()}
         if all(len(given) == len(trials) for given in numbers.values()):
             scores = {title: sum(given) / len(given) for title, given in numbers.items()}
             found.append(ResultRow(method=trials[0].method, label=label, params={}, seed=seed or 0, scores=scores, is_fixed=seed is None))

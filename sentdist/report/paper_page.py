@@ -103,7 +103,13 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
         facts={"store": store.shown},
         tables=tuple(_shown(table, ours.get(number, {})) for number, table in printed.tables.items()),
     )
-    return Report(name=f"paper-{name}", markdown=render("paper.md.jinja", page=page), html=render("paper.html.jinja", page=page), files={})
+    return Report(
+        name=f"paper-{name}",
+        lead=page.lead,
+        markdown=render("paper.md.jinja", page=page),
+        html=render("paper.html.jinja", page=page),
+        files={},
+    )
 
 
 def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> dict[str, dict[str, list[OurRow]]]:

@@ -30,7 +30,7 @@ def probe_drawings(sweep: SweepRecord, records: Mapping[str, Record]) -> Iterato
         yield probe_plot(found)
 
 
-def probe_plot(found: Found, *, name: str = "probes") -> Drawing:
+def probe_plot(found: Found) -> Drawing:
     """A line a system, a panel for tags and one for words; an adversary that works draws the other part's mark towards 0."""
     if not found:
         raise DataError(where="probes", found="nothing to draw", expected="at least one system", remedy="Leave the figure out.")
@@ -61,7 +61,7 @@ def probe_plot(found: Found, *, name: str = "probes") -> Drawing:
             "What linear probes read out of each part, on sentences held out (0: nothing, 1: all); mean and ± 1 standard deviation over seeds. "
             "Tags belong in the tag channels, words in the word channels; adversaries work against the others."
         )
-        return save(figure, name=name, caption=caption, header=["system", "target", "part", "mean", "sd", "seeds"], records=records)
+        return save(figure, name="probes", caption=caption, header=["system", "target", "part", "mean", "sd", "seeds"], records=records)
 
 
 def _numbers(one: Summary) -> list[object]:

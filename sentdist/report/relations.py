@@ -10,11 +10,12 @@ import numpy as np
 
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import summarize
-from sentdist.plan.stage import slug
+from sentdist.plan.stage import as_number, slug
 from sentdist.report.style import DIVERGING, INK, Drawing, Looks, canvas, house_style, looks_of, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
+SCORE = "average STS score (Spearman × 100)"  # what weights are scored by
 LINK_COLUMNS = ("MRR", "Hits@1", "Hits@3", "Hits@10")
 LINK_HEADER = ("system", "relation", *LINK_COLUMNS, "seeds")
 # RSE, arXiv 2212.08802, Table 7, on six large corpora with BERT-base; × 100.
@@ -85,7 +86,7 @@ def _curves(trials: Sequence[TrialRecord], records: Mapping[str, Record]) -> dic
     return found
 
 
-def relation_matrix(names: Sequence[str], cosines: Sequence[np.ndarray], *, system: str, name: str = "relations") -> Drawing:
+def relation_matrix(names: Sequence[str], cosines: Sequence[np.ndarray], *, system: str, name: str) -> Drawing:
     """Cosines between relation vectors, (K, K) of each seed, as a map of their means;
     sd over seeds in the table (arXiv 2212.08802, Figure 4)."""
     if not cosines or any(np.shape(matrix) != (len(names), len(names)) for matrix in cosines):
@@ -128,8 +129,7 @@ def weight_curves(
     scores: Mapping[str, Mapping[float, Sequence[float]]],
     *,
     relation: str,
-    unit: str = "average STS score (Spearman × 100)",
-    name: str = "weights",
+    name: str,
     looks: Looks | None = None,
 ) -> Drawing:
     """The score against the weight of one relation, a line a system: mean and band of ± 1 sd over seeds (arXiv 2212.08802, Figure 3)."""
@@ -154,11 +154,11 @@ def weight_curves(
                 for weight, one in zip(weights, found, strict=True)
             ]
         axes.set_xlabel(f"weight of {relation}")
-        axes.set_ylabel(unit)
+        axes.set_ylabel(SCORE)
         quiet(axes)
         if len(scores) > 1:
             figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=2)
-        caption = f"{unit[0].upper()}{unit[1:]} against the weight of {relation}, the other weights as they are; band: ± 1 standard deviation over seeds."
+        caption = f"{SCORE[0].upper()}{SCORE[1:]} against the weight of {relation}, the other weights as they are; band: ± 1 standard deviation over seeds."
         return save(figure, name=name, caption=caption, header=["system", "weight", "mean", "sd", "seeds"], records=records)
 
 
@@ -177,7 +177,7 @@ def link_rows(results: Mapping[str, Sequence[Mapping[str, object]]], *, task: st
         ]
         for relation in relations:
             values = [[trial.get(f"{task}.{relation}.{measure}") for measure in ("mrr", "hits@1", "hits@3", "hits@10")] for trial in trials]
-            numbers = [[float(value) for value in row if isinstance(value, int | float)] for row in values]
+            numbers = [[number for value in row if (number := as_number(value)) is not None] for row in values]
             whole = [row for row in numbers if len(row) == len(LINK_COLUMNS)]
             if whole:
                 means = tuple(float(mean) for mean in np.mean(whole, axis=0))

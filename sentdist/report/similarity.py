@@ -12,9 +12,7 @@ from sentdist.report.style import INK, SEQUENTIAL, Drawing, canvas, house_style,
 LONGEST_LABEL = 44  # characters of a sentence beside its row
 
 
-def similarity_maps(
-    embeddings: Mapping[str, np.ndarray], sentences: Sequence[str], *, topics: Sequence[str] | None = None, name: str = "similarity"
-) -> Drawing:
+def similarity_maps(embeddings: Mapping[str, np.ndarray], sentences: Sequence[str], *, topics: Sequence[str] | None = None) -> Drawing:
     """Cosines of every two of S sentences under each model, on one scale.
 
     embeddings: model -> (S, D) in the order of the sentences; D may differ. topics: one a sentence;
@@ -57,7 +55,11 @@ def similarity_maps(
             if row < column
         ]
         return save(
-            figure, name=name, caption=_caption(cosines, topics), header=["model", "sentence1", "sentence2", "cosine"], records=records
+            figure,
+            name="similarity",
+            caption=_caption(cosines, topics),
+            header=["model", "sentence1", "sentence2", "cosine"],
+            records=records,
         )
 
 

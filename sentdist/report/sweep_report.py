@@ -9,6 +9,7 @@ from pathlib import Path
 from sentdist.citation import Citation
 from sentdist.errors import StoreError, listed
 from sentdist.plan.recipe import recipe_text
+from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations, useb
 from sentdist.report.block import Block
@@ -68,9 +69,10 @@ class SweepPage:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A report in memory: its page, its text, and the files beside them (name -> content)."""
+    """A report in memory: its page, its text, and the files beside them (name -> content). lead: the finding in a sentence or two."""
 
     name: str
+    lead: str
     markdown: str
     html: str
     files: dict[str, str | bytes]
@@ -152,7 +154,13 @@ def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
 
 
 def _report(page: SweepPage, files: dict[str, str | bytes]) -> Report:
-    return Report(name=page.title, markdown=render("sweep.md.jinja", page=page), html=render("sweep.html.jinja", page=page), files=files)
+    return Report(
+        name=page.title,
+        lead=page.lead,
+        markdown=render("sweep.md.jinja", page=page),
+        html=render("sweep.html.jinja", page=page),
+        files=files,
+    )
 
 
 def result_tables(
@@ -214,11 +222,7 @@ def _present(baseline: str | None, rows: list[ResultRow]) -> str | None:
 
 def _shared(sweep: SweepRecord, records: dict[str, Record]) -> SharedStages | None:
     mentioned, different, saved_s = shared_trainings(sweep, records)
-    return (
-        SharedStages(name="trainings of entropy encoders", num_mentioned=mentioned, num_different=different, saved_s=saved_s)
-        if different
-        else None
-    )
+    return SharedStages(num_mentioned=mentioned, num_different=different, saved_s=saved_s) if different else None
 
 
 def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[Citation]) -> dict[str, str | bytes]:
@@ -266,7 +270,7 @@ def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[
         done = [records[trial.key].results for trial in sweep.trials if trial.cell == cell and trial.key in records]
         task = "geometry" if any("geometry.uniformity" in results for results in done) else "geometry-stsb"
         names = [f"{task}.{measure}" for measure in ("alignment", "uniformity", "mean_cosine", "effective_rank")]
-        values = [[float(one) for results in done if isinstance(one := results.get(name), int | float)] for name in names]
+        values = [[one for results in done if (one := as_number(results.get(name))) is not None] for name in names]
         if all(values):
             rows.append([cell, *(f"{sum(value) / len(value):.3f}" for value in values)])
     return rows
@@ -287,8 +291,8 @@ def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable,
     if links := link_table(sweep, records):
         yield Block(title="Link prediction", said=(LINK_NOTE,), header=LINK_HEADER, rows=links)
     other = not_understood(records)
-    said = (f"Of another version, with fields that this one does not know; only times are read of {listed(other)}.",) if other else ()
-    yield Block(title="Stages", said=said, header=STAGE_HEADER, rows=_stage_rows(sweep, records))
+    unread = (f"Of another version, with fields that this one does not know; only times are read of {listed(other)}.",) if other else ()
+    yield Block(title="Stages", said=unread, header=STAGE_HEADER, rows=_stage_rows(sweep, records))
 
 
 __all__ = ["RETRIEVAL_TITLES", "Report", "report_sweep"]

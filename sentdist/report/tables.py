@@ -55,26 +55,22 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedStages:
-    """How much of a sweep was shared: stages that its cells mention, stages that differ, and those that were already in the store."""
+    """How much of a sweep was shared: trainings of entropy encoders that its cells mention, and those that differ."""
 
-    name: str  # plural, as in "entropy encoders"
     num_mentioned: int
     num_different: int
-    num_found: int = 0
     saved_s: float | None = None
 
     def sentence(self) -> str:
         """Plain words for the report."""
         spared = self.num_mentioned - self.num_different
-        text = f"The sweep mentions {self.num_mentioned} {self.name}; "
+        text = f"The sweep mentions {self.num_mentioned} trainings of entropy encoders; "
         if not spared:
             text += "all of them differ, so nothing could be shared"
         else:
             text += f"only {self.num_different} of them differ, so {spared} trainings were never run"
             text += f" ({100 * spared / self.num_mentioned:.0f} % of them"
             text += f", about {duration(self.saved_s)} of work)" if self.saved_s is not None else ")"
-        if self.num_found:
-            text += f"; {self.num_found} were already in the store"
         return text + "."
 
 

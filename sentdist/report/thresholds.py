@@ -62,9 +62,7 @@ class ThresholdCell:
     threshold: float
 
 
-def threshold_surfaces(
-    scores: Mapping[ThresholdCell, Sequence[float]], *, unit: str = "average STS score (Spearman × 100)", name: str = "thresholds"
-) -> Drawing:
+def threshold_surfaces(scores: Mapping[ThresholdCell, Sequence[float]], *, unit: str, name: str) -> Drawing:
     """The mean score over k and x0: one panel a loss (rows) and boundary mode (columns), one scale for all; the best cell is marked."""
     _some(scores, "threshold surfaces")
     losses = list(dict.fromkeys(cell.loss for cell in scores))
@@ -103,11 +101,11 @@ def threshold_surfaces(
         return save(figure, name=name, caption=caption, header=header, records=records)
 
 
-def loss_shapes(shapes: Sequence[LossShape], *, spacing: float = 1.0, name: str = "losses") -> Drawing:
-    """Each loss and its derivative against the error |p − y|, from 0 to the distance of two labels;
+def loss_shapes(shapes: Sequence[LossShape]) -> Drawing:
+    """Each loss and its derivative against the error |p − y|, from 0 to 1, the distance of two labels;
     dashed: half of it, the next label's side."""
     _some(shapes, "loss shapes")
-    errors = np.linspace(0.0, spacing, 201)
+    errors = np.linspace(0.0, 1.0, 201)
     with house_style():
         figure, axes = canvas(width=7.2, height=3.1, columns=2)
         records: list[list[object]] = []
@@ -120,7 +118,7 @@ def loss_shapes(shapes: Sequence[LossShape], *, spacing: float = 1.0, name: str 
             rows = zip(errors.tolist(), shape.values(errors).tolist(), shape.slopes(errors).tolist(), strict=True)
             records += [[shape.title, *row] for row in rows]
         for one, title in zip(axes, ("Loss", "Gradient"), strict=True):
-            one.axvline(spacing / 2, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+            one.axvline(0.5, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
             one.set_title(title)
             one.set_xlabel("error |p − y| (label units)")
             one.margins(x=0.01)
@@ -129,7 +127,7 @@ def loss_shapes(shapes: Sequence[LossShape], *, spacing: float = 1.0, name: str 
         caption = (
             "The losses and their gradients against the error; within the threshold neither is above 0. Dashed: half way to the next label."
         )
-        return save(figure, name=name, caption=caption, header=["loss", "error", "value", "gradient"], records=records)
+        return save(figure, name="losses", caption=caption, header=["loss", "error", "value", "gradient"], records=records)
 
 
 def _panel(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sentdist.evaluation.relational import BY
 from sentdist.plan.measures import Measure
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Json, as_number
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.report.columns import AVERAGE
 
@@ -59,11 +59,7 @@ def _by_relation(results: Mapping[str, Json], parts: Mapping[str, str], relation
     """Relation -> column -> score; one row under "" where no relations were scored."""
     names = relations_of(results) if relation is None else (relation,)
     ends = {name: f".{BY}{name}" for name in names} or {"": ""}
-    return {name: {column: _number(results.get(f"{task}{end}")) for column, task in parts.items()} for name, end in ends.items()}
-
-
-def _number(value: Json) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return {name: {column: as_number(results.get(f"{task}{end}")) for column, task in parts.items()} for name, end in ends.items()}
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sentdist.errors import RecipeError, counted, duration
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
-from sentdist.plan.stage import Stage
+from sentdist.plan.stage import Stage, as_number
 from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.spelling import did_you_mean
@@ -174,12 +174,12 @@ def hindsight(plan: Plan, devices: Devices, parameters: Parameters, records: Map
     forecast_s = taken_s = 0.0
     for stage in done:
         record = records[stage.key]
-        planned = _number(record.results.get("num_steps_planned")) or 1.0
-        share = (_number(record.results.get("num_steps")) or planned) / planned
+        planned = as_number(record.results.get("num_steps_planned")) or 1.0
+        share = (as_number(record.results.get("num_steps")) or planned) / planned
         by_stopping = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
         forecast_s += operations_of(stage, plan, parameters) / by_stopping * share / devices.speed
-        taken_s += record.seconds * (_number(record.runtime.get("workers")) or 1.0)
-    on_gpu = bool(done) and all(_number(records[stage.key].runtime.get("gpus_per_worker")) for stage in done)
+        taken_s += record.seconds * (as_number(record.runtime.get("workers")) or 1.0)
+    on_gpu = bool(done) and all(as_number(records[stage.key].runtime.get("gpus_per_worker")) for stage in done)
     return Hindsight(stages=len(done), forecast_s=forecast_s, taken_s=taken_s, on_gpu=on_gpu)
 
 
@@ -187,7 +187,3 @@ def _tokens(longest: int | None, corpus: CorpusStage | None) -> int:
     """Of a sentence; more where an FAQ is trained on."""
     tokens = FAQ_TOKENS if isinstance(corpus, Corpus) and corpus.fold is not None else TOKENS
     return tokens if longest is None else min(tokens, longest)
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

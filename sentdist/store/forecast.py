@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sentdist.errors import counted
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.stage import Stage
+from sentdist.plan.stage import Stage, as_number
 from sentdist.plan.stages import STAGES, Bank, Scores, Targets, Train
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
 from sentdist.plan.tasks import TASKS
@@ -133,5 +133,5 @@ def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
         return None
     artifacts = itertools.islice(store.artifacts(kind.speed_of), MAX_RECORDS)
     found = [artifact.record.results.get("sentences_per_s") for artifact in artifacts]
-    rates = [float(rate) for rate in found if isinstance(rate, int | float) and rate > 0]
+    rates = [rate for value in found if (rate := as_number(value)) is not None and rate > 0]
     return statistics.median(rates) if rates else None

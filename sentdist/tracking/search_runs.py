@@ -13,7 +13,7 @@ from sentdist.errors import SentdistError
 from sentdist.palette import colors_of
 from sentdist.plan.dotted import short_names
 from sentdist.plan.search import Search
-from sentdist.plan.stage import Json
+from sentdist.plan.wording import value_text
 from sentdist.store.searches import Ended, Rung, SearchRecord, SearchTrial, Suggested
 from sentdist.store.store import ArtifactStore
 from sentdist.table_text import markdown_text
@@ -264,10 +264,3 @@ class SearchRuns:
 def training_tag(identity: str, train: str) -> tuple[str, str]:
     """By which a trial's run is found; train: key of its whole training."""
     return TRAINING, f"{identity}-{train}"
-
-
-def value_text(value: Json) -> str:
-    """A value of the space as a parameter."""
-    if isinstance(value, list | tuple):
-        return "{" + ", ".join(map(value_text, value)) + "}"
-    return f"{value:g}" if isinstance(value, float) else str(value)

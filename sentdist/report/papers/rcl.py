@@ -146,6 +146,10 @@ PAPER_TABLES: dict[str, PaperTable] = {
     ),
 }  # fmt: skip
 
+_PHIS = (0.01, 0.02, 0.03, 0.04, 0.05)
+_THREE = (0.1, 0.2, 0.3)
+# Number of a table that compares dropouts -> shares of heads, and of attention, that it has rows of.
+_DROPOUTS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {"1a": ((), _THREE), "1b": (_THREE, ()), "3": ((0.1,), (0.1,))}
 _FAQ_TASKS = {"2a": "faqir", "2b": "cough"}
 
 # Number of regulators -> average STS score × 100 (Table 4), for the curve beside ours.
@@ -198,26 +202,21 @@ def rcl_compared(table: ResultTable, facts: Mapping[str, RclFacts]) -> Iterator[
 
 def _row(number: str, facts: RclFacts) -> str | None:
     """The paper's row that stands for the same thing as a cell of ours."""
-    best = facts.objective == "rcl" and facts.phis == (0.01, 0.02, 0.03, 0.04)
-    if facts.objective is None:
-        return {"1a": "SRoBERTa-base", "1b": "SRoBERTa-base", "3": "SRoBERTa-base", "4": "0"}.get(number)
-    if facts.objective == "info_nce":
-        attention, heads = f"Attention dropout p={facts.attention_dropout}", f"DropHead p={facts.drophead}"
-        if (
-            facts.attention_dropout in (0.1, 0.2, 0.3)
-            and not facts.drophead
-            and (number == "1a" or (number == "3" and facts.attention_dropout == 0.1))
-        ):
-            return attention
-        if facts.drophead in (0.1, 0.2, 0.3) and (number == "1b" or (number == "3" and facts.drophead == 0.1)):
-            return heads
-        return None
-    if facts.objective == "entropy":
-        return f"Entropy encoder φ={facts.phis[0]:g}" if number == "5" and facts.phis[0] in (0.01, 0.02, 0.03, 0.04) else None
-    if number == "4":
-        consecutive = facts.phis == tuple(round(0.01 * place, 2) for place in range(1, len(facts.phis) + 1))
-        return str(facts.num_regulators) if consecutive and 2 <= facts.num_regulators <= 10 else None
-    return "RCL" if best and number in ("3", "5") else None
+    match facts.objective:
+        case None:
+            return "0" if number == "4" else "SRoBERTa-base" if number in _DROPOUTS else None
+        case "info_nce" if number in _DROPOUTS:
+            heads, attention = _DROPOUTS[number]
+            if facts.attention_dropout in attention and not facts.drophead:
+                return f"Attention dropout p={facts.attention_dropout}"
+            return f"DropHead p={facts.drophead}" if facts.drophead in heads else None
+        case "entropy" if number == "5" and facts.phis[0] in _PHIS[:4]:
+            return f"Entropy encoder φ={facts.phis[0]:g}"
+        case "rcl" if number == "4" and facts.phis and facts.phis == _PHIS[: len(facts.phis)]:
+            return str(facts.num_regulators)
+        case "rcl" if number in ("3", "5") and facts.phis == _PHIS[:4]:
+            return "RCL"
+    return None
 
 
 TABLES = PaperTables(

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import counted, duration
+from sentdist.plan.wording import value_text
 from sentdist.report.block import Block
 from sentdist.report.comparisons import distance, distance_and_verdict
 from sentdist.report.head import column_words
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
-from sentdist.report.search.facts import ScoredFinalist, Searched, SearchFacts, exact, sentences
+from sentdist.report.search.facts import ScoredFinalist, Searched, SearchFacts, sentences
 from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances
 from sentdist.report.search.parallel import parallel_drawing
 from sentdist.report.style import Drawing, Looks, looks_of
@@ -286,7 +287,7 @@ def trials_csv(facts: SearchFacts) -> str:
 
 def _trial_row(trial: SearchTrial, fields: Sequence[str], shares: Sequence[float]) -> list[object]:
     at = {rung.share: rung.dev for rung in trial.rungs}
-    values = [exact(trial.suggestion[field]) if field in trial.suggestion else "" for field in fields]
+    values = [value_text(trial.suggestion[field]) if field in trial.suggestion else "" for field in fields]
     dev = [f"{at[share]:.4f}" if share in at else "" for share in shares]
     forecast = "" if trial.forecast_s is None else f"{trial.forecast_s:.1f}"
     cost = [sentences(trial), trial.paid_sentences, f"{trial.paid_s:.1f}", forecast]

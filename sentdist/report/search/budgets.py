@@ -17,7 +17,7 @@ from sentdist.store.searches import SearchTrial
 BAND_WORDS = f"{100 * (BAND[1] - BAND[0]):.0f} of 100"
 
 
-def best_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks, name: str = "search-best") -> Drawing:
+def best_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing:
     """The expected best of n trials against n, and the best so far against the sentences that were trained on, a line a method."""
     methods = [method for method in facts.methods if method.scored]
     records: list[list[object]] = []
@@ -66,10 +66,10 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks, name: str =
             f"Right: median best so far over orders of the trials, band as before. {_counted_as(facts)}"
         )
         header = ["method", "by", "at", "best", "low", "high"]
-        return save(figure, name=name, caption=caption, header=header, records=records)
+        return save(figure, name="search-best", caption=caption, header=header, records=records)
 
 
-def price_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks, name: str = "search-price") -> Drawing:
+def price_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing:
     """Every trial by its cost and dev score: finished, pruned and failed ones apart; ringed: what dev chose."""
     methods = [method for method in facts.methods if method.trials]
     records: list[list[object]] = []
@@ -135,7 +135,7 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks, name: str 
             f"ringed: what dev chose for each method.{' Methods stand a little apart.' if len(methods) > 1 else ''}{_below(hidden)}"
         )
         header = ["method", "trial", "state", "sentences", "seconds paid", "dev"]
-        return save(figure, name=name, caption=caption, header=header, records=records, hover=hover)
+        return save(figure, name="search-price", caption=caption, header=header, records=records, hover=hover)
 
 
 def budget_rows(facts: SearchFacts) -> list[list[str]]:

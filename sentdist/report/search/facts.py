@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from sentdist.evaluation.optimism import Optimism, optimism
 from sentdist.plan.dotted import short_names
 from sentdist.plan.search import Axis, Search
 from sentdist.plan.stage import Json
+from sentdist.plan.wording import value_text
 from sentdist.store.chosen import cells_by_dev, dev_score
 from sentdist.store.record import Record
 from sentdist.store.searches import Finalist, SearchRecord, SearchTrial
@@ -98,14 +98,13 @@ class SearchFacts:
     def settings(self, suggestion: Mapping[str, Json], method: Searched) -> str:
         """The values of a suggestion that make a difference to its method."""
         return (
-            ", ".join(f"{self.short[field]} {exact(suggestion[field])}" for field in method.fields if field in suggestion)
+            ", ".join(f"{self.short[field]} {value_text(suggestion[field])}" for field in method.fields if field in suggestion)
             or "its own values"
         )
 
     def num_settings(self, method: Searched) -> int | None:
         """How many suggestions of a method differ; None where they have no end."""
-        values = [self.axis(field).values for field in method.fields]
-        return None if any(one is None for one in values) else math.prod(len(one) for one in values if one is not None)
+        return self.search.size(method.fields)
 
     def is_exhausted(self, method: Searched) -> bool:
         """Whether all that can be suggested was tried: more trials would find nothing better."""
@@ -155,13 +154,6 @@ def sentences(trial: SearchTrial) -> int:
     A training that was in the store counts as if it had been trained: else a method that somebody had tried before would be cheap.
     """
     return max(trial.rungs[-1].sentences if trial.rungs else 0, trial.paid_sentences)
-
-
-def exact(value: Json) -> str:
-    """A value of the space, with all digits that a suggestion has."""
-    if isinstance(value, list | tuple):
-        return "{" + ", ".join(map(exact, value)) + "}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def shown(value: Json) -> str:

@@ -23,9 +23,7 @@ def method_importances(facts: SearchFacts) -> dict[str, list[Importance] | None]
     return {method.name: _importances(facts, method) for method in facts.methods}
 
 
-def importance_drawing(
-    facts: SearchFacts, found: Mapping[str, Sequence[Importance] | None], *, looks: Looks, name: str = "search-importance"
-) -> Drawing | None:
+def importance_drawing(facts: SearchFacts, found: Mapping[str, Sequence[Importance] | None], *, looks: Looks) -> Drawing | None:
     """A panel a method, a bar a field with its interval, and a mark beyond which luck seldom reaches; None where no method has enough
     trials."""
     panels = [(method, told) for method in facts.methods if (told := found[method.name])]
@@ -60,7 +58,7 @@ def importance_drawing(
             "where a third of the trials is left out. Dashed: what luck alone passes in 1 of 20 searches, over all fields; bars that stay below are pale."
         )
         header = ["method", "field", "share", "low", "high", "by luck", "of the variance (fANOVA)", "told"]
-        return save(figure, name=name, caption=caption, header=header, records=records)
+        return save(figure, name="search-importance", caption=caption, header=header, records=records)
 
 
 def importance_sentences(facts: SearchFacts, found: Mapping[str, Sequence[Importance] | None]) -> list[str]:

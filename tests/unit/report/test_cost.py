@@ -79,7 +79,9 @@ def test_the_figure_says_what_sharing_spared() -> None:
 
 def test_a_forest_by_task_has_a_line_for_every_comparison() -> None:
     found = Difference(difference=0.8, low=0.5, high=1.1, p=0.01, table_p=0.03, about="seeds and items")
-    drawing = task_forest({"RCL": {"STS12": found, "STS13": found}, "SimCSE": {"STS13": found}}, baseline="Eq. 1", tasks=["STS12", "STS13"])
+    drawing = task_forest(
+        {"RCL": {"STS12": found, "STS13": found}, "SimCSE": {"STS13": found}}, baseline="Eq. 1", tasks=["STS12", "STS13"], unit="score"
+    )
     assert [(row["system"], row["task"]) for row in csv.DictReader(io.StringIO(drawing.table))] == [
         ("RCL", "STS12"), ("RCL", "STS13"), ("SimCSE", "STS13"),
     ]  # fmt: skip
@@ -100,7 +102,7 @@ def test_a_forest_of_many_systems_draws_those_that_differ_most_and_its_names_are
         }
         for place in range(45)
     }
-    drawing = task_forest(differences, baseline="Eq. 1", tasks=TASKS)
+    drawing = task_forest(differences, baseline="Eq. 1", tasks=TASKS, unit="score")
     assert "The 40 of 45 systems that differ most" in drawing.caption
     assert len(list(csv.DictReader(io.StringIO(drawing.table)))) == 45 * len(TASKS)
     picture = imread(io.BytesIO(drawing.png))

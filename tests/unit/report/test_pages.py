@@ -28,6 +28,8 @@ from sentdist.report.tables import ResultTable, build_table
 from sentdist.report.templating import render
 from tests.support.pages import html_part, markdown_part
 
+UNIT = "average of 7 tasks (Spearman's correlation × 100)"
+
 
 def _curves() -> list[LearningCurve]:
     steps = range(200)
@@ -45,10 +47,10 @@ def _drawings() -> list[Drawing]:
     told = Difference(difference=0.8, low=0.5, high=1.1, p=0.01, table_p=0.03, about="seeds and items")
     differences = {"RCL": told, "single": Difference(difference=0.85, reason=NOTHING_VARIES)}
     return [
-        regulators_curve({0: [81.0, 81.2], 2: [81.5, 81.7], 4: [82.0]}, paper=PAPER_REGULATORS),
-        heat_map(grid),
-        learning_curves(_curves()),
-        forest_plot(differences, baseline="Eq. 1"),
+        regulators_curve({0: [81.0, 81.2], 2: [81.5, 81.7], 4: [82.0]}, paper=PAPER_REGULATORS, unit=UNIT),
+        heat_map(grid, unit=UNIT),
+        learning_curves(_curves(), dev_unit=UNIT),
+        forest_plot(differences, baseline="Eq. 1", unit=UNIT),
     ]
 
 
@@ -85,8 +87,8 @@ def test_figures_state_what_they_show(drawings: list[Drawing]) -> None:
 def test_titles_of_long_phi_sets_take_lines_of_their_own_and_no_width() -> None:
     """SVG text is drawn as paths, so the size says it: a title that is broken makes the figure taller,
     not its neighbours' titles unreadable."""
-    short = heat_map({("32", "{.01}"): [80.0], ("32", "{.02}"): [81.0]})
-    long = heat_map({("32", "{0.01, 0.02, 0.03, 0.04, 0.05}"): [80.0], ("32", "{.02}"): [81.0]})
+    short = heat_map({("32", "{.01}"): [80.0], ("32", "{.02}"): [81.0]}, unit=UNIT)
+    long = heat_map({("32", "{0.01, 0.02, 0.03, 0.04, 0.05}"): [80.0], ("32", "{.02}"): [81.0]}, unit=UNIT)
     heights, widths = zip(*(imread(io.BytesIO(drawing.png), format="png").shape[:2] for drawing in (short, long)), strict=True)
     assert heights[1] > heights[0] and widths[1] == widths[0]
 
@@ -94,12 +96,17 @@ def test_titles_of_long_phi_sets_take_lines_of_their_own_and_no_width() -> None:
 def test_seeds_that_stopped_early_leave_the_later_steps() -> None:
     short = LearningCurve(label="RCL", seed=1, steps=range(3), losses=[3.0, 3.0, 3.0])
     whole = LearningCurve(label="RCL", seed=0, steps=range(5), losses=[1.0, 1.0, 1.0, 1.0, 1.0])
-    records = list(csv.DictReader(io.StringIO(learning_curves([short, whole]).table)))
+    records = list(csv.DictReader(io.StringIO(learning_curves([short, whole], dev_unit=UNIT).table)))
     assert [(record["mean"], record["seeds"]) for record in records] == [("2", "2")] * 3 + [("1", "1")] * 2
 
 
 def test_nothing_to_draw_is_named() -> None:
-    for draw in (lambda: regulators_curve({}), lambda: heat_map({}), lambda: learning_curves([]), lambda: forest_plot({}, baseline="x")):
+    for draw in (
+        lambda: regulators_curve({}, unit=UNIT),
+        lambda: heat_map({}, unit=UNIT),
+        lambda: learning_curves([], dev_unit=UNIT),
+        lambda: forest_plot({}, baseline="x", unit=UNIT),
+    ):
         with pytest.raises(DataError, match="nothing to draw"):
             draw()
 
@@ -196,6 +203,6 @@ def test_a_system_looks_alike_in_all_figures_of_a_report() -> None:
     curves = [
         LearningCurve(label=label, seed=0, steps=[0, 1], losses=[1.0, 0.5], dev_steps=[1], dev_scores=[70.0]) for label in ("RCL", "Eq. 1")
     ]
-    drawn = learning_curves(curves, looks=looks).svg
+    drawn = learning_curves(curves, dev_unit=UNIT, looks=looks).svg
     assert looks["RCL"].color.lower() in drawn and looks["Eq. 1"].color.lower() in drawn
     assert looks["untouched"].color.lower() not in drawn, "a colour is not given to another system because its own is not shown"

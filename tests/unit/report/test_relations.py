@@ -27,22 +27,22 @@ def _rows(drawing: Drawing) -> list[dict[str, str]]:
 def test_a_matrix_of_relations() -> None:
     one, other = np.eye(3), np.eye(3)
     other[0, 1] = other[1, 0] = -0.5
-    drawing = relation_matrix(NAMES, [one, other], system="RSE")
+    drawing = relation_matrix(NAMES, [one, other], system="RSE", name="relations")
     rows = _rows(drawing)
     assert len(rows) == 9
     found = next(row for row in rows if (row["relation"], row["other"]) == ("entailment", "duplicate-question"))
     assert (found["mean"], found["sd"], found["seeds"]) == ("-0.25", "0.353553", "2")
     assert drawing.caption == "Cosines between the relation vectors of RSE, mean over 2 seeds."
-    assert relation_matrix(NAMES, [one, other], system="RSE") == drawing
+    assert relation_matrix(NAMES, [one, other], system="RSE", name="relations") == drawing
 
 
 def test_a_single_seed_has_no_spread() -> None:
-    assert {row["sd"] for row in _rows(relation_matrix(NAMES, [np.eye(3)], system="RSE"))} == {""}
+    assert {row["sd"] for row in _rows(relation_matrix(NAMES, [np.eye(3)], system="RSE", name="relations"))} == {""}
 
 
 def test_curves_over_a_weight() -> None:
     curve = {0.0: [70.0, 71.0], 0.5: [72.0, 72.5], 1.0: [71.0, 71.5]}
-    drawing = weight_curves({"RSE": curve, "other": {0.0: [60.0]}}, relation="duplicate-question")
+    drawing = weight_curves({"RSE": curve, "other": {0.0: [60.0]}}, relation="duplicate-question", name="weights")
     rows = _rows(drawing)
     assert [(row["system"], row["weight"], row["mean"]) for row in rows] == [
         ("RSE", "0", "70.5"),
@@ -70,9 +70,9 @@ def test_link_prediction_is_averaged_over_seeds() -> None:
 
 def test_nothing_to_draw() -> None:
     for draw in (
-        lambda: weight_curves({}, relation="entailment"),
-        lambda: relation_matrix(NAMES, [], system="RSE"),
-        lambda: relation_matrix(NAMES, [np.eye(2)], system="RSE"),
+        lambda: weight_curves({}, relation="entailment", name="weights"),
+        lambda: relation_matrix(NAMES, [], system="RSE", name="relations"),
+        lambda: relation_matrix(NAMES, [np.eye(2)], system="RSE", name="relations"),
     ):
         with pytest.raises(DataError, match="found"):
             draw()

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from sentdist.plan.wording import value_text
 from sentdist.report.search.blocks import SearchPart, lead, search_part
 from sentdist.report.search.budgets import budget_rows, dev_span
-from sentdist.report.search.facts import exact, search_facts, sentences
+from sentdist.report.search.facts import search_facts, sentences
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.store.searches import Finalist, SearchRecord, append_event
 from sentdist.store.store import ArtifactStore
@@ -99,7 +100,7 @@ def test_the_trials_are_a_table_for_other_programs(part: SearchPart, made_up: Se
     rows = list(csv.DictReader(io.StringIO(str(part.files["search-trials.csv"]))))
     assert [int(row["trial"]) for row in rows] == sorted(trial.number for trial in made_up.trials)
     first = next(trial for trial in made_up.trials if trial.number == 0)
-    assert rows[0]["training.learning_rate"] == exact(first.suggestion["training.learning_rate"])
+    assert rows[0]["training.learning_rate"] == value_text(first.suggestion["training.learning_rate"])
     assert float(rows[0]["dev at 0.1"]) == pytest.approx(first.rungs[0].dev, abs=1e-4)
     assert rows[0]["methods.rcl.phis"] == "", "a field that makes no difference to a method"
 

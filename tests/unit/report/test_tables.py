@@ -264,12 +264,12 @@ def test_csv_keeps_every_number(rows: list[ResultRow]) -> None:
 
 
 def test_sharing_in_words() -> None:
-    shared = SharedStages(name="entropy encoders", num_mentioned=30, num_different=10, num_found=4, saved_s=5400)
+    shared = SharedStages(num_mentioned=30, num_different=10, saved_s=5400)
     assert shared.sentence() == (
-        "The sweep mentions 30 entropy encoders; only 10 of them differ, so 20 trainings were never run (67 % of them, "
-        "about 1.5 h of work); 4 were already in the store."
+        "The sweep mentions 30 trainings of entropy encoders; only 10 of them differ, so 20 trainings were never run (67 % of them, "
+        "about 1.5 h of work)."
     )
-    assert "all of them differ, so nothing could be shared" in SharedStages(name="encoders", num_mentioned=3, num_different=3).sentence()
+    assert "all of them differ, so nothing could be shared" in SharedStages(num_mentioned=3, num_different=3).sentence()
 
 
 def test_bad_input_is_named(rows: list[ResultRow], tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from sentdist.objectives.regression import l1, mse, smooth_k2, translated_relu
 from sentdist.report.style import Drawing
 from sentdist.report.thresholds import LossShape, ThresholdCell, loss_shapes, threshold_surfaces
 
+UNIT = "average of 7 tasks (Spearman's correlation × 100)"
 SHAPES = [
     (LossShape(loss="l1"), l1),
     (LossShape(loss="mse"), mse),
@@ -41,7 +42,7 @@ def _rows(drawing: Drawing) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("boundaries", [["left_mask"], ["none", "clamp", "one_sided"]])
 def test_surfaces(boundaries: list[str]) -> None:
-    drawing = threshold_surfaces(_cells(boundaries))
+    drawing = threshold_surfaces(_cells(boundaries), unit=UNIT, name="thresholds")
     pixels = imread(io.BytesIO(drawing.png), format="png")
     assert min(pixels.shape[:2]) > 200 and pixels[..., :3].std() > 0.02  # not a blank sheet
     assert ElementTree.fromstring(drawing.svg).tag.endswith("svg")
@@ -49,7 +50,7 @@ def test_surfaces(boundaries: list[str]) -> None:
     assert len(rows) == 12 * len(boundaries) - 1
     assert {row["seeds"] for row in rows} == {"2"} and rows[0]["mean"] == "70.85"
     assert f"k = 3, x0 = 0.25 (Translated ReLU, boundary {boundaries[0]})" in drawing.caption
-    assert threshold_surfaces(_cells(boundaries)) == drawing
+    assert threshold_surfaces(_cells(boundaries), unit=UNIT, name="thresholds") == drawing
 
 
 @pytest.mark.parametrize(("shape", "loss"), SHAPES, ids=[shape.loss for shape, _ in SHAPES])
@@ -68,6 +69,6 @@ def test_the_figure_of_shapes() -> None:
 
 
 def test_nothing_to_draw() -> None:
-    for draw in (lambda: threshold_surfaces({}), lambda: loss_shapes([])):
+    for draw in (lambda: threshold_surfaces({}, unit=UNIT, name="thresholds"), lambda: loss_shapes([])):
         with pytest.raises(DataError, match="found nothing to draw"):
             draw()
