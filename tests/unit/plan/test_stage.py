@@ -18,7 +18,7 @@ from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.specs import EncoderSpec, Stopping, Training
-from sentdist.plan.stage import KEY_LENGTH, Stage, in_words_of_today, topological
+from sentdist.plan.stage import KEY_LENGTH, Stage, as_number, in_words_of_today, topological
 from sentdist.plan.stages import Bank, Corpus, Scores, Train
 
 
@@ -175,3 +175,7 @@ def test_generated_sources_keep_the_keys_and_places_that_they_had_as_embedded_on
     assert corpus.label == "generated-nli-640"
     assert in_words_of_today({"fields": {"source": "embedded/nli"}}) == {"fields": {"source": "generated/nli"}}
     assert Corpus(source="my/generated-nli", source_revision="r").place.startswith("corpus/my-generated-nli-")
+
+
+def test_a_number_is_no_truth_and_no_text() -> None:
+    assert [as_number(value) for value in (1, 0.5, True, False, "1", None)] == [1.0, 0.5, None, None, None, None]

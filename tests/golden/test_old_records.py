@@ -1,0 +1,61 @@
+"""Records as version 0.3 wrote them, a stage of every kind with all that it was made of: later versions give the same stages back.
+
+python -m tests.golden.test_old_records     adds kinds that are new; what an older version wrote stays as it is
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sentdist.plan.stage import Json, topological
+from sentdist.plan.stages import STAGES
+from sentdist.store.record import Record
+from sentdist.store.restored import restored
+from tests.support.every_stage import one_of_each
+
+GOLDEN = Path(__file__).parent / "old_records.json"
+
+
+def written() -> dict[str, Json]:
+    """Key -> the canonical values that stand in a record."""
+    found: dict[str, Json] = json.loads(GOLDEN.read_text())
+    return found
+
+
+def records() -> dict[str, Record]:
+    found = {}
+    for key, stage in written().items():
+        assert isinstance(stage, dict)
+        found[key] = Record(
+            key=key, kind=str(stage["kind"]), label="", place=f"{stage['kind']}/{key}", stage=stage, inputs=(),
+            created_at="2026-11-23T00:00:00Z", seconds=1.0, runtime={}, environment={}, results={}, files={},
+        )  # fmt: skip
+    return found
+
+
+def test_there_is_a_record_of_every_kind() -> None:
+    assert {record.kind for record in records().values()} == set(STAGES)
+
+
+@pytest.mark.parametrize("key", written())
+def test_what_was_written_then_is_the_same_stage_now(key: str) -> None:
+    """As long as its kind has the revision that it had."""
+    found = restored(key, records())
+    assert found is not None
+    then = written()[key]
+    assert isinstance(then, dict)
+    if then["revision"] == found.revision:
+        anew = type(found).model_validate({name: getattr(found, name) for name in type(found).model_fields})
+        assert anew == found and anew.key == key and anew.canonical() == then
+
+
+if __name__ == "__main__":
+    there = written()
+    kinds = {str(stage["kind"]) for stage in there.values() if isinstance(stage, dict)}
+    new = [stage for stage in one_of_each().values() if stage.kind not in kinds]
+    GOLDEN.write_text(
+        json.dumps(there | {one.key: one.canonical() for one in topological(tuple(new))}, indent=1, ensure_ascii=False) + "\n"
+    )
