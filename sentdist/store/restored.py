@@ -15,6 +15,7 @@ from sentdist.store.record import Record
 MOST_HELD = 20_000
 
 # Key -> the fields of its record, and the stage: a key is a digest of all that a stage is, so one that is whole is the same to everyone.
+# To a process it stays known after the record of an input has gone.
 _held: dict[str, tuple[Json, Stage]] = {}
 
 
@@ -47,7 +48,8 @@ def restored(key: str | None, records: Mapping[str, Record]) -> Stage | None:
     if any(field.is_required() and name not in values for name, field in kind.model_fields.items()):
         return None
     stage = _keyed(kind.model_construct(**values), record.key)
-    if all(_held.get(one.key, (None, None))[1] is one for one in stage.inputs):
+    parts = [one for value in values.values() for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Stage)]
+    if all(_held.get(one.key, (None, None))[1] is one for one in parts):
         if len(_held) >= MOST_HELD:
             _held.clear()
         _held[record.key] = fields, stage

@@ -10,7 +10,7 @@ import pytest
 
 from sentdist.plan.objectives import phi_of
 from sentdist.plan.stage import KEY_LENGTH, Stage
-from sentdist.plan.stages import STAGES, Bank, Overlap, Scores, Train
+from sentdist.plan.stages import STAGES, Bank, Overlap, Rung, Scores, Train
 from sentdist.store import restored as module
 from sentdist.store.record import Record
 from sentdist.store.restored import Gone, restored
@@ -88,6 +88,15 @@ def test_what_is_behind_a_missing_input_comes_back_with_it() -> None:
     found = restored(stage.key, lost)
     assert isinstance(found, Train) and isinstance(found.banks[0].encoder, Gone)
     assert restored(stage.key, records) == stage
+
+
+def test_a_rung_comes_back_with_its_training() -> None:
+    """It takes in what its training does, and may be there without it."""
+    stage, records = trained()
+    rung = Rung(of=stage, share=0.5)
+    alone = restored(rung.key, {rung.key: record_of(rung)})
+    assert isinstance(alone, Rung) and isinstance(alone.of, Gone) and alone.of.key == stage.key
+    assert restored(rung.key, records | {rung.key: record_of(rung)}) == rung
 
 
 def test_nothing_is_given_back_of_what_is_gone() -> None:
