@@ -24,7 +24,7 @@ def works_of_sweep(found: SweepRows, sweep: SweepRecord, records: Mapping[str, R
         used |= set(facts.works)
         used |= {"drophead"} if facts.drophead else set()
         used |= {"dropattention"} if facts.attention_dropout else set()
-        used |= {"snli", "mnli"} if (facts.corpus or "").startswith("nli/") else set()
+        used |= {"snli", "mnli"} if (facts.source or "").startswith("nli/") else set()
     encoder = sweep.recipe.get("encoder") or {}
     checkpoint = str(encoder.get("checkpoint", "minilm-l6")) if isinstance(encoder, dict) else ""
     used |= {"minilm", "sbert"} if "minilm" in checkpoint.lower() else set()
