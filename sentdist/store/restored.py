@@ -75,6 +75,7 @@ def _input(key: str, records: Mapping[str, Record]) -> Stage:
 
 @cache
 def _reader(kind: type[Stage], name: str) -> TypeAdapter[Any]:
+    kind.model_rebuild()  # Train names Bank, which comes after it: nobody may have used it in this process
     field = kind.model_fields[name]
     return TypeAdapter(cast(Any, Annotated[field.annotation, field]))
 
