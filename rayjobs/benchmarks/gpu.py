@@ -32,6 +32,7 @@ from rayjobs.benchmarks.peers import Work, encoding_sentences, packaged_encoder,
 from rayjobs.benchmarks.speed import triplets
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.stage import Json
 
@@ -83,6 +84,8 @@ class Figure:
 def main(arguments: list[str] | None = None) -> None:
     """Measure the parts asked for, write gpu.json and gpu.md; exit code 1 where a check of tests/gpu failed."""
     asked = _arguments(arguments)
+    if asked.device != "cpu":
+        keep_gpu_memory_whole()  # as every process of ours does
     folder = Path(asked.out)
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "gpu.json"

@@ -6,6 +6,7 @@ import torch
 
 from sentdist.errors import ResourceError
 from sentdist.execution.resources import Demand
+from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.stages.devices import why_unusable
 
 
@@ -25,5 +26,6 @@ def use_reserved(demand: Demand) -> None:
             expected="a torch for CUDA and a driver that is new enough for it",
             remedy="Look at `nvidia-smi` and install torch for CUDA on that node, or set runtime.gpus_per_worker=0.",
         )
+    keep_gpu_memory_whole()
     # Also of a whole one: a process that stays may have served a stage with a part of it before.
     torch.cuda.set_per_process_memory_fraction(min(1.0, demand.num_gpus))

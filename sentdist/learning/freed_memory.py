@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 
 import torch
+
+
+def keep_gpu_memory_whole() -> None:
+    """Have torch keep a GPU's memory as one piece that grows: steps of ever other sizes leave pieces that fit no later one. Only where the
+    user has chosen nothing for torch's allocator, and before this process asks for memory there: that is when torch reads it.
+    """
+    if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
+        os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
 
 
 def give_back_freed_memory() -> None:

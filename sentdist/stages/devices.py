@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from sentdist.errors import ResourceError, counted
+from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.plan.runtime import Runtime
 
 
@@ -62,5 +63,6 @@ def on_this_machine(runtime: Runtime) -> tuple[Runtime, str]:
         return runtime.with_gpus(0.0), "on the CPU" + (": torch can use no GPU here" if asked else "") + _left_idle(why, _num_there())
     if asked == 0:
         return runtime, f"on the CPU, as runtime.device or runtime.gpus_per_worker asks; idle: {counted(num_gpus, 'GPU')}"
+    keep_gpu_memory_whole()
     idle = f"; idle: {counted(num_gpus - 1, 'other GPU')} (one process uses one; a Ray cluster uses all)" if num_gpus > 1 else ""
     return runtime.with_gpus(1.0 if asked is None else min(asked, 1.0)), f"on {torch.cuda.get_device_name(0)}{idle}"

@@ -87,6 +87,31 @@ def test_recomputed_micro_batches_draw_the_same_dropout(precision: str, folder: 
         assert found_next == drawn_next
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_recomputed_layers_draw_the_same_dropout(precision: str, folder: Path) -> None:
+    encoder = SentenceEncoder.load(folder, hidden_dropout=0.3, attention_dropout=0.3)
+    engine = TorchEngine(encoder, Optimization(num_steps=1, precision=precision), device="cuda")
+    tokens = encoder.tokenize(WORDS * 4)
+    expected, drawn_next = gradients(encoder, lambda: engine.encode(tokens))
+    encoder.recompute_layers()
+    found, found_next = gradients(encoder, lambda: engine.encode(tokens))
+    assert float((found - expected).norm() / expected.norm()) < (1e-2 if precision == "bf16" else 1e-4)
+    assert found_next == drawn_next
+
+
+def test_a_model_that_runs_padded_learns_what_it_learns_on_a_cpu(tiny_mpnet_dir: Path) -> None:
+    def learnt(device: str) -> Tensor:
+        encoder = SentenceEncoder.load(tiny_mpnet_dir, hidden_dropout=0.0, attention_dropout=0.0)
+        assert not encoder.is_flat
+        engine = TorchEngine(encoder, Optimization(num_steps=1), device=device)
+        embeddings = engine.encode(encoder.tokenize([" ".join(WORDS[: 1 + number]) for number in range(10)]))
+        (embeddings * torch.linspace(-1, 1, embeddings.shape[-1], device=device)).square().sum().backward()
+        return torch.cat([parameter.grad.flatten().cpu() for parameter in encoder.parameters() if parameter.grad is not None])
+
+    here = learnt("cpu")
+    assert float((learnt("cuda") - here).norm() / here.norm()) < 2e-4
+
+
 def test_blocks_of_anchors_change_nothing() -> None:
     torch.manual_seed(0)
     rows = torch.randn(600, 64, device="cuda", requires_grad=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -23,6 +24,7 @@ from sentdist.learning.prefetch import Sender
 from tests.parity.word_batches import word_batches
 from tests.support import make
 from tests.support.attended import MANY, attended
+from tests.support.objective_steps import UNWAITING, on, step_within
 
 pytestmark = pytest.mark.gpu
 
@@ -86,6 +88,22 @@ def test_more_sentences_than_a_grid_has_places(dtype: torch.dtype) -> None:
     assert torch.equal(alone, found.value[:MOST_SENTENCES])  # a sentence of one token attends to itself
     here = attended(lengths, num_heads=1, width=8, p=0.0, dtype=torch.float32, device=torch.device("cpu"))
     torch.testing.assert_close(found.context[MOST_SENTENCES:], here.context[MOST_SENTENCES:], rtol=2e-2, atol=2e-2)
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Inside, torch raises at whatever waits for the GPU."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("micro_batch", [None, 5])
+@pytest.mark.parametrize("name", UNWAITING)
+def test_nobody_waits_within_a_step_of_any_objective(name: str, micro_batch: int | None, folder: Path) -> None:
+    step_within(refusing, name, folder, on("cuda"), micro_batch=micro_batch)
 
 
 def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(folder: Path) -> None:

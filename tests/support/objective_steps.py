@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,6 +110,34 @@ def two_steps(
             engine.step()
             objective.after_step(embeddings.detach(), batch)
         return Outcome(losses=tuple(losses), gradients=gradients, weights=engine.weights())
+
+
+# CoSENT keeps the pairs whose labels differ, and waits once a step to learn how many they are.
+UNWAITING = tuple(name for name in NAMES if name != "cosent")
+
+
+def step_within(
+    refusing: Callable[[], AbstractContextManager[None]],
+    name: str,
+    folder: Path,
+    place: AbstractContextManager[torch.device],
+    *,
+    micro_batch: int | None,
+) -> None:
+    """Two steps, in which what makes the host wait for a GPU is refused; not in the first, where torch makes tables of its own."""
+    encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
+    objective = made_objective(name, encoder, "fp32", micro_batch)
+    with place as device:
+        engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=2, lr=1e-3), device=device)
+        objective.place_on(device)
+        for number, batch in enumerate([labelled(name, batch, device) for batch in word_batches(encoder, 2)]):
+            with refusing() if number else nullcontext():
+                read = batch.tokens if objective.reads_embeddings else batch.tokens.take([0])
+                embeddings = encode_in_micro_batches(engine.encode, read, micro_batch=micro_batch)
+                engine.backward(by_share(objective(embeddings, batch), batch.num_rows, of=batch.num_rows_of_all))
+            engine.step()
+            with refusing() if number else nullcontext():
+                objective.after_step(embeddings.detach(), batch)
 
 
 def made_objective(name: str, encoder: SentenceEncoder, precision: str, micro_batch: int | None) -> Objective:

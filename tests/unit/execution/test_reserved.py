@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
 from sentdist.errors import ResourceError
 from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import Demand
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """An environment in which nothing is chosen for torch's allocator."""
+    own = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
+    monkeypatch.setattr(os, "environ", own)
+    return own
 
 
 def demand(num_gpus: float) -> Demand:
@@ -23,6 +33,22 @@ def test_a_part_of_a_gpu_bounds_its_memory(num_gpus: float, fractions: list[floa
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", bounds.append)
     use_reserved(demand(num_gpus))
     assert bounds == fractions
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_memory_of_a_gpu_stays_whole_unless_the_user_chose_otherwise(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda fraction: None)
+    use_reserved(demand(0.0))
+    assert "PYTORCH_ALLOC_CONF" not in environment
+    use_reserved(demand(1.0))
+    assert environment.pop("PYTORCH_ALLOC_CONF") == "expandable_segments:True"
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        with monkeypatch.context() as chosen:
+            chosen.setitem(environment, name, "max_split_size_mb:512")
+            use_reserved(demand(1.0))
+            assert [value for key, value in environment.items() if "ALLOC_CONF" in key] == ["max_split_size_mb:512"]
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -15,6 +15,11 @@ from sentdist.stages import devices
 from sentdist.stages.devices import device_of, on_this_machine, why_unusable
 
 
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:512")  # chosen, so that these processes leave it
+
+
 @pytest.mark.parametrize(
     ("asked", "num_gpus", "device", "said"),
     [
