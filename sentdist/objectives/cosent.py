@@ -34,7 +34,7 @@ class CoSENT(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="needed")
 
     name: Literal["cosent"] = "cosent"
-    temperature: Temperature = 0.05
+    temperature: Temperature = 0.05  # differences of cosines are divided by it
 
     def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         """From the pairs of all ranks: each rank has the whole loss, and its gradient of the pairs that are its own."""

@@ -24,9 +24,9 @@ class Entropy(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
 
     name: Literal["entropy"] = "entropy"
-    phi: float
-    temperature: Temperature = 1.0
-    hard_negatives: bool = True
+    phi: float  # weight of the entropy: 0 is InfoNCE, above 0 more certain, below 0 less
+    temperature: Temperature = 1.0  # cosines are divided by it
+    hard_negatives: bool = True  # the third column's texts are candidates, too
 
     def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         from sentdist.learning.grad_cache import against_candidates

@@ -54,8 +54,8 @@ class InfoNCE(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
 
     name: Literal["info_nce"] = "info_nce"
-    temperature: Temperature = 1.0
-    hard_negatives: bool = True
+    temperature: Temperature = 1.0  # cosines are divided by it
+    hard_negatives: bool = True  # the third column's texts are candidates, too
 
     def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         """A corpus with a negative column gives hard negatives."""

@@ -24,8 +24,8 @@ class RCL(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused", bank=True)
 
     name: Literal["rcl"] = "rcl"
-    temperature: Temperature = 1.0
-    hard_negatives: bool = True
+    temperature: Temperature = 1.0  # cosines are divided by it
+    hard_negatives: bool = True  # the third column's texts are candidates, too
     # None: that of the main term, as printed. At 0.05 regulators that start from the same encoder are saturated (1e-4 nats) and do nothing.
     regulator_temperature: Temperature | None = None
     regulator_weight: Weight = 1.0

@@ -29,7 +29,7 @@ class Regulators(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=None, labels="ignored", bank=True, alone=False)
 
     name: Literal["regulators"] = "regulators"
-    temperature: Temperature = 1.0
+    temperature: Temperature = 1.0  # cosines are divided by it
 
     def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         import torch

@@ -36,8 +36,8 @@ class RSE(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused", relations=True)
 
     name: Literal["rse"] = "rse"
-    temperature: Temperature = 0.05
-    hard_negatives: bool = True
+    temperature: Temperature = 0.05  # cosines are divided by it
+    hard_negatives: bool = True  # the third column's texts are candidates, too
     relation_learning_rate: Rate = 1e-2
     phi: float = 0.0
     keep_relations: bool = False  # go on with the vectors of the encoder that training starts from, relation by relation; False: new ones

@@ -34,7 +34,7 @@ class SupMPN(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=None, negatives=1, labels="refused")
 
     name: Literal["supmpn"] = "supmpn"
-    temperature: Temperature = 0.05
+    temperature: Temperature = 0.05  # cosines are divided by it
     masked: Masked = "excluded"  # an anchor's other positives: left out as printed, or logits of 0 as released
     phi: float = 0.0
 

@@ -53,9 +53,9 @@ class SymmetricInfoNCE(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
 
     name: Literal["symmetric_info_nce"] = "symmetric_info_nce"
-    temperature: Temperature = 0.05
+    temperature: Temperature = 0.05  # cosines are divided by it; where it is learned, its start
     hard_negatives: bool = True  # further candidates of the anchors; no positive is asked for its negative
-    learn_temperature: bool = False
+    learn_temperature: bool = False  # by the optimizer, beside the encoder
     temperature_learning_rate: Rate | None = None  # of ln τ. None: the encoder's
 
     @model_validator(mode="after")

@@ -46,9 +46,9 @@ Override = None | bool | int | float | str
 class EncoderSection(Frozen):
     """The pretrained checkpoint that training starts from."""
 
-    checkpoint: str = "minilm-l6"
+    checkpoint: str = "minilm-l6"  # a packaged name (`sentdist models`), a folder, or a hub id
     revision: str | None = None  # of a hub checkpoint; a packaged one and a folder pin themselves
-    pooling: Pooling = "mean"
+    pooling: Pooling = "mean"  # how the states of tokens become one embedding
     initialization: Literal["pretrained", "random"] = "pretrained"  # random: only the architecture and the tokenizer are taken
     layers: Annotated[int, Field(ge=1)] | None = None  # the first so many transformer layers; None: all
 
@@ -57,10 +57,10 @@ class SelectionSection(Frozen):
     """Which dev task chooses the checkpoint, and how often it is scored. `stsb-dev+sickr-dev`: the mean of several; a group of tasks beside
     others counts as one of them."""
 
-    task: str
-    every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    task: str  # `stsb-dev`, or several joined by +
+    every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # of an epoch, between two dev scores
     limit: Annotated[int, Field(ge=10)] | None = None  # of each task's pairs or queries, the same ones each time
-    view: View = View()
+    view: View = View()  # how embeddings are read for the dev score
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,10 +71,10 @@ class SelectionSection(Frozen):
 class EvaluationSection(Frozen):
     """Which tasks score an encoder."""
 
-    tasks: Annotated[tuple[str, ...], Field(min_length=1)]
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)]  # names or groups (`sentdist tasks`), or KIND=SOURCE of your own
     links: LinksSection | None = None  # also rank the tails of triples that a relational corpus has held out
-    max_length: Annotated[int, Field(ge=3)] | None = None
-    precision: Precision = "fp32"
+    max_length: Annotated[int, Field(ge=3)] | None = None  # tokens; None: the training's
+    precision: Precision = "fp32"  # of the products while sentences are encoded
     probes: Probes | None = None  # of every method's encoder, on the sentences of its corpus
 
 
@@ -96,8 +96,8 @@ class FoldsSection(Frozen):
 class Method(Frozen):
     """One row of the result table. Without an objective it is the untouched checkpoint, or another method's encoder read in another way."""
 
-    title: Title | None = None
-    objective: Objective | None = None
+    title: Title | None = None  # its row in tables; None: its name
+    objective: Objective | None = None  # what is minimized; None: nothing is trained
     lexical: Literal["word_overlap", "bm25"] | None = None  # no encoder at all: the floor of a table
     encoder: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own encoder section
     of: str | None = None  # the method whose encoder is scored again, in this row's view
@@ -107,10 +107,10 @@ class Method(Frozen):
     bank: str | None = None  # the method that trains the entropy encoders of an objective with regulators
     phis: tuple[float, ...] | None = None  # one entropy encoder each
     shapes: tuple[Shape, ...] = ()  # of the rows of a corpus of kind own that this method is for; left out for others; (): for all
-    bank_dtype: Literal["float16", "float32"] = "float16"
+    bank_dtype: Literal["float16", "float32"] = "float16"  # in which a bank is kept
     training: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own training section
-    regularizers: Regularizers = Regularizers()
-    stopping: Stopping | None = None
+    regularizers: Regularizers = Regularizers()  # dropouts while it trains
+    stopping: Stopping | None = None  # by the training loss; None: all epochs
     seed: int | None = None  # one training, with what it starts from, for all of the recipe's seeds: a pre-training, a first stage
     select: bool = True  # keep the best checkpoint by the recipe's selection task; False keeps the last weights
     reported: bool = True  # False: only an input of other methods
@@ -119,24 +119,24 @@ class Method(Frozen):
 class Recipe(Frozen):
     """A question about encoders, complete: data, methods, seeds, and the grid over them."""
 
-    name: Name
-    about: str = ""
-    encoder: EncoderSection = EncoderSection()
-    corpus: CorpusSection
+    name: Name  # of the sweep, its report and its experiment in MLflow
+    about: str = ""  # the question, in a sentence
+    encoder: EncoderSection = EncoderSection()  # that all methods start from, unless they say otherwise
+    corpus: CorpusSection  # that all methods train on, unless they name another
     corpora: dict[Name, CorpusSection] = Field(default_factory=dict)  # others, that methods name
     targets: TargetsSection | None = None  # None: as they are, where a method or a probe needs them
-    folds: FoldsSection | None = None
-    training: Training = Training()
-    selection: SelectionSection | None = None
-    evaluation: EvaluationSection
-    methods: Annotated[dict[Name, Method], Field(min_length=1)]
-    baseline: str | None = None
+    folds: FoldsSection | None = None  # of a retrieval corpus: each fold trains, chooses and is scored on other queries
+    training: Training = Training()  # of all methods, unless they say otherwise
+    selection: SelectionSection | None = None  # which dev task chooses checkpoints; None: the last weights are kept
+    evaluation: EvaluationSection  # what scores the encoders
+    methods: Annotated[dict[Name, Method], Field(min_length=1)]  # the rows of the result table, by name
+    baseline: str | None = None  # the method that all others are compared with
     headline: str | None = None  # the method that the report opens with; None: the first one that is trained
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)  # one training of each cell with each
     confirm_seeds: Annotated[int, Field(ge=0, le=1000)] = 0  # fresh ones, with which the cell that dev chose is trained again
-    sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)
-    search: Search | None = None
-    runtime: Runtime = Runtime()
+    sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)  # fields and their values: a cell for each combination
+    search: Search | None = None  # in place of a sweep: suggestions, with the same budget for each method
+    runtime: Runtime = Runtime()  # where and how the work is done; never changes a result
     paper: PaperName | None = None  # whose printed tables stand beside ours in the report
 
     @classmethod

@@ -14,17 +14,17 @@ Count = Annotated[int, Field(ge=1)]
 class Runtime(Frozen):
     """Workers, resources, precision of nothing: the promise that results do not depend on these is kept by the parity tests."""
 
-    engine: Literal["deepspeed", "torch"] = "deepspeed"
+    engine: Literal["deepspeed", "torch"] = "deepspeed"  # which keeps and moves the weights; both give the same numbers
     workers: Count | tuple[Count, Count] = 1  # of a training; [fewest, most]: as many as the cluster has, whatever joins or leaves
-    cpus_per_worker: Annotated[float, Field(gt=0)] = 1.0
+    cpus_per_worker: Annotated[float, Field(gt=0)] = 1.0  # reserved; a worker computes with as many threads
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU for each worker where there are enough, unless gpus_per_worker says
-    gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
+    gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0  # reserved; below 1: a part of one, and of its memory
     micro_batch: Annotated[int, Field(ge=1)] | None = None  # sentences a worker holds the activations of while training; None: all
     recompute_layers: bool = False  # keep what goes into each transformer layer, and compute the rest again in the backward pass
-    zero_stage: Annotated[int, Field(ge=0, le=3)] = 0
+    zero_stage: Annotated[int, Field(ge=0, le=3)] = 0  # how much of the optimizer, gradients and weights is spread over workers; 0: none
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None  # None: what the cluster can run at once
     max_failures: Annotated[int, Field(ge=0)] = 1  # losses of a process or host that a stage may take without getting on
-    checkpoint_every_s: Annotated[float, Field(gt=0)] = 120.0
+    checkpoint_every_s: Annotated[float, Field(gt=0)] = 120.0  # seconds between two checkpoints of a training
     log_every: Annotated[int, Field(ge=1)] = 5  # optimizer steps between two points of a learning curve
     tokens_per_batch: Annotated[int, Field(ge=512)] = 4096  # when encoding
     rows_per_shard: Annotated[int, Field(ge=1)] = 65536  # of a bank

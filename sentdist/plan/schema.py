@@ -1,4 +1,4 @@
-"""The JSON schema of a recipe, for editors: which keys there are, of which type, and the values that a name can have."""
+"""The JSON schema of a recipe, for editors: which keys there are, of which type, what they mean, and the values that a name can have."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
+from sentdist.plan.field_comments import CommentedSchema
 from sentdist.plan.inheritance import LIKE
 from sentdist.plan.recipe import EncoderSection, Method, Recipe
 from sentdist.plan.specs import Training
@@ -23,9 +24,10 @@ CHANGES: dict[str, type[Frozen]] = {"training": Training, "encoder": EncoderSect
 
 def recipe_schema() -> dict[str, Json]:
     """The schema, looser than `Recipe` where one field depends on another: names that refer to each other, settings that have no effect."""
-    schema = Recipe.model_json_schema()
+    schema = Recipe.model_json_schema(schema_generator=CommentedSchema)
     for field, section in CHANGES.items():
-        schema["$defs"][Method.__name__]["properties"][field] = {"$ref": f"#/$defs/{section.__name__}"}
+        properties = schema["$defs"][Method.__name__]["properties"]
+        properties[field] = {"$ref": f"#/$defs/{section.__name__}", "description": properties[field]["description"]}
     corpora = schema["properties"]["corpora"]
     for key in ("additionalProperties", "patternProperties"):
         if isinstance(corpora.get(key), dict):

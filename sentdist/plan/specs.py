@@ -59,16 +59,16 @@ class Training(Frozen):
     later_fields: ClassVar[tuple[str, ...]] = ("freeze_encoder",)
 
     batch_size: Annotated[int, Field(ge=2)] = 64  # rows of the global batch, over all workers
-    epochs: Annotated[int, Field(ge=1)] = 1
-    learning_rate: Annotated[float, Field(gt=0.0)] = 2e-5
-    schedule: Literal["linear", "constant"] = "linear"
+    epochs: Annotated[int, Field(ge=1)] = 1  # times that each row is read
+    learning_rate: Annotated[float, Field(gt=0.0)] = 2e-5  # at its highest, after the warm-up
+    schedule: Literal["linear", "constant"] = "linear"  # of the learning rate after the warm-up: down to 0, or as it is
     warmup_fraction: Fraction = 0.1  # of the schedule
     schedule_stretch: Annotated[float, Field(ge=1.0)] = 1.0  # length of the schedule in steps trained; above 1 it does not come to its end
-    weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
-    clip_norm: Annotated[float, Field(gt=0.0)] = 1.0
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.01  # of AdamW, not for biases and norms
+    clip_norm: Annotated[float, Field(gt=0.0)] = 1.0  # of the whole gradient
     layer_decay: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of the learning rate, from each transformer layer to the one below
     max_length: Annotated[int, Field(ge=3)] = 75  # tokens, special ones included
-    precision: Precision = "fp32"
+    precision: Precision = "fp32"  # of the products; weights, sums and the optimizer stay in float32
     unique_sentences: bool = True  # no sentence twice in a batch: it would be its own negative
     # Train the objective's own parameters alone: the encoder, its pooling layer included, stays as it starts. Its dropouts act nevertheless
     # (`regularizers` turns them off), as in the STS regression paper's code, which leaves the frozen encoder in training mode.

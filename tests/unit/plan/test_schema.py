@@ -7,13 +7,19 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.frozen import Frozen
+from sentdist.plan.field_comments import field_comments
+from sentdist.plan.recipe import EncoderSection, EvaluationSection, Method, Recipe, SelectionSection
+from sentdist.plan.runtime import Runtime
 from sentdist.plan.schema import keep_schema_of, recipe_schema
+from sentdist.plan.specs import Training
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import parsed_yaml
 from tests.support.planning import RECIPES, small_values
@@ -44,6 +50,36 @@ def test_planning_a_recipe_writes_the_schema_that_it_names(tmp_path: Path) -> No
             assert done.exit_code == 0, done.output
             assert (file.exists() and json.loads(file.read_text(encoding="utf-8")) == recipe_schema()) == is_written
     assert sorted(path.name for path in tmp_path.iterdir()) == ["options", "recipe.schema.json"]
+
+
+def test_what_the_code_says_beside_a_field_is_what_an_editor_shows() -> None:
+    class Base(Frozen):
+        """A value."""
+
+        rate: float = 0.1  # of the optimizer, a step
+        name: str = "#1"
+
+    class Derived(Base):
+        # How far it goes:
+        # a number from 0 up.
+        length: int = 3
+        either: (
+            int | None  # not this one
+        ) = None  # the last line counts
+
+    assert field_comments(Derived) == {
+        "rate": "Of the optimizer, a step",
+        "length": "How far it goes: a number from 0 up.",
+        "either": "The last line counts",
+    }
+
+
+@pytest.mark.parametrize("section", [Recipe, Method, EncoderSection, SelectionSection, EvaluationSection, Training, Runtime])
+def test_every_field_that_most_recipes_have_is_explained(section: type[Frozen]) -> None:
+    assert set(field_comments(section)) == set(section.model_fields)
+    found: Any = recipe_schema()
+    properties = found["properties"] if section is Recipe else found["$defs"][section.__name__]["properties"]
+    assert [name for name, one in properties.items() if "description" not in one] == []
 
 
 @pytest.mark.parametrize("named", ["https://example.org/recipe.schema.json", "my.schema.json", "nowhere/recipe.schema.json"])
