@@ -19,7 +19,7 @@ def encode_over_ranks(
     tokenize: Callable[[Sequence[str]], TokenBatch],
     sentences: Sequence[str],
     *,
-    tokens_per_batch: int = 4096,
+    tokens_per_batch: int,
 ) -> np.ndarray:
     """(S, D) float32 embeddings, in the order given, on every rank.
 

@@ -26,7 +26,7 @@ class Runtime(Frozen):
     max_failures: Annotated[int, Field(ge=0)] = 1  # losses of a process or host that a stage may take without getting on
     checkpoint_every_s: Annotated[float, Field(gt=0)] = 120.0  # seconds between two checkpoints of a training
     log_every: Annotated[int, Field(ge=1)] = 5  # optimizer steps between two points of a learning curve
-    tokens_per_batch: Annotated[int, Field(ge=512)] = 4096  # when encoding
+    tokens_per_batch: Annotated[int, Field(ge=512)] | None = None  # when encoding; None: what suits a CPU (4,096) or a GPU (32,768)
     rows_per_shard: Annotated[int, Field(ge=1)] = 65536  # of a bank
     bank_in_object_store: bool = True  # under Ray: share banks through the object store instead of memory-mapped files
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from sentdist.errors import ResourceError, counted
+from sentdist.learning.encoder.encode import TOKENS_ON_GPU
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
@@ -65,7 +66,8 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
 
 
 def _encoding(runtime: Runtime) -> tuple[str, str]:
-    tried = f"batches of {runtime.tokens_per_batch} tokens (runtime.tokens_per_batch)"
-    if runtime.tokens_per_batch <= LEAST_TOKENS:
+    tokens = runtime.tokens_per_batch or TOKENS_ON_GPU
+    tried = f"batches of {tokens} tokens (runtime.tokens_per_batch)"
+    if tokens <= LEAST_TOKENS:
         return tried, "Lower max_length, or give it more of a GPU: runtime.gpus_per_worker=1."
-    return tried, f"Set runtime.tokens_per_batch={max(LEAST_TOKENS, runtime.tokens_per_batch // 2)}, which changes no result."
+    return tried, f"Set runtime.tokens_per_batch={max(LEAST_TOKENS, tokens // 2)}, which changes no result."

@@ -23,6 +23,7 @@ from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint
 from sentdist.learning.early_stopping import EarlyStopping
 from sentdist.learning.encode_over_ranks import encode_over_ranks
 from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.encode import tokens_at_once
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory
@@ -306,13 +307,14 @@ class TrainSession:
         }
 
 
-def embed_in_training(engine: Engine, encoder: SentenceEncoder, task: LoadedTask, tokens_per_batch: int) -> np.ndarray:
+def embed_in_training(engine: Engine, encoder: SentenceEncoder, task: LoadedTask, tokens_per_batch: int | None) -> np.ndarray:
     """(S, D) embeddings of a task's sentences by the weights as they are, dropout off, each unique sentence once, over all ranks."""
     unique = list(dict.fromkeys(task.sentences))
     row = {sentence: number for number, sentence in enumerate(unique)}
     encoder.eval()
     try:
-        embeddings = encode_over_ranks(engine.encode, encoder.tokenize, unique, tokens_per_batch=tokens_per_batch)
+        at_once = tokens_per_batch or tokens_at_once(encoder.device)
+        embeddings = encode_over_ranks(engine.encode, encoder.tokenize, unique, tokens_per_batch=at_once)
     finally:
         encoder.train()
     return embeddings[[row[sentence] for sentence in task.sentences]]

@@ -7,15 +7,19 @@ from contextlib import nullcontext
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sentdist.errors import ResourceError
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.packed_linear import packed_linears
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import autocast
+from sentdist.learning.prefetch import made_ahead
 
 _SENTENCES_AT_ONCE = 16_384  # tokenized and sorted together: memory stays bounded, and sorting has nothing to gain beyond that
 _SENTENCES_WORTH_PACKING = 256  # packing a model's weights takes the time of encoding ten
+# Of a forward. On a CPU 2k to 4k are fastest (more falls out of its cache); a GPU computes 4k of a small model in no time.
+TOKENS_ON_CPU, TOKENS_ON_GPU = 4_096, 32_768
 
 
 def encode(
@@ -23,36 +27,85 @@ def encode(
     sentences: Sequence[str],
     *,
     max_length: int | None = None,
-    tokens_per_batch: int = 4096,
+    tokens_per_batch: int | None = None,
     precision: str = "fp32",
     on_progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
     """Return the test-time embeddings (S, D) float32 of S sentences, in their order, not normalized.
 
-    tokens_per_batch: budget of a forward; 2k to 4k tokens are fastest on a CPU (more falls out of its cache).
+    tokens_per_batch: budget of a forward; None: `tokens_at_once` of the encoder's device.
     precision: fp32 (or tf32, which the process decides, see precision.py), or bf16 for bfloat16 products over the float32 weights.
     on_progress: is given the number of sentences done, after each forward.
+
+    A GPU never waits for the host: batches are made in a thread meanwhile, and embeddings are read one forward late.
     """
-    if tokens_per_batch < 1:
+    budget = tokens_at_once(encoder.device) if tokens_per_batch is None else tokens_per_batch
+    if budget < 1:
         raise ResourceError(
-            where="encode: tokens_per_batch", found=str(tokens_per_batch), expected="at least 1 token", remedy="2048 to 4096 suit a CPU."
+            where="encode: tokens_per_batch", found=str(budget), expected="at least 1 token", remedy="2048 to 4096 suit a CPU."
         )
+    on_gpu = encoder.device.type == "cuda"
+
+    def batches() -> Iterator[tuple[np.ndarray, TokenBatch]]:
+        for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
+            chunk = encoder.tokenize(sentences[start : start + _SENTENCES_AT_ONCE], max_length=max_length)
+            for rows, tokens in length_sorted(chunk, tokens_per_batch=budget):
+                yield start + rows, _pinned(tokens, encoder.device) if on_gpu else tokens
+
     embeddings_SD, num_done = np.empty((len(sentences), encoder.width), dtype=np.float32), 0
     was_training = encoder.training
     encoder.eval()
     try:
         packed = packed_linears(encoder.model, precision) if len(sentences) >= _SENTENCES_WORTH_PACKING else nullcontext()
-        with torch.inference_mode(), autocast(precision, encoder.device), packed:
-            for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
-                chunk = encoder.tokenize(sentences[start : start + _SENTENCES_AT_ONCE], max_length=max_length)
-                for rows, tokens in length_sorted(chunk, tokens_per_batch=tokens_per_batch):
-                    embeddings_SD[start + rows] = encoder(tokens).cpu().numpy()
-                    num_done += len(rows)
-                    if on_progress is not None:
-                        on_progress(num_done)
+        ahead = made_ahead(batches) if on_gpu else nullcontext(batches())
+        with torch.inference_mode(), autocast(precision, encoder.device), packed, ahead as made:
+            for rows, embeddings in _read_late((rows, encoder(tokens)) for rows, tokens in made):
+                embeddings_SD[rows] = embeddings
+                num_done += len(rows)
+                if on_progress is not None:
+                    on_progress(num_done)
     finally:
         encoder.train(was_training)
     return embeddings_SD
+
+
+def tokens_at_once(device: torch.device) -> int:
+    """Tokens that a forward without gradients is given on such a device."""
+    return TOKENS_ON_GPU if device.type == "cuda" else TOKENS_ON_CPU
+
+
+def _pinned(tokens: TokenBatch, device: torch.device) -> TokenBatch:
+    """In memory from which that GPU copies by itself; a thread's own device is the first GPU, and pinning would make a context there."""
+    with torch.cuda.device(device):
+        return tokens.pinned()
+
+
+def _read_late(forwards: Iterator[tuple[np.ndarray, Tensor]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """What each forward gives, on the host: when the next one is launched, so that a GPU has work while the last is copied and kept."""
+    before: tuple[np.ndarray, Callable[[], np.ndarray]] | None = None
+    for rows, embeddings in forwards:
+        launched = rows, _to_host(embeddings)
+        if before is not None:
+            yield before[0], before[1]()
+        before = launched
+    if before is not None:
+        yield before[0], before[1]()
+
+
+def _to_host(embeddings: Tensor) -> Callable[[], np.ndarray]:
+    """Begin to copy; the call waits for the end of it, and for nothing that was launched since."""
+    if embeddings.device.type != "cuda":
+        return embeddings.cpu().numpy
+    there = torch.empty(embeddings.shape, dtype=embeddings.dtype, pin_memory=True)
+    there.copy_(embeddings, non_blocking=True)
+    arrival = torch.cuda.Event()
+    arrival.record(torch.cuda.current_stream(embeddings.device))
+
+    def arrived() -> np.ndarray:
+        arrival.synchronize()
+        return there.numpy()
+
+    return arrived
 
 
 def length_sorted(tokens: TokenBatch, *, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, TokenBatch]]:

@@ -7,16 +7,21 @@ import pickle
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from sentdist.errors import DataError, EncoderError, ResourceError
-from sentdist.learning.encoder.batch import collate
+from sentdist.learning.encoder import encode as encode_module
+from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode, length_sorted
 from sentdist.learning.encoder.pooling import POOLINGS
@@ -125,6 +130,57 @@ def test_batches_stay_under_their_budget_and_cover_all() -> None:
     batches = list(length_sorted(tokens, tokens_per_batch=12))
     assert sorted(np.concatenate([rows for rows, _ in batches]).tolist()) == list(range(7))
     assert all(part.num_tokens <= 12 or part.num_sentences == 1 for _, part in batches)
+
+
+def test_embeddings_are_read_when_the_next_forward_is_launched(tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU would stand still while the host reads what it has just computed."""
+    encoder, order = SentenceEncoder.load(tiny_encoder_dir), []
+    expected = encode(encoder, SENTENCES, tokens_per_batch=16)
+
+    def to_host(embeddings: Tensor) -> Callable[[], np.ndarray]:
+        number = order.count("launched")
+        order.append("launched")
+
+        def arrived() -> np.ndarray:
+            order.append(f"read {number}")
+            return embeddings.numpy()
+
+        return arrived
+
+    monkeypatch.setattr(encode_module, "_to_host", to_host)
+    assert np.array_equal(encode(encoder, SENTENCES, tokens_per_batch=16), expected)
+    num = order.count("launched")
+    assert num > 2
+    assert order == ["launched", *(step for place in range(num - 1) for step in ("launched", f"read {place}")), f"read {num - 1}"]
+
+
+def test_on_a_gpu_batches_are_made_in_a_thread_and_larger(tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir)
+    expected, threads, budgets = encode(encoder, SENTENCES), set(), []
+
+    def pinned(tokens: TokenBatch, device: torch.device) -> TokenBatch:
+        threads.add(threading.current_thread().name)
+        return tokens
+
+    def cut(tokens: TokenBatch, *, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, TokenBatch]]:
+        budgets.append(tokens_per_batch)
+        return length_sorted(tokens, tokens_per_batch=16)
+
+    monkeypatch.setattr(SentenceEncoder, "device", torch.device("cuda", 1))
+    monkeypatch.setattr(TokenBatch, "to", lambda tokens, device: tokens)
+    monkeypatch.setattr(encode_module, "_pinned", pinned)
+    monkeypatch.setattr(encode_module, "length_sorted", cut)
+    monkeypatch.setattr(encode_module, "packed_linears", lambda model, precision: nullcontext())
+    np.testing.assert_allclose(encode(encoder, SENTENCES), expected, atol=2e-6)
+    assert threads == {"batches"} and budgets == [32_768]
+    monkeypatch.setattr(encoder, "tokenize", _fails)
+    with pytest.raises(RuntimeError, match="no tokens"):
+        encode(encoder, SENTENCES)
+    assert "batches" not in {thread.name for thread in threading.enumerate()}
+
+
+def _fails(*_: object, **__: object) -> TokenBatch:
+    raise RuntimeError("no tokens")
 
 
 def test_encode_tells_how_far_it_is(tiny_encoder_dir: Path) -> None:

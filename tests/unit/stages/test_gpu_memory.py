@@ -58,7 +58,7 @@ def test_of_a_training_the_micro_batch_is_named(runtime: dict[str, Any], sentenc
 @pytest.mark.usefixtures("gpu_of_8_gib")
 def test_of_an_embedding_the_tokens_of_a_batch_are_named() -> None:
     embed = Bank(encoder=_stage(), corpus=_stage().corpus)
-    assert "Set runtime.tokens_per_batch=2048" in told(embed, context(gpus_per_worker=1))
+    assert "Set runtime.tokens_per_batch=16384" in told(embed, context(gpus_per_worker=1))
     assert "Lower max_length" in told(embed, context(gpus_per_worker=1, tokens_per_batch=512))
 
 
