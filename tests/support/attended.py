@@ -49,5 +49,5 @@ def attended(lengths: Sequence[int], *, num_heads: int, width: int, p: float, dt
     query, key, value = (one.cpu().float().squeeze(0).transpose(0, 1) for one in torch.autograd.grad(context, states, grad.to(device)))
     return Attended(
         lengths=lengths, context=context.detach().cpu().float().squeeze(0), grad=grad.float().squeeze(0),
-        value=host[2].float().squeeze(0).transpose(0, 1), gradients=(query, key, value),
+        value=host[2].detach().float().squeeze(0).transpose(0, 1), gradients=(query, key, value),
     )  # fmt: skip
