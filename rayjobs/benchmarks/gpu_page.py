@@ -46,19 +46,19 @@ def _training(part: Part) -> list[str]:
         ratio = f"**{ours['sentences_per_s'] / one['sentences_per_s']:.2f}×**" if ours and one["sentences_per_s"] else "–"
         rows.append([str(one["batch_size"]), one["precision"], _side(one), *_figures(one), ratio])
     head = ["rows a batch", "precision", "side", "sentences/s", "ms a step", "of the peak", "GiB in tensors / reserved", "ours is faster"]
-    return [*lines, markdown_table(head, rows)]
+    return [*lines, markdown_table(head, rows, num_left=3)]
 
 
 def _encoding(part: Part) -> list[str]:
     head = ["precision", "side", "sentences/s", "ms in all", "of the peak", "GiB in tensors / reserved"]
     rows = [[one["precision"], _side(one), *_figures(one)] for one in part["figures"]]
-    return [*_measured(part), "Tokenizing included, on both sides.", "", markdown_table(head, rows)]
+    return [*_measured(part), "Tokenizing included, on both sides.", "", markdown_table(head, rows, num_left=2)]
 
 
 def _memory(part: Part) -> list[str]:
     head = ["rows a batch", "precision", "what", "sentences/s", "ms a step", "of the peak", "GiB in tensors / reserved"]
     rows = [[str(one["batch_size"]), one["precision"], one["what"], *_figures(one)] for one in part["figures"]]
-    return [*_measured(part), markdown_table(head, rows)]
+    return [*_measured(part), markdown_table(head, rows, num_left=3)]
 
 
 PAGES: dict[str, Callable[[Part], list[str]]] = {
