@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import platform
 import sys
+from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -41,6 +43,11 @@ class _Commands(TyperGroup):
     """Tells a SentdistError in one sentence (exit code 2, or 1 where a disk or file server failed), any other in one line
     with the place of its traceback (1); `--debug` shows it."""
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        _name_values(command)
+        return command
+
     def invoke(self, ctx: Any) -> Any:
         try:
             with failing_disk_told("this command"):
@@ -63,6 +70,19 @@ class _Commands(TyperGroup):
             name = type(error).__name__
             _tell(f"Not foreseen: {name if said == name else f'{name}: {said}'}. The traceback is in {kept_traceback(error)}.")
             raise typer.Exit(FAILURE) from error
+
+
+def _name_values(command: Any) -> None:
+    """Have help call the values of arguments and options RECIPE, TEXT or NUMBER, not by Python's types."""
+    for parameter in getattr(command, "params", ()):
+        if parameter.metavar is None and not getattr(parameter, "is_flag", False):
+            kind = str(
+                getattr(getattr(parameter, "type_descriptor", None), "annotation", None) or parameter.type
+            ).lower()  # by typer's version
+            named = "NUMBER" if "int" in kind or "float" in kind else "PATH" if "path" in kind or "file" in kind else "TEXT"
+            parameter.metavar = str(parameter.name).upper() if parameter.param_type_name == "argument" else named
+    for one in getattr(command, "commands", {}).values():
+        _name_values(one)
 
 
 def _is_of_a_disk(error: SentdistError) -> bool:
@@ -114,8 +134,19 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sentdist {version('sentdist')}, Python {platform.python_version()}")
+        raise typer.Exit
+
+
 @app.callback()
-def main(debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for errors.")] = False) -> None: ...
+def main(
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for errors.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version; `sentdist doctor` says more.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None: ...
 
 
 for command in COMMANDS:

@@ -22,6 +22,7 @@ from sentdist.inference.opening import IN_A_JOB, store_root
 if TYPE_CHECKING:
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
+    from sentdist.stages.device_forecast import Devices
     from sentdist.store.store import ArtifactStore
 
 
@@ -35,7 +36,7 @@ def schema(
 ) -> None:
     """Print the JSON schema of a recipe.
 
-    Editors complete and check a recipe by it that names it in its first line: # yaml-language-server: $schema=FILE
+    An editor uses it for every recipe whose first line names it: # yaml-language-server: $schema=FILE
     """
     from sentdist.plan.schema import schema_text
 
@@ -57,7 +58,7 @@ def plan(
     trials: Annotated[bool, typer.Option("--trials", help="Also list every trial.")] = False,
     on: Annotated[str | None, typer.Option("--on", help="Forecast for these GPUs, such as 8xH100.", show_default=False)] = None,
 ) -> None:
-    """Show what a recipe comes to.
+    """Show what a recipe will build.
 
     What is in the store, what will be built, how much work that is. Writes the JSON schema that the recipe's first line names for editors.
     """
@@ -65,9 +66,15 @@ def plan(
     from sentdist.plan.schema import keep_schema_of
     from sentdist.store.forecast import forecast
 
+    devices = None if on is None else _devices(on)  # what is wrong with it is told before the table
     unrolled, context = _unrolled(recipe, overrides or [], store, data)
     keep_schema_of(recipe)
     if unrolled.recipe.search is not None:
+        if trials or devices is not None:
+            raise RecipeError(
+                where="--trials" if trials else "--on", found=f"{recipe}, a recipe with search",
+                expected="a recipe whose trials are known before it runs", remedy="Leave it out: a search suggests its trials as it goes.",
+            )  # fmt: skip
         from sentdist.stages.planning.planned import planned_search
 
         print_space(*planned_search(unrolled.recipe, store=store_root(store), data=data))
@@ -93,8 +100,8 @@ def plan(
     to_build = frozenset(stage.key for stage in unrolled.stages) - ahead.finished
     if to_build:
         console.print(disk_estimate(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
-    if on is not None:
-        for line in _on_devices(on, unrolled, context, to_build):
+    if devices is not None:
+        for line in _on_devices(devices, unrolled, context, to_build):
             console.print(line, highlight=False)
     if trials:
         for trial in unrolled.trials:
@@ -102,12 +109,17 @@ def plan(
             console.print(f"{trial.scores.place}  {trial.name}  ({mark})", markup=False, highlight=False, soft_wrap=True)
 
 
-def _on_devices(given: str, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
+def _devices(given: str) -> Devices:
+    from sentdist.stages.device_forecast import Devices
+
+    return Devices.named(given)
+
+
+def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
     """What is left on some GPUs, and how far such a forecast was off for what is finished."""
-    from sentdist.stages.device_forecast import Devices, device_forecast, hindsight, parameters_by
+    from sentdist.stages.device_forecast import device_forecast, hindsight, parameters_by
     from sentdist.stages.planning.resolve import encoder_configuration
 
-    devices = Devices.named(given)
     parameters = parameters_by(lambda encoder: encoder_configuration(encoder, dict(context.folders)))
     if to_build:
         yield device_forecast(unrolled, devices, parameters, missing=to_build).line

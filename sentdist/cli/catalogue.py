@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -10,6 +11,8 @@ from sentdist.cli.completing import recipe_folder
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import open_console
 from sentdist.inference.opening import open_store
+
+FACT = re.compile(r"#   \S")  # a line such as `#   takes  3 minutes`
 
 
 def objectives(
@@ -26,15 +29,16 @@ def objectives(
     for name, one in OBJECTIVES.items():
         works = ", ".join(work.short for work in one.citations)
         console.print(f"{name:12} {one.about} ({works}; sentdist/objectives/{name}.py)", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{'sum':12} a weighted sum of any of them, as its `terms`", markup=False, highlight=False, soft_wrap=True)
 
 
 def tasks() -> None:
     """List the tasks that score encoders.
 
-    And the kinds that data of your own can have, as KIND=SOURCE@SPLIT.
+    By kind, with what data of your own need to be of one, as KIND=SOURCE@SPLIT; then the groups, which `--tasks` and recipes take, too.
     """
     from sentdist.plan.task_kinds import TASK_KINDS
-    from sentdist.plan.tasks import TASKS
+    from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
     console = open_console()
     for kind in TASK_KINDS.values():
@@ -42,6 +46,9 @@ def tasks() -> None:
         console.print(f"{kind.name:14} {kind.main.title}{own}", markup=False, highlight=False, soft_wrap=True)
         if names := [name for name, card in TASKS.items() if card.kind == kind.name]:
             console.print(f"{'':14} {', '.join(names)}", markup=False, highlight=False, soft_wrap=True)
+    console.print("Groups:", highlight=False)
+    for group, members in TASK_GROUPS.items():
+        console.print(f"{group:14} {', '.join(members)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def recipes() -> None:
@@ -51,9 +58,15 @@ def recipes() -> None:
     folder, console = recipe_folder(), open_console()
     for path in sorted(folder.rglob("*.yaml"), key=lambda path: (len(path.relative_to(folder).parts), path)):
         with reading(path, expected="a recipe"):
-            lines = [line.removeprefix("#").strip() for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
-        about = next((line for line in lines if not line.startswith("yaml-language-server")), "")
+            about = _about(path.read_text(encoding="utf-8").splitlines())
         console.print(f"{path}  {about}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _about(lines: list[str]) -> str:
+    """What a recipe's comment says before its table of facts, over as many lines as that takes."""
+    comment = [line for line in lines if line.startswith("#") and "yaml-language-server" not in line]
+    facts = next((number for number, line in enumerate(comment) if FACT.match(line)), len(comment))
+    return " ".join(line.removeprefix("#").strip() for line in comment[:facts])
 
 
 def models(store: StoreRoot = None) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def search(
     encoder: EncoderName,
-    queries: Annotated[list[str] | None, typer.Argument(metavar="[QUERY]...", help="Sentences to search for.", show_default=False)] = None,
+    queries: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="Sentences to search for.", show_default=False)] = None,
     corpus: Annotated[
         str | None,
         typer.Option("--corpus", help="Sentences to search in, a file of any size, or - for standard input.", show_default=False),

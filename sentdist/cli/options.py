@@ -11,6 +11,7 @@ import typer
 from sentdist.cli.completing import fields, recipes
 from sentdist.errors import DataError
 from sentdist.inference.opening import DEFAULT_STORE
+from sentdist.spelling import did_you_mean
 
 
 def _data_root(place: str) -> Path | None:
@@ -54,7 +55,7 @@ Relation = Annotated[
     typer.Option("--relation", metavar="NAME[=WEIGHT]", help="Score by this relation of the encoder; may be repeated."),
 ]
 GpusPerWorker = Annotated[
-    float | None, typer.Option("--gpus-per-worker", min=0.0, help="Of a worker; 0 for none.  [default: 1 where there are enough]")
+    float | None, typer.Option("--gpus-per-worker", min=0.0, help="GPUs of a worker; 0 for none.  [default: 1 where there are enough]")
 ]
 Precision = Annotated[str, typer.Option("--precision", help="fp32; tf32 on an NVIDIA GPU; bf16 for products in bfloat16.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")]
@@ -63,7 +64,8 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it 
 def check_choice(where: str, found: str, choices: Iterable[str]) -> None:
     """DataError unless an option has one of its values."""
     if found not in choices:
-        raise DataError(where=where, found=found, expected=f"one of {', '.join(choices)}", remedy="Choose one of them.")
+        remedy = did_you_mean(found, choices, "Choose one of them.")
+        raise DataError(where=where, found=found, expected=f"one of {', '.join(choices)}", remedy=remedy)
 
 
 def given_names(*columns: str | None) -> list[str]:

@@ -11,7 +11,7 @@ from sentdist.addresses import without_secrets
 from sentdist.cli.completing import papers, sweeps
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.errors import counted, listed
+from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import open_store
 from sentdist.plan.papers import PAPERS
 
@@ -28,7 +28,9 @@ def report(
         typer.Option("--paper", help=f"All tables of a paper, ours under theirs: {', '.join(PAPERS)}.", autocompletion=papers),
     ] = None,
     store: StoreRoot = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.  [default: .sentdist/reports/NAME]")
+    ] = None,
     tracking: Annotated[
         str | None, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="MLflow server that the report of a search links to.")
     ] = None,
@@ -38,7 +40,8 @@ def report(
     As Markdown and as one HTML file.
     """
     if (sweep is None) == (paper is None):
-        raise typer.BadParameter("found both or none; expected the name of a sweep, or --paper")
+        found = "neither a sweep nor --paper" if sweep is None else f"{sweep} and --paper {paper}"
+        raise DataError(where="sentdist report", found=found, expected="one of the two", remedy=_sweeps_there(open_store(store)))
     if sweep is not None:
         from sentdist.report.sweep_report import report_sweep
 
@@ -55,6 +58,13 @@ def report(
     typer.echo(f"Written: {page} and {folder / 'report.md'}")
 
 
+def _sweeps_there(store: ArtifactStore) -> str:
+    from sentdist.store.sweep import sweep_names
+
+    names = sweep_names(store)
+    return f"Name a sweep: {listed(names)}." if names else "Run `sentdist sweep RECIPE` first."
+
+
 def _search_pages(store: ArtifactStore, name: str, tracking: str | None) -> dict[str, str]:
     """Pages of the tracker that show a search; none without a server, or of a sweep."""
     from sentdist.store.searches import find_search
@@ -69,7 +79,7 @@ def _search_pages(store: ArtifactStore, name: str, tracking: str | None) -> dict
 
 def explain(
     first: Annotated[str, typer.Argument(help="The beginning of a key, or a place.", show_default=False)],
-    second: Annotated[str, typer.Argument(show_default=False)],
+    second: Annotated[str, typer.Argument(help="The other one, named in the same way.", show_default=False)],
     store: StoreRoot = None,
 ) -> None:
     """Show the fields in which two stages differ."""
@@ -97,7 +107,10 @@ def track(
         str, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="Address of the MLflow server.")
     ] = "http://127.0.0.1:5001",
 ) -> None:
-    """Bring MLflow up to date from the records in the store."""
+    """Bring MLflow up to date from the records in the store.
+
+    With --rebuild; without it nothing is done.
+    """
     if not rebuild:
         typer.echo("Nothing done: `sentdist track --rebuild` writes the store's records into MLflow.")
         raise typer.Exit(1)

@@ -13,28 +13,36 @@ from sentdist.cli.options import StoreRoot
 from sentdist.errors import ServerError, counted
 
 PORT = {"min": 1, "max": 65535, "show_default": False}
-RayPort = Annotated[int | None, typer.Option("--ray-port", envvar="SENTDIST_RAY_PORT", help="Of Ray's head.  [default: 6379]", **PORT)]
+RayPort = Annotated[int | None, typer.Option("--ray-port", envvar="SENTDIST_RAY_PORT", help="Port of Ray's head.  [default: 6379]", **PORT)]
 DashboardPort = Annotated[
-    int | None, typer.Option("--dashboard-port", envvar="SENTDIST_DASHBOARD_PORT", help="Of Ray's dashboard.  [default: 8265]", **PORT)
+    int | None, typer.Option("--dashboard-port", envvar="SENTDIST_DASHBOARD_PORT", help="Port of Ray's dashboard.  [default: 8265]", **PORT)
 ]
-MlflowPort = Annotated[int | None, typer.Option("--mlflow-port", envvar="SENTDIST_MLFLOW_PORT", help="Of MLflow.  [default: 5001]", **PORT)]
+MlflowPort = Annotated[
+    int | None, typer.Option("--mlflow-port", envvar="SENTDIST_MLFLOW_PORT", help="Port of MLflow.  [default: 5001]", **PORT)
+]
 
 
 def up(
     ray_port: RayPort = None,
     dashboard_port: DashboardPort = None,
     mlflow_port: MlflowPort = None,
-    cpus: Annotated[int | None, typer.Option("--cpus", min=1, help="That Ray may use.  [default: all]")] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", min=0, help="That Ray may use.  [default: all]")] = None,
+    cpus: Annotated[int | None, typer.Option("--cpus", min=1, help="CPUs that Ray may use.  [default: all]")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", min=0, help="GPUs that Ray may use.  [default: all]")] = None,
     object_store_bytes: Annotated[
-        int, typer.Option("--object-store-bytes", envvar="SENTDIST_OBJECT_STORE_BYTES", min=80_000_000, help="Memory for banks.")
+        int,
+        typer.Option(
+            "--object-store-bytes",
+            envvar="SENTDIST_OBJECT_STORE_BYTES",
+            min=80_000_000,
+            help="Memory for banks (embeddings that trainings share).",
+        ),
     ] = 1_000_000_000,
     store: StoreRoot = None,
     metrics: Annotated[bool, typer.Option("--metrics", envvar="SENTDIST_METRICS", help="Open Ray's ports for Prometheus.")] = False,
 ) -> None:
     """Start Ray and MLflow on this machine.
 
-    On 127.0.0.1 only, with a token and a password; what they keep lies in ./.sentdist. Again: finds what runs.
+    On 127.0.0.1 only, with a token and a password; what they keep lies in ./.sentdist. Typed again, it finds what runs.
     """
     from sentdist.execution import health
     from sentdist.services.servers import Hardware
@@ -77,11 +85,11 @@ def down() -> None:
 
 def leave(
     within: Annotated[float, typer.Option("--within", min=1, help="Seconds until it is taken away.")] = 60,
-    everywhere: Annotated[bool, typer.Option("--all", help="All hosts of the cluster go.")] = False,
+    everywhere: Annotated[bool, typer.Option("--all", help="All hosts of the cluster will be.")] = False,
 ) -> None:
-    """Tell the cluster that this host goes.
+    """Tell the cluster that this host will be taken away.
 
-    Before it is taken away, such as by a notice of a spot machine: trainings on it write a checkpoint at once, from which they go on
+    Such as by a notice of a spot machine: trainings on it write a checkpoint at once, from which they go on
     elsewhere. Nothing is ended by this.
     """
     from sentdist.execution.cluster.connection import connect

@@ -6,18 +6,28 @@ from typing import Annotated
 
 import typer
 
-from sentdist.cli.options import StoreRoot
+from sentdist.cli.options import StoreRoot, check_choice
 from sentdist.errors import counted
 from sentdist.inference.opening import open_store
 
 store_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at and tidy the artifact store.")
 
 
+KINDS = "Of this kind alone: corpus, tokens, train, bank, scores, …; all if left out."
+
+
+def _check_kind(kind: str | None) -> None:
+    """DataError for a kind of which no store has artifacts."""
+    from sentdist.plan.stages import STAGES
+
+    if kind is not None:
+        check_choice("kind", kind, STAGES)
+
+
 @store_app.command("list")
-def store_list(
-    kind: Annotated[str | None, typer.Argument(help="corpus, tokens, train, bank or scores.")] = None, store: StoreRoot = None
-) -> None:
+def store_list(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, store: StoreRoot = None) -> None:
     """List the artifacts with their size and the time they took."""
+    _check_kind(kind)
     for artifact in open_store(store).artifacts(kind):  # no table: a narrow terminal would break the keys
         record = artifact.record
         megabytes = sum(record.files.values()) / 1e6
@@ -34,7 +44,7 @@ def store_show(key: Annotated[str, typer.Argument(help="The beginning of a key, 
 
 @store_app.command("check")
 def store_check(
-    kind: Annotated[str | None, typer.Argument(help="corpus, tokens, train, bank or scores; all if left out.")] = None,
+    kind: Annotated[str | None, typer.Argument(help=KINDS)] = None,
     store: StoreRoot = None,
 ) -> None:
     """Read every file of every artifact and compare it with its digest.
@@ -43,6 +53,7 @@ def store_check(
     """
     from sentdist.cli.printing import open_console
 
+    _check_kind(kind)
     opened = open_store(store)
     num_bytes = num_damaged = num_checked = num_without = 0
     with open_console(stderr=True).status("looking") as status:
@@ -88,7 +99,7 @@ def store_drop(
 
 @store_app.command("gc")
 def store_gc(
-    older_than_hours: Annotated[float, typer.Option(min=0.0, help="Leave alone what was touched since.")] = 1.0,
+    older_than_hours: Annotated[float, typer.Option(min=0.0, help="Leave alone what was touched in the last so many hours.")] = 1.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list.")] = False,
     store: StoreRoot = None,
 ) -> None:

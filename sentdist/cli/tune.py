@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from sentdist.cli.building import build_on_cluster, build_within
-from sentdist.cli.options import DataRoot, StoreRoot
+from sentdist.cli.options import DataRoot, StoreRoot, check_choice
 from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import encoder_use, open_store, store_root
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from sentdist.plan.stage import Json
     from sentdist.store.store import ArtifactStore
 
+METHODS = (
+    "Only these, separated by commas: contrastive, symmetric, margin (triplets alone), rcl for pairs, FAQ and triplets; ranking (CoSENT), "
+    "regression for graded pairs.  [default: all but rcl]"
+)
 INTERRUPTED = 130  # exit code, as shells have it
 
 
@@ -33,17 +37,21 @@ def tune(
         ),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", min=1, help="Of each method at most.  [default: until the budget ends]", show_default=False)
+        int | None,
+        typer.Option("--trials", min=1, help="Trials of each method at most.  [default: until the budget ends]", show_default=False),
     ] = None,
-    methods: Annotated[str, typer.Option("--methods", help="Only these of the default space; with commas.")] = "",
+    methods: Annotated[str, typer.Option("--methods", help=METHODS)] = "",
     shape: Annotated[
         str | None, typer.Option("--shape", help="pairs, triplets, graded or faq.  [default: recognised]", show_default=False)
     ] = None,
     columns: Annotated[
-        str, typer.Option("--columns", help="Of the texts, and of the score; with commas.  [default: recognised]", show_default=False)
+        str,
+        typer.Option(
+            "--columns", help="Columns of the texts, then of the score, separated by commas.  [default: recognised]", show_default=False
+        ),
     ] = "",
     max_length: Annotated[int, typer.Option("--max-length", min=3, help="Tokens of a text.")] = 128,
-    name: Annotated[str | None, typer.Option("--name", help="Of the search.  [default: tune-FILE]", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the search.  [default: tune-FILE]", show_default=False)] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for recipe, report and encoder.  [default: .sentdist/tuned/NAME]", show_default=False),
@@ -60,12 +68,15 @@ def tune(
     """
     from sentdist.plan.corpora.own import own_section
     from sentdist.plan.recipe import recipe_from_values, recipe_text
+    from sentdist.plan.specs import Shape
     from sentdist.plan.tuning import hours_of, tuning_values
     from sentdist.plan.wording import NAME
     from sentdist.stages.planning.planned import planned_search
     from sentdist.stages.planning.resolve import FileResolver
 
     hours = hours_of(budget)
+    if shape is not None:
+        check_choice("--shape", shape, get_args(Shape))
     if name is not None and not re.fullmatch(NAME, name):
         raise RecipeError(
             where="--name", found=name, expected="small letters, digits, - and _", remedy=f"Say --name {_as_name(name) or 'mine'}."

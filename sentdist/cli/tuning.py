@@ -27,7 +27,7 @@ def print_space(planned: Searched, context: Context) -> None:
     from sentdist.store.searches import find_search
 
     search, forecasts, console = planned.search, Forecasts(planned, context.store), open_console()
-    table = empty_table(f"{planned.recipe.name}: search, {search.suggest}", "method", "trials", "fields", "values")
+    table = empty_table(f"{planned.recipe.name}: a search by {search.suggest}", "method", "trials", "fields", "values")
     for method in planned.methods:
         trials = planned.num_trials(method)
         fields = [(path, axis.told) for path, axis in planned.axes(method).items()] or [("–", "–")]
@@ -36,7 +36,7 @@ def print_space(planned: Searched, context: Context) -> None:
             table.add_row("", "", path, values)
     console.print(table)
     if search.halving is not None:
-        rungs = ", ".join(f"{100 * share:g} %" for share in search.shares)
+        rungs = " and ".join(f"{100 * share:g} %" for share in search.shares)
         console.print(f"Each training is looked at after {rungs}; the best {100 * search.halving.keep:.0f} % go on.", highlight=False)
     for method in planned.methods:
         train = planned.train(method, planned.first(method))

@@ -79,7 +79,7 @@ def encode(
 def similarity(
     encoder: EncoderName,
     first: Annotated[str, typer.Argument(metavar="A", help="A sentence, or a file of sentences (or of pairs).", show_default=False)],
-    second: Annotated[str | None, typer.Argument(metavar="[B]", help="Another one; no B: A has both columns.")] = None,
+    second: Annotated[str | None, typer.Argument(metavar="B", help="Another one; no B: A has both columns.")] = None,
     column: Annotated[
         list[str] | None, typer.Option("--column", help="Where tables have their sentences; twice for a file of pairs, or for two files.")
     ] = None,

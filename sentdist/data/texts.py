@@ -117,8 +117,8 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         raise DataError(
             where=name,
             found=f"columns {listed(known)}" if not columns else f"{len(columns)} names of columns: {', '.join(columns)}",
-            expected=f"to be told which {num_columns} hold{'s' if num_columns == 1 else ''} the sentences",
-            remedy="Name with --column." if num_columns == 1 else "Name each with --column.",
+            expected="one that holds the sentences" if num_columns == 1 else f"{num_columns} that hold the sentences",
+            remedy=f"Say {' '.join(f'--column {column}' for column in known[:num_columns])}, or others.",
         )
     check_columns(name, known, [*chosen, *([id_column] if id_column else [])])
     return Texts(path=path, columns=chosen, id_column=id_column, num_rows=num_rows)

@@ -32,7 +32,7 @@ class DiskEstimate:
 
     def line(self, free: int | None) -> str:
         """For people, beside what is free (None where a store does not say)."""
-        beside = "" if free is None else f", {_size(free)} free"
+        beside = "" if free is None else f", {_size(free)} free{': too little' if self.likely > free else ''}"
         return f"It writes about {_size(self.likely)} into the store{beside}."
 
     def warning(self, free: int | None) -> str | None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, StoreError
 from sentdist.plan.specs import PRECISIONS, EncoderUse
 
 if TYPE_CHECKING:
@@ -17,8 +17,13 @@ IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit
 
 
 def store_root(store: str | None) -> str:
-    """Where artifacts are kept if nobody said; a job's working directory is a copy that Ray throws away, so there it is the home folder."""
+    """Where artifacts are kept, a StoreError for a file. If nobody said: a job's working directory is a copy that Ray throws away, so
+    there it is the home folder."""
     default = Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE)
+    if store and "://" not in store and Path(store).expanduser().is_file():
+        raise StoreError(
+            where=f"--store {store}", found="a file", expected="a folder, which is made if it is not there", remedy="Name a folder."
+        )
     return store or str(default.absolute())
 
 

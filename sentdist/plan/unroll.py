@@ -361,8 +361,8 @@ class Builder:
         workers = self.recipe.runtime.most_workers
         if training.batch_size // workers < 2:
             raise RecipeError(
-                where=f"methods.{name}: training.batch_size", found=f"{training.batch_size // workers} row a worker",
-                expected="at least two (a single row has no other candidate)", remedy="Enlarge the batch or use fewer workers.",
+                where=f"methods.{name}: training.batch_size", found=f"{training.batch_size} rows for {workers} workers",
+                expected="at least two each (a single row has no other candidate)", remedy="Enlarge the batch or use fewer workers.",
             )  # fmt: skip
         if self.rows[corpus.key] < training.batch_size:
             raise RecipeError(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from sentdist.errors import StoreError
+from sentdist.errors import StoreError, listed
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
+from sentdist.spelling import did_you_mean
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 
@@ -91,6 +92,12 @@ def sweep_names(store: ArtifactStore) -> list[str]:
     return [name.removesuffix(".json") for name in store.names("sweeps") if name.endswith(".json")]
 
 
+def _remedy(store: ArtifactStore, name: str) -> str:
+    """What to do about a sweep that the store does not have."""
+    names = sweep_names(store)
+    return did_you_mean(name, names, f"The store has {listed(names)}." if names else "Run `sentdist sweep RECIPE` first.")
+
+
 def load_sweep(store: ArtifactStore, name: str) -> SweepRecord:
     """Read a sweep back.
 
@@ -100,7 +107,7 @@ def load_sweep(store: ArtifactStore, name: str) -> SweepRecord:
     text = store.read_text(f"sweeps/{name}.json")
     if text is None:
         raise StoreError(
-            where=f"{store.shown}: sweep {name}", found="nothing", expected="a sweep that was started", remedy="Run `sentdist sweep` first."
+            where=f"{store.shown}: sweep {name}", found="nothing", expected="a sweep that was started", remedy=_remedy(store, name)
         )
     try:
         return SweepRecord.model_validate_json(text)

@@ -113,7 +113,7 @@ def test_the_sweep_shows_its_table_and_what_sharing_saved(tracked: Tracked) -> N
     parent = tracked.parent
     note = parent.data.tags["mlflow.note.content"]
     assert "5 of 5 trials are scored" in note
-    assert "Best on dev: Eq. 1, stsb-dev 80.50 (mean of 1 training). On the test sets it has avg_sts 79.30." in note
+    assert "Best on dev: Eq. 1, stsb-dev 80.50 (mean of 1 training). On the test sets it scores avg_sts 79.30." in note
     assert note.index("Eq. 1 · seed 0") < note.index("RCL (phis={0.01, 0.02})") < note.index("MiniLM, untouched")
     assert {name: parent.data.metrics[name] for name in ("best_dev_score", "avg_sts")} == {"best_dev_score": 80.5, "avg_sts": 79.3}
     assert f"{len(tracked.plan.stages)} stages stand for the {sum(tracked.plan.mentions.values())} that the trials need" in note

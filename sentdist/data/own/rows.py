@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.cache import cache_folder
-from sentdist.data.own.shapes import KNOWN_NAMES, Layout, Shape, grades_of, layout_of, scale_of
+from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, grades_of, layout_of, scale_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
 from sentdist.data.own.tables import Writing, own_table, recognised, said_of
 from sentdist.data.retrieval import Retrieval
@@ -263,6 +263,22 @@ def _rows(name: str, table: pa.Table, layout: Layout) -> _Rows:
     )
 
 
+def _no_grades(table: pa.Table, unread: Sequence[str]) -> str:
+    """Why a column that is called as scores are is not taken for them."""
+    for column in unread:
+        if column.lower() in GRADES and len(table):
+            word = next((str(cell) for cell in table[column].slice(0, 1000).to_pylist() if not _is_number(cell)), None)
+            return "" if word is None else f" ({column} holds no numbers: {brief(word)})"
+    return ""
+
+
+def _is_number(cell: object) -> bool:
+    try:
+        return math.isfinite(float(str(cell).replace(",", ".")))
+    except ValueError:
+        return False
+
+
 def _told(
     name: str, path: Path | None, writing: Writing, layout: Layout, table: pa.Table, rows: _Rows, sides: Sides, sizes: Sequence[int],
 ) -> tuple[str, ...]:  # fmt: skip
@@ -270,7 +286,7 @@ def _told(
     read = [
         f"{layout.shape} in {listed(layout.columns)}",
         *([] if path is None else said_of(writing, path)),
-        *([f"{listed(unread)} not read"] if unread else []),
+        *([f"{listed(unread)} not read{_no_grades(table, unread)}"] if unread else []),
         *([f"{counted(rows.num_empty, 'row')} without a text left out"] if rows.num_empty else []),
         *([f"{counted(rows.num_repeated, 'repeated row')} left out"] if rows.num_repeated else []),
     ]

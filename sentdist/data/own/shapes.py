@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from sentdist.data.graded import NLI_LABELS
 from sentdist.data.sources.files import check_columns
-from sentdist.errors import DataError, brief, listed
+from sentdist.errors import DataError, brief, listed, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,10 +189,10 @@ def _is_numbers(table: pa.Table, column: str) -> bool:
 
 
 def _unclear(name: str, found: str, columns: Sequence[str]) -> DataError:
-    two = [brief(column) for column in columns[:2]] or ["question", "answer"]
+    two = [one_line(column, 60) for column in columns[:2]] or ["question", "answer"]
     return DataError(
         where=name,
         found=found,
         expected="two columns of texts (pairs, FAQ), three (triplets), or two and a score (graded)",
-        remedy=f"Name them in this order: --set 'corpus.columns=[{', '.join(two)}]'.",
+        remedy=f"Name them in this order: --columns {','.join(two)} (tune), or --set 'corpus.columns=[{', '.join(two)}]' (a recipe).",
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.sources.files import TABLES, unquoted, with_large_strings
-from sentdist.errors import DataError, brief
+from sentdist.errors import DataError, brief, listed
 from sentdist.reading import reading
 from sentdist.spelling import near
 
@@ -44,9 +44,12 @@ def is_own_name(name: str) -> bool:
 def no_such_file(path: Path, file: str) -> DataError:
     """The error for a path where no file is, with the name that was probably meant."""
     folder = path.parent
+    if path.is_dir():
+        inside = sorted(str(entry) for entry in path.iterdir() if is_own_name(entry.name))
+        remedy = f"Name a file in it: {listed(inside[:3])}." if inside else "It holds no such table."
+        return DataError(where=file, found="a folder", expected=f"a table of texts ({', '.join(READABLE)})", remedy=remedy)
     names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name)] if folder.is_dir() else []
-    closest = near(path.name, names)
-    found = "a folder" if path.is_dir() else "no such file"
+    closest, found = near(path.name, names), "no such file"
     remedy = f'Did you mean "{folder / closest}"?' if closest else "Give its path, or its name below --data."
     return DataError(where=file, found=found, expected=f"a table of texts ({', '.join(READABLE)})", remedy=remedy)
 
@@ -159,8 +162,8 @@ def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequenc
     if not found:
         raise _complaint(
             name,
-            f"lines such as {brief(lines[0].strip())}",
-            f"fields separated by one of {', '.join(SEPARATORS.values())}, as many in each line",
+            f"one column, or another number of them in each line, such as {brief(lines[0].strip())}",
+            f"two columns or more, separated by one of {', '.join(SEPARATORS.values())}, as many in each line",
             "Quote fields that hold the separator, or say --set 'corpus.separator=…'.",
         )
     return max(found)[-1]

@@ -58,7 +58,9 @@ def existing_root(name: str, data_root: Path | None) -> Path:
             remedy=f"{_meant(_same_end(name, GENERATED_SOURCES))}Pass --data DIR or set SENTDIST_DATA; {listed(GENERATED_SOURCES)} need none.",
         )
     if not data_root.is_dir():
-        raise DataError(where=name, found=f"no folder {data_root}", expected="the data root", remedy="Correct --data DIR or SENTDIST_DATA.")
+        raise DataError(
+            where="--data", found=f"no folder {data_root}", expected="the data root", remedy="Correct --data DIR or SENTDIST_DATA."
+        )
     pure = PurePosixPath(name)
     if not name or pure.is_absolute() or ".." in pure.parts:
         raise DataError(
@@ -76,7 +78,18 @@ def missing(name: str, root: Path) -> DataError:
     known = [*known_names(root), *GENERATED_SOURCES]
     hints = list(dict.fromkeys([*_same_end(name, known), *all_near(name, known, most=3, alike=0.5)]))[:3]
     remedy = _meant(hints).strip() or "List the folder to see what there is."
-    return DataError(where=name, found=f"no such file under {root}", expected=f"{name} with one of {', '.join(TABLES)}", remedy=remedy)
+    pure = PurePosixPath(name)
+    if pure.suffix in SUFFIXES:
+        expected, plain = f"{name} there", pure.with_suffix("").name
+        here = Path(name)
+        remedy = (
+            f"It lies elsewhere: --data {here.parent} and {plain}, for sources are named below --data, without suffix."
+            if here.is_file()
+            else remedy
+        )
+    else:
+        expected = f"{name} with one of {', '.join(TABLES)}"
+    return DataError(where=name, found=f"no such file under {root}", expected=expected, remedy=remedy)
 
 
 def _same_end(name: str, known: Sequence[str]) -> list[str]:

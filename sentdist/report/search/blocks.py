@@ -111,7 +111,7 @@ def _verdict(best: Searched, scored: Sequence[Searched], table: ResultTable) -> 
 
 def _budget_words(facts: SearchFacts) -> str:
     counts = sorted({len(method.trials) + method.num_running for method in facts.methods})
-    each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}" if counts[0] else f"up to {counts[-1]}"
     noun = "trial" if counts[-1] == 1 else "trials"
     return f"After {each} {noun}" + (
         f" of each of {len(facts.methods)} methods" if len(facts.methods) > 1 else f" of {facts.methods[0].title}"
@@ -213,10 +213,10 @@ def _early(facts: SearchFacts) -> str:
     pruned = sum(method.count("pruned") for method in facts.methods)
     if halving is None:
         return "Every trial was let run to its end."
-    shares = ", ".join(f"{100 * share:.0f} %" for share in halving.rungs[:-1])
+    shares = " and ".join(f"{100 * share:.0f} %" for share in halving.rungs[:-1])
     return (
-        f"{counted(pruned, 'trial was', 'trials were')} pruned: at {shares} of a training those go on that are among the best "
-        f"{100 * halving.keep:.0f} % of their method there. Pruned is not failed."
+        f"At {shares} of a training the best {100 * halving.keep:.0f} % of each method go on; "
+        f"{counted(pruned, 'trial was', 'trials were')} pruned. Pruned is not failed."
     )
 
 

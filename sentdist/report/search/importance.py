@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.colors import to_rgb
 
+from sentdist.errors import counted
 from sentdist.evaluation.importance import LEAST_TRIALS, Field, Importance, importances
 from sentdist.plan.search import Axis
 from sentdist.report.search.facts import Searched, SearchFacts, shown
@@ -69,7 +70,7 @@ def importance_sentences(facts: SearchFacts, found: Mapping[str, Sequence[Import
         if told is None:
             count = sum(trial.state == "finished" or trial.dev is not None for trial in method.trials)
             said.append(
-                f"{method.title}: nothing is said of its fields. {count} trials with scores are too few: it takes {LEAST_TRIALS}."
+                f"{method.title}: nothing is said of its fields. {counted(count, 'trial')} with scores: that takes {LEAST_TRIALS}."
                 if count < LEAST_TRIALS
                 else f"{method.title}: nothing is said of its fields, since its scores tell no field from another."
             )

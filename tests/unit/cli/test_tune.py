@@ -72,7 +72,7 @@ def test_what_is_stopped_is_kept_and_said(words: list[str], monkeypatch: pytest.
     [
         (["--budget", "soon"], "30m, 2h"),
         (["--methods", "ranking"], '"ranking" is not one of'),
-        (["--shape", "lists"], "'pairs'"),
+        (["--shape", "lists"], "expected one of pairs, triplets"),
         (["--columns", "a,b"], "columns a, b"),
         (["--encoder", "owner/name"], "`sentdist pin owner/name` prints it"),
         (["--encoder", "minilm"], "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),

@@ -80,7 +80,7 @@ def without_tokenizer(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathF
     [
         (("{encoder}", "{corpus}x", "--out", "{out}"), "Did you mean"),
         (("{encoder}", "{corpus}", "--column", "test", "--out", "{out}"), 'Did you mean "text"?'),
-        (("{encoder}", "{corpus}", "--out", "{out}"), "which 1 holds the sentences"),
+        (("{encoder}", "{corpus}", "--out", "{out}"), "expected one that holds the sentences"),
         (("{encoder}", "-", "--out", "{corpus}"), "suffix '.csv'"),
         (("{encoder}", "-", "--out", "{out}", "--dtype", "int8"), "expected one of float32, float16"),
         (("{encoder}", "-", "--out", "{out}", "--precision", "fp8"), "expected one of fp32, tf32, bf16"),

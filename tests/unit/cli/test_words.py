@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.plan.tuning import TUNABLE
 
 DEMO = str(Path(__file__).parents[3] / "rayjobs/recipes/demo.yaml")
+SEARCH = str(Path(__file__).parents[3] / "rayjobs/recipes/search.yaml")
 LATIN = "name: x\n# two\nabout: gr\u00fc\u00df\n".encode("latin1")
 FILES = {
     "tab.yaml": b"name: x\n\tcorpus: 3\n",
@@ -19,6 +23,8 @@ FILES = {
     "text.yaml": b"hello\n",
     "good.csv": b"question,answer\n1,2\n",
     "latin.yaml": LATIN,
+    "five.csv": b"a,b,c,d,e\nw x,x y,y z,z w,w w\n",
+    "one.csv": b"question\nwhat is it\nwho is it\n",
     "nameless.yaml": b"corpus: {source: a}\nevaluation: {tasks: [sts]}\nmethods: {base: {}}\n",
 }
 
@@ -50,11 +56,29 @@ FILES = {
         (("plan", DEMO, "--set", "evaluation.tasks=[stsbenchmark]"), '"stsbenchmark" is no task. Did you mean stsb? `sentdist tasks` lists'),
         (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: evaluation.tasks[0]: "stss" is no task. Did you mean sts or stsb'),
         (("plan", DEMO, "--set", "encoder.checkpoint=all-MiniLM-L6-v2"), "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
+        (("plan", DEMO, "--set", "runtime.workers=64"), "found 32 rows for 64 workers; expected at least two each"),
+        (("plan", DEMO, "--on", "8xFOO"), "8xFOO"),
+        (("plan", SEARCH, "--on", "8xH100"), "--on: found"),
+        (("plan", SEARCH, "--trials"), "a search suggests its trials as it goes"),
+        (("plan", DEMO, "--store", "good.csv"), "--store good.csv: found a file; expected a folder, which is made if it is not there. Name a folder."),
+        (("models", "--store", "good.csv"), "--store good.csv: found a file"),
+        (("store", "check", "trainz"), 'kind: found trainz; expected one of graded, groups'),
+        (("store", "list", "nonsense"), "kind: found nonsense; expected one of graded, groups"),
+        (("report",), "sentdist report: found neither a sweep nor --paper; expected one of the two. Run `sentdist sweep RECIPE` first."),
+        (("report", "nosuch"), "expected a sweep that was started. Run `sentdist sweep RECIPE` first."),
+        (("evaluate", "minilm-l6", "--tasks", "stsb", "--data", "nowhere"), "--data: found no folder nowhere"),
+        (("evaluate", "minilm-l6", "--tasks", "sts=good.csv", "--data", "other"), "good.csv there. It lies elsewhere: --data . and good, for sources are named"),
+        (("encode", "minilm-l6", "good.csv", "--out", "x.npy"), "found columns question, answer; expected one that holds the sentences. Say --column question, or others."),
+        (("tune", "good.csv", "--shape", "pair"), '--shape: found pair; expected one of pairs, triplets, graded, faq. Did you mean "pairs"?'),
+        (("tune", "other"), "other: found a folder; expected a table of texts"),
+        (("tune", "five.csv"), "Name them in this order: --columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)."),
+        (("tune", "one.csv"), "found one column, or another number of them in each line, such as 'question'; expected two columns or more"),
         (("evaluate", "minilm"), "encoder: found minilm, which is neither a folder nor a packaged encoder"),
         (("plan", DEMO, "--set", "encoder.checkpoint=owner/name", "--set", "encoder.revision=main"), "found owner/name at main, which may move"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_what_to_type(words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     monkeypatch.chdir(tmp_path)
@@ -63,3 +87,35 @@ def test_a_mistake_is_told_with_what_to_type(words: tuple[str, ...], said: str, 
     answer = CliRunner().invoke(app, words)
     assert said in answer.stderr and answer.exit_code == 2, answer.output
     assert len(answer.stderr.splitlines()) == 1 and ".;" not in answer.stderr and "Input should" not in answer.stderr, answer.stderr
+
+
+def test_help_names_values_as_people_do() -> None:
+    def told(*words: str) -> str:
+        return CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "160"}).output
+
+    pages = {words: told(*words) for words in (("run",), ("search",), ("similarity",), ("tune",), ("store", "list"), ("up",))}
+    for page in pages.values():
+        usage, options = page.splitlines()[0], page.partition("Options:")[2]
+        assert not re.search(r"\[\[|\{[a-z]", usage) and not re.search(r"<[a-z]", options), page
+    assert (
+        "RECIPE" in pages[("run",)] and "NUMBER" in pages[("tune",)] and "PATH" in pages[("tune",)] and "KIND" in pages[("store", "list")]
+    )
+    assert all(method in pages[("tune",)] for method in TUNABLE), "names of methods stand nowhere else"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--version",), f"sentdist {version('sentdist')}, Python 3."),
+        (("objectives",), "sum          a weighted sum of any of them"),
+        (("tasks",), "transfer       mr, cr, subj"),
+    ],
+)
+def test_what_there_is_is_listed(words: tuple[str, ...], said: str) -> None:
+    answer = CliRunner().invoke(app, words)
+    assert answer.exit_code == 0 and said in answer.output, answer.output
+
+
+def test_recipes_are_told_in_whole_sentences() -> None:
+    lines = CliRunner().invoke(app, ["recipes"]).output.splitlines()
+    assert len(lines) > 40 and not [line for line in lines if not line.endswith((".", ":", "?"))]

@@ -115,7 +115,7 @@ def test_json_is_read_with_and_without_a_mark(tmp_path: Path, suffix: str) -> No
     [
         ("", {}, "an empty file"),
         ("PK\x03\x04", {}, "Save it as CSV in your spreadsheet program"),
-        ("one line\nand another\n", {}, "fields separated by one of commas, semicolons, tabs, bars"),
+        ("one line\nand another\n", {}, "separated by one of commas, semicolons, tabs, bars"),
         ("a,b,c,d\nw x,x y,y z,z w\n", {}, "--set 'corpus.columns=["),
         ("question,answer\na b,c d\n", {"columns": ("questions", "answer")}, 'Did you mean "question"?'),
         ("question,answer\na b,c d\n", {}, "20 at least"),

@@ -83,7 +83,7 @@ def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
         ("a.txt", "", [], "no rows"),
         ("a.csv", "sentence\n", ["sentence"], "no rows"),
         ("a.csv", "sentence,id\none,1\n", ["sentense"], 'Did you mean "sentence"'),
-        ("a.csv", "one,two\n1,2\n", [], "which 1 holds the sentences"),
+        ("a.csv", "one,two\n1,2\n", [], "expected one that holds the sentences"),
         ("a.csv", "id,sentence\n1,one\n2,\n", ["sentence"], "row 2, sentence: found ''"),
         ("a.csv", "id,sentence\n1,one\n2\n", ["sentence"], "row 2, sentence: found None"),
         ("a.txt", "one\n \ntwo\n", [], "row 2, sentence: found ' '"),

@@ -42,7 +42,7 @@ def test_a_disk_that_may_be_too_small_is_told_and_one_that_is_too_small_refused(
     estimate = DiskEstimate(least=2_000_000_000, likely=5_000_000_000)
     assert estimate.warning(6_000_000_000) is None
     assert estimate.warning(None) is None
-    assert "about 5.0 GB into the store, 4.0 GB free. It may stop on the way" in (estimate.warning(4_000_000_000) or "")
+    assert "about 5.0 GB into the store, 4.0 GB free: too little. It may stop on the way" in (estimate.warning(4_000_000_000) or "")
     with pytest.raises(StoreError, match=r"GB free; expected about 1000000000\.0 GB"):
         ArtifactStore(tmp_path).check_writable(needed_bytes=10**18)
 
