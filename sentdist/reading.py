@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -193,4 +194,9 @@ def _explained(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} in line {error.lineno}"
     said = first_line(error)
+    if type(error).__name__ == "ArrowInvalid":
+        if broken := re.fullmatch(r"JSON parse error: (.*) in row (\d+)", said):
+            return f"no JSON in row {int(broken[2]) + 1} of a part of it: {broken[1].rstrip('.')}"
+        if "Parquet" in said:
+            return f"no Parquet file, or a part of one: {said.rpartition(': ')[2]}"
     return said if said == type(error).__name__ else f"{type(error).__name__}: {said}"

@@ -58,7 +58,10 @@ class _Commands(TyperGroup):
                 raise
             _tell(str(error))
             raise typer.Exit(FAILURE if _is_of_a_disk(error) else MISTAKE) from None
-        except _OWN_ENDINGS:
+        except _OWN_ENDINGS as ending:
+            said = str(getattr(ending, "message", ""))
+            if "extra argument" in said and ".yaml" in said:
+                ending.message = f"{said}: one recipe a command"  # type: ignore[attr-defined]
             raise
         except SystemExit as ending:
             raise with_signal_code(ending) from None

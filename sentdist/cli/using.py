@@ -142,7 +142,7 @@ def export(
 ) -> None:
     """Write an encoder for use elsewhere.
 
-    As a folder that sentence-transformers load, or as an ONNX graph with its tokenizer.
+    As a folder that sentence-transformers loads, or as an ONNX graph with its tokenizer.
     """
     check_choice("--format", kind, ("sentence-transformers", "onnx"))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")

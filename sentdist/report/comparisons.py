@@ -76,16 +76,16 @@ def in_words(comparison: Comparison, column: str, *, num_tests: int, exploratory
 
 
 def distance(points: float, other: str) -> str:
-    """`0.41 points above other`; `as good as other, to two digits` for what rounds to nothing."""
+    """`0.41 points above other`; `equal to other to two digits` for what rounds to nothing."""
     if _is_nothing(points):
-        return f"as good as {other}, to two digits"
+        return f"equal to {other} to two digits"
     return f"{abs(points):.2f} points {'above' if points > 0 else 'below'} {other}"
 
 
 def distance_and_verdict(found: Difference, other: str) -> str:
     """`distance`, with what p over the table allows to say, in few words."""
     if found.p is None:
-        verdict = "with nothing to test it by"
+        verdict = "and there is nothing to test it by"
     elif found.is_told:
         verdict = "yet told from it" if _is_nothing(found.difference) else "more than chance explains"
     else:

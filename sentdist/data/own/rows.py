@@ -313,8 +313,8 @@ def _told_of_likeness(asked: Asked, file: OwnFile, loosened: bool, num_texts: in
             "Negatives link nearly all rows: rows that share an anchor or a positive stay on one side, and negatives may stand on several."
         )
     if asked.near == "auto" and file.near is None:
-        why = "link too many rows" if loosened else f"were not looked for among {num_texts:,} texts"
-        told.append(f"Near-duplicates {why}, and may stand on two sides; corpus.held_out.near=0.8 keeps them together.")
+        why = "Too many rows look alike to keep all look-alikes" if loosened else f"Among {num_texts:,} texts look-alikes are not kept"
+        told.append(f"{why} on one side; corpus.held_out.near=0.8 does, with fewer groups.")
     return told
 
 

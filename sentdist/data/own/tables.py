@@ -27,6 +27,9 @@ LINES_LOOKED_AT = 200
 LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
 
 
+SAID_BY_SUFFIX = {".json": "JSON, a list of objects", ".jsonl": "JSON, an object a line", ".parquet": "a Parquet file"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Writing:
     """How a file of separated values is written. None: not known yet; a table in Parquet or JSON has neither separator nor header."""
@@ -50,7 +53,11 @@ def no_such_file(path: Path, file: str) -> DataError:
         return DataError(where=file, found="a folder", expected=f"a table of texts ({', '.join(READABLE)})", remedy=remedy)
     names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name)] if folder.is_dir() else []
     closest, found = near(path.name, names), "no such file"
-    remedy = f'Did you mean "{folder / closest}"?' if closest else "Give its path, or its name below --data."
+    remedy = (
+        f'Did you mean "{folder / closest}"?'
+        if closest
+        else "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
+    )
     return DataError(where=file, found=found, expected=f"a table of texts ({', '.join(READABLE)})", remedy=remedy)
 
 
@@ -100,7 +107,7 @@ def own_table(name: str, path: Path, writing: Writing) -> pa.Table:
     import pyarrow as pa
     import pyarrow.json
 
-    with reading(path, expected="a table as its suffix says", where=name):
+    with reading(path, expected=SAID_BY_SUFFIX.get(path.suffix, "a table as its suffix says"), where=name):
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq
 

@@ -73,13 +73,18 @@ def existing_root(name: str, data_root: Path | None) -> Path:
     return data_root
 
 
+RELEASES = {"retrieval/faqir": "FAQIR*.xml", "retrieval/cough": "FAQ_Bank_eval.csv", "reranking/askubuntu": "text_tokenized.txt"}
+
+
 def missing(name: str, root: Path) -> DataError:
     """Return the error for a source that is not there, with the names nearest to it."""
     known = [*known_names(root), *GENERATED_SOURCES]
     hints = list(dict.fromkeys([*_same_end(name, known), *all_near(name, known, most=3, alike=0.5)]))[:3]
     remedy = _meant(hints).strip() or "List the folder to see what there is."
     pure = PurePosixPath(name)
-    if pure.suffix in SUFFIXES:
+    if name in RELEASES:
+        expected, remedy = f"{name}/{RELEASES[name]} there, as its authors released it", "Put the files of the release into that folder."
+    elif pure.suffix in SUFFIXES:
         expected, plain = f"{name} there", pure.with_suffix("").name
         here = Path(name)
         remedy = (

@@ -13,6 +13,7 @@ from sentdist.cli import app
 from sentdist.plan.tuning import TUNABLE
 
 DEMO = str(Path(__file__).parents[3] / "rayjobs/recipes/demo.yaml")
+OWN = str(Path(__file__).parents[3] / "rayjobs/recipes/own.yaml")
 SEARCH = str(Path(__file__).parents[3] / "rayjobs/recipes/search.yaml")
 LATIN = "name: x\n# two\nabout: gr\u00fc\u00df\n".encode("latin1")
 FILES = {
@@ -23,6 +24,9 @@ FILES = {
     "text.yaml": b"hello\n",
     "good.csv": b"question,answer\n1,2\n",
     "latin.yaml": LATIN,
+    "bad.jsonl": b'{"a": "one", "b": "two"}\n{a: 2}\n',
+    "bad.json": b"hello",
+    "bad.parquet": b"xxxx",
     "five.csv": b"a,b,c,d,e\nw x,x y,y z,z w,w w\n",
     "one.csv": b"question\nwhat is it\nwho is it\n",
     "nameless.yaml": b"corpus: {source: a}\nevaluation: {tasks: [sts]}\nmethods: {base: {}}\n",
@@ -73,6 +77,12 @@ FILES = {
         (("tune", "other"), "other: found a folder; expected a table of texts"),
         (("tune", "five.csv"), "Name them in this order: --columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)."),
         (("tune", "one.csv"), "found one column, or another number of them in each line, such as 'question'; expected two columns or more"),
+        (("evaluate", "minilm-l6", "--tasks", "faqir", "--data", "other"), "expected retrieval/faqir/FAQIR*.xml there, as its authors released it."),
+        (("tune", "bad.jsonl"), "(no JSON in row 2 of a part of it: Missing a name for object member); expected JSON, an object a line."),
+        (("tune", "bad.json"), "(Expecting value in line 1); expected JSON, a list of objects."),
+        (("tune", "bad.parquet"), "(no Parquet file, or a part of one: "),
+        (("plan", OWN), "pairs.csv: found no such file; expected a table of texts"),
+        (("plan", OWN), "to a recipe --set corpus.file=YOURS.csv."),
         (("evaluate", "minilm"), "encoder: found minilm, which is neither a folder nor a packaged encoder"),
         (("plan", DEMO, "--set", "encoder.checkpoint=owner/name", "--set", "encoder.revision=main"), "found owner/name at main, which may move"),
     ],
@@ -119,3 +129,28 @@ def test_what_there_is_is_listed(words: tuple[str, ...], said: str) -> None:
 def test_recipes_are_told_in_whole_sentences() -> None:
     lines = CliRunner().invoke(app, ["recipes"]).output.splitlines()
     assert len(lines) > 40 and not [line for line in lines if not line.endswith((".", ":", "?"))]
+
+
+def test_two_recipes_are_not_one_command() -> None:
+    answer = CliRunner().invoke(app, ["plan", DEMO, OWN])
+    assert answer.exit_code == 2 and "one recipe a command" in " ".join(answer.output.split())
+
+
+def test_a_column_of_scores_that_holds_words_is_told(tmp_path: Path) -> None:
+    who, what = ("dog", "cat", "man", "bird", "child", "fox"), ("runs", "eats", "sleeps", "sings", "reads", "walks")
+    rows = "".join(f"a {one} {does},the {one} {does},high\n" for one in who for does in what)
+    (tmp_path / "graded.csv").write_text(f"sentence1,sentence2,score\n{rows}")
+    answer = CliRunner().invoke(
+        app,
+        [
+            "plan",
+            OWN,
+            "--set",
+            f"corpus.file={tmp_path / 'graded.csv'}",
+            "--set",
+            "training.batch_size=8",
+            "--store",
+            str(tmp_path / "store"),
+        ],
+    )
+    assert "score not read (score holds no numbers: 'high')" in answer.output, answer.output

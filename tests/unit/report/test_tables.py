@@ -90,9 +90,9 @@ def test_marks_point_up_and_down() -> None:
     [
         (0.41, 0.01, "0.41 points above base, more than chance explains"),
         (-0.41, 0.5, "0.41 points below base, not told from chance"),
-        (0.004, 0.5, "as good as base, to two digits, not told from chance"),
-        (-0.004, None, "as good as base, to two digits, with nothing to test it by"),
-        (0.0, 0.01, "as good as base, to two digits, yet told from it"),
+        (0.004, 0.5, "equal to base to two digits, not told from chance"),
+        (-0.004, None, "equal to base to two digits, and there is nothing to test it by"),
+        (0.0, 0.01, "equal to base to two digits, yet told from it"),
     ],
 )
 def test_a_distance_that_rounds_to_nothing_is_said_in_words(points: float, p: float | None, said: str) -> None:
