@@ -151,7 +151,7 @@ def test_each_source_is_pinned_by_the_resolver() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"training": {"batch_size": 4}, "runtime": {"workers": 4}}, "1 row a worker"),
+        ({"training": {"batch_size": 4}, "runtime": {"workers": 4}}, "4 rows for 4 workers"),
         ({"training": {"batch_size": 20000}}, "20000 rows a batch, 10000 in the corpus"),
         ({"corpus": {"source": "nli/triplets", "limit": 32}}, "64 rows a batch, 32 in the corpus"),
         ({"folds": {}}, "a retrieval corpus"),

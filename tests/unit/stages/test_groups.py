@@ -70,7 +70,7 @@ def test_what_is_missing_is_told_while_planning(tmp_path: Path, tiny_encoder_dir
         built(tmp_path, tiny_encoder_dir, {"name": "synonyms"}, data)
     with pytest.raises(EncoderError, match=r"corpus\.augmentation\.checkpoint.*no such folder"):
         built(tmp_path, tiny_encoder_dir, {"name": "paraphrases", "checkpoint": str(tmp_path / "parrot")}, data)
-    with pytest.raises(EncoderError, match="without a revision"):
+    with pytest.raises(EncoderError, match="without a commit"):
         built(tmp_path, tiny_encoder_dir, {"name": "paraphrases", "checkpoint": "owner/parrot"}, data)
 
 
