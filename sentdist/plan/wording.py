@@ -53,8 +53,11 @@ def explained(problems: Iterable[Problem], fields_beside: Fields) -> str:
 def _of_unions(problems: Iterable[Problem]) -> list[Problem]:
     """Of the members of a union that all refuse a value, those that it may have been meant for."""
     by_place: dict[tuple[object, ...], list[Problem]] = {}
+    problems = list(problems)
     for problem in problems:
         place = list(problem["loc"])
+        if problem["type"] == "too_short" and any(one["loc"][: len(place)] == problem["loc"] and one is not problem for one in problems):
+            continue  # only what is right in it was counted
         number = next((n for n, part in enumerate(place) if _is_member(place, n, part)), len(place))
         by_place.setdefault((*place[:number], "" if number < len(place) else problem["type"]), []).append(problem)
     kept: list[Problem] = []

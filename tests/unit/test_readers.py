@@ -22,7 +22,6 @@ ALLOWED = {
     "data/sources/file_facts.py:recall_note": "a cache: what cannot be read counts as absent",
     "data/sources/files.py:_parse": "called under _reading",
     "data/sources/files.py:_parse_separated": "called under _reading",
-    "data/sources/mirror.py:_holds": "what this or another process has written; its caller tells what cannot be read",
     "data/sources/released.py:cqadupstack_parts": "called under read, which guards",
     "data/sources/released.py:_lines": "called under read, which guards",
     "data/sources/released.py:_scidocs": "called under read, which guards",

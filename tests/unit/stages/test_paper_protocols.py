@@ -78,9 +78,8 @@ def test_useb_by_the_best_relation_from_selection_to_table(tiny_encoder_dir: Pat
     shown = {row["task"]: float(row["mean"]) for row in figure if row["relation"] == "twin"}
     assert shown == pytest.approx({task: useb_scores(results, "twin")[task] for task in shown}, abs=1e-3) and len(shown) == 4
     records = load_sweep(context.store, "useb").records(context.store)
-    trained = sweep_rows(load_sweep(context.store, "useb"), context.store, records).facts["rse"].trained
-    assert trained is not None
-    assert trained.flattered == "weights chosen by twitter-url and twitter-pit, which are scored; relation chosen by the test"
+    facts = sweep_rows(load_sweep(context.store, "useb"), context.store, records).facts["rse"]
+    assert facts.flattered == "weights chosen by twitter-url and twitter-pit, which are scored; relation chosen by the test"
     assert "not run: rayjobs/recipes/papers/rse_table5.yaml" in report_paper(context.store, "rse").markdown, "two relations are not six"
 
 
