@@ -63,11 +63,16 @@ def most_tokens(folder: Path) -> int | None:
     """Tokens that a sentence may have: what the folder declares, at most what its table of positions holds; None where neither is said."""
     config = json_object(folder / "config.json")
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
-    if isinstance(positions, int) and isinstance(padding, int) and config.get("model_type") in FROM_PADDING:
-        positions -= padding + 1
+    if isinstance(positions, int) and isinstance(padding, int):
+        positions = tokens_of_positions(str(config.get("model_type")), positions, padding)
     declared = json_object(folder / "sentence_bert_config.json").get("max_seq_length")
     declared = declared or json_object(folder / "tokenizer_config.json").get("model_max_length")
     return min((int(limit) for limit in (positions, declared) if isinstance(limit, int | float) and 1 <= limit < 1 << 31), default=None)
+
+
+def tokens_of_positions(family: str, positions: int, padding: int) -> int:
+    """How many tokens a table of so many positions serves. padding: the id of the padding token."""
+    return positions - (padding + 1 if family in FROM_PADDING else 0)
 
 
 def _pooling_mode(folder: Path, found: list[dict[str, str]]) -> str | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief, first_line
-from sentdist.learning.encoder.declared import REMEDY, json_object, modules
+from sentdist.learning.encoder.declared import FROM_PADDING, REMEDY, json_object, modules, tokens_of_positions
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.encoder.nomic import check_released_words
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
@@ -23,16 +23,10 @@ from sentdist.learning.encoder.quiet import without_bars, without_reports
 from sentdist.reading import read_json, reading
 from sentdist.spelling import near
 
-# Model types whose sentences were tested to stay apart when they lie flat, with the names of their position offset: those of
-# RoBERTa's kind number tokens from padding_idx + 1, the others from 0. All else runs padded, in groups of similar length.
+# Model types whose sentences were tested to stay apart when they lie flat, with whether they number tokens from padding_idx + 1.
+# All else runs padded, in groups of similar length.
 FLAT_FAMILIES = {
-    "bert": False,
-    "electra": False,
-    "albert": False,
-    "distilbert": False,
-    "roberta": True,
-    "xlm-roberta": True,
-    "camembert": True,
+    family: family in FROM_PADDING for family in ("bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert")
 }
 
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
@@ -257,9 +251,7 @@ def saved_head(folder: Path) -> dict[str, Tensor] | None:
 
 def longest_input(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
     """Return how many tokens a sentence may have: what the folder declares, at most what the position table holds."""
-    positions = int(getattr(config, "max_position_embeddings", 512))
-    if FLAT_FAMILIES.get(config.model_type) or config.model_type == "mpnet":
-        positions -= int(config.pad_token_id) + 1
+    positions = tokens_of_positions(config.model_type, int(getattr(config, "max_position_embeddings", 512)), int(config.pad_token_id or 0))
     path = folder / "sentence_bert_config.json"
     declared = json_object(path).get("max_seq_length") or tokenizer.model_max_length
     if not isinstance(declared, int | float) or declared < 1:
