@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +19,7 @@ from sentdist.errors import DataError, RecipeError, SentdistError, counted, firs
 from sentdist.inference.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
+    from sentdist.plan.suggestions import Searched
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
     from sentdist.stages.device_forecast import Devices
@@ -64,20 +64,19 @@ def plan(
     """
     from sentdist.execution.disk_estimate import disk_estimate
     from sentdist.plan.schema import keep_schema_of
+    from sentdist.plan.unroll import Plan
     from sentdist.store.forecast import forecast
 
     devices = None if on is None else _devices(on)  # what is wrong with it is told before the table
-    unrolled, context = _unrolled(recipe, overrides or [], store, data)
+    unrolled, context = _planned(recipe, overrides or [], store, data)
     keep_schema_of(recipe)
-    if unrolled.recipe.search is not None:
+    if not isinstance(unrolled, Plan):
         if trials or devices is not None:
             raise RecipeError(
                 where="--trials" if trials else "--on", found=f"{recipe}, a recipe with search",
                 expected="a recipe whose trials are known before it runs", remedy="Leave it out: a search suggests its trials as it goes.",
             )  # fmt: skip
-        from sentdist.stages.planning.planned import planned_search
-
-        print_space(*planned_search(unrolled.recipe, store=store_root(store), data=data))
+        print_space(unrolled, context)
         return
     ahead = forecast(unrolled, context.store)
     console = open_console()
@@ -134,8 +133,7 @@ def run(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None
 
     As a sweep with `--set sweep={}`: on a Ray cluster, or with --local in this process.
     """
-    build = _in_this_process if local else partial(_on_cluster, "run")
-    build(recipe, [*(overrides or []), "sweep={}"], store, data)
+    _build("run", recipe, [*(overrides or []), "sweep={}"], store, data, local=local)
 
 
 def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
@@ -143,8 +141,7 @@ def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = No
 
     On a Ray cluster, with a report and the best encoder registered in MLflow; or with --local in this process.
     """
-    build = _in_this_process if local else partial(_on_cluster, "sweep")
-    build(recipe, overrides or [], store, data)
+    _build("sweep", recipe, overrides or [], store, data, local=local)
 
 
 def stop(
@@ -176,39 +173,45 @@ def stop(
         typer.echo(f"{stopped.sweep}: stopped, and with it {ended} that nothing else needs. What is finished is kept.")
 
 
-def build_within(recipe: Path, store: str | None, data: Path | None) -> None:
-    """As `sentdist sweep RECIPE --local`."""
-    _in_this_process(recipe, [], store, data)
+def _build(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, local: bool) -> None:
+    asked, context = _planned(recipe, overrides, store, data)  # before torch and Ray are loaded: a mistake is told at once
+    if local:
+        build_within(asked, context, data)
+        return
+    options = "".join(f" --set '{override}'" for override in overrides if override != "sweep={}")
+    build_on_cluster(asked, context, data, job=f"rayjobs.{command} {recipe}{options}", reports=command == "sweep")
 
 
-def build_on_cluster(recipe: Path, store: str | None, data: Path | None) -> None:
-    """As `sentdist sweep RECIPE`."""
-    _on_cluster("sweep", recipe, [], store, data)
+def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan | Searched, Context]:
+    """What a recipe asks for: trials, or a search for them."""
+    from sentdist.plan.recipe import Recipe
+    from sentdist.stages.planning.planned import planned_recipe, planned_search
 
-
-def _unrolled(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan, Context]:
-    from sentdist.stages.planning.planned import planned
-
-    unrolled, context = planned(recipe, overrides=overrides, store=store_root(store), data=data)
-    for line in unrolled.told:
+    loaded, root = Recipe.load(recipe, overrides), store_root(store)
+    if loaded.search is not None:
+        return planned_search(loaded, store=root, data=data)
+    plan, context = planned_recipe(loaded, store=root, data=data)
+    for line in plan.told:
         typer.echo(line)
-    return unrolled, context
+    return plan, context
 
 
-def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
-    plan, context = _unrolled(recipe, overrides, store, data)  # before torch is loaded: a mistake is told at once
-
+def build_within(asked: Plan | Searched, context: Context, data: Path | None) -> None:
+    """Carry it out in this process, with its tables at the end. data: where confirmations find what the plan has found."""
     from sentdist.execution.sigterm import end_on_sigterm
+    from sentdist.plan.suggestions import Searched
 
     end_on_sigterm()
     found, tracking = None, os.environ.get("MLFLOW_TRACKING_URI")
-    if plan.recipe.search is not None:
+    if isinstance(asked, Searched):
         from sentdist.execution.searching.in_process import search_in_process
         from sentdist.tracking.server import is_server
 
         live = tracking if tracking and is_server(tracking) else None  # what is wrong with an address is told at the end
-        found = tuned(plan.recipe, store, data, search_in_process, tracking=live)
-        plan, context = found.plan, found.context
+        found = tuned(asked, context, search_in_process, tracking=live)
+        plan = found.plan
+    else:
+        plan = asked
 
     from sentdist.execution.local_progress import build_locally
 
@@ -217,7 +220,7 @@ def _in_this_process(recipe: Path, overrides: list[str], store: str | None, data
     if found is not None:
         print_choice(found)
     _print_scores(plan.recipe.name, context.store)
-    if fresh := _confirming(plan.recipe.name, context.store, store, data):
+    if fresh := _confirming(plan.recipe.name, context.store, data):
         with told_live() as (print_line, show):
             build_locally(*fresh, print_line=print_line, show=show)
         _print_scores(fresh[0].recipe.name, context.store)
@@ -241,43 +244,46 @@ def _bring_to_mlflow(names: list[str], store: ArtifactStore, tracking: str) -> N
     _publish_report(names[0], store, tracking)
 
 
-def _on_cluster(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> None:
-    """Drive a recipe from this process: as a job of the cluster, or from a machine that sees the same files as its nodes."""
-    plan, context = _unrolled(recipe, overrides, store, data)  # before Ray is loaded: a mistake is told at once
+def build_on_cluster(asked: Plan | Searched, context: Context, data: Path | None, *, job: str, reports: bool = True) -> None:
+    """Drive it from this process: as a job of the cluster, or from a machine that sees the same files as its nodes.
 
+    job: module and arguments by which the cluster could drive it. reports: with a report and the best encoder in MLflow.
+    """
     from sentdist.execution.run import run_on_cluster
+    from sentdist.plan.suggestions import Searched
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
-        options = "".join(f" --set '{override}'" for override in overrides if override != "sweep={}")
-        typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m rayjobs.{command} {recipe}{options}")
+        typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m {job}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     found = None
-    if plan.recipe.search is not None:
+    if isinstance(asked, Searched):
         from sentdist.execution.cluster.connection import connect_to_drive
         from sentdist.execution.searching.on_cluster import search_on_cluster
 
         connect_to_drive()
-        found = tuned(plan.recipe, store, data, search_on_cluster, tracking=tracking)
-        plan, context = found.plan, found.context
+        found = tuned(asked, context, search_on_cluster, tracking=tracking)
+        plan = found.plan
+    else:
+        plan = asked
     with told_live() as (print_line, show):
         summary = run_on_cluster(plan, context, tracking=tracking, print_line=print_line, show=show)
     if found is not None:
         print_choice(found)
     _print_scores(plan.recipe.name, context.store)
     has_failed = bool(summary.failures) or (found is not None and not found.is_well)
-    if not summary.was_stopped and (fresh := _confirming(plan.recipe.name, context.store, store, data)):
+    if not summary.was_stopped and (fresh := _confirming(plan.recipe.name, context.store, data)):
         with told_live() as (print_line, show):
             confirmed = run_on_cluster(*fresh, tracking=tracking, print_line=print_line, show=show)
         _print_scores(fresh[0].recipe.name, context.store)
         has_failed = has_failed or bool(confirmed.failures)
-    if command == "sweep" and len(summary.failures) < summary.num_trials and not summary.was_stopped:
+    if reports and len(summary.failures) < summary.num_trials and not summary.was_stopped:
         _publish_report(plan.recipe.name, context.store, tracking)
     _print_next(plan.recipe.name, context.store)
     if has_failed:
         raise typer.Exit(1)
 
 
-def _confirming(name: str, opened: ArtifactStore, store: str | None, data: Path | None) -> tuple[Plan, Context] | None:
+def _confirming(name: str, opened: ArtifactStore, data: Path | None) -> tuple[Plan, Context] | None:
     """What trains the cell that dev chose again, with fresh seeds; None where the recipe asks for none."""
     from sentdist.stages.planning.planned import planned_recipe
     from sentdist.store.confirmation import confirmation
@@ -288,7 +294,7 @@ def _confirming(name: str, opened: ArtifactStore, store: str | None, data: Path 
     if recipe is None:
         return None
     typer.echo(f"Dev has chosen: {recipe.about}")
-    return planned_recipe(recipe, store=store_root(store), data=data)
+    return planned_recipe(recipe, store=opened.root, data=data)
 
 
 def _print_scores(name: str, store: ArtifactStore) -> None:

@@ -106,11 +106,14 @@ def tune(
     recipe = recipe_from_values(values, where=f"sentdist tune {file}")
     folder = out or Path(".sentdist") / "tuned" / recipe.name
     _check_folder(folder / "recipe.yaml", place)
-    planned_search(recipe, store=store_root(store), data=data)  # what is wrong is told before a file is written
+    asked, context = planned_search(recipe, store=store_root(store), data=data)  # what is wrong is told before a file is written
     path = _write(folder / "recipe.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(values)}")
     typer.echo(f"Recipe: {path}")
     try:
-        (build_within if local else build_on_cluster)(path, store, data)
+        if local:
+            build_within(asked, context, data)
+        else:
+            build_on_cluster(asked, context, data, job=f"rayjobs.sweep {path}")
     except KeyboardInterrupt:
         typer.echo("Stopped. All that is finished is kept: the same command goes on.")
         raise typer.Exit(INTERRUPTED) from None

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import counted
-from sentdist.inference.opening import store_root
 
 if TYPE_CHECKING:
-    from sentdist.plan.recipe import Recipe
     from sentdist.plan.suggestions import Searched
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
@@ -67,13 +64,8 @@ class Tuned:
         return all(trial.state != "failed" for trial in self.record.trials)
 
 
-def tuned(
-    recipe: Recipe, store: str | None, data: Path | None, search: Callable[..., SearchRecord], *, tracking: str | None = None
-) -> Tuned:
-    """Carry out a recipe's search. search: `search_in_process` or `search_on_cluster`. tracking: an MLflow server that shows it."""
-    from sentdist.stages.planning.planned import planned_search
-
-    planned, context = planned_search(recipe, store=store_root(store), data=data)
+def tuned(planned: Searched, context: Context, search: Callable[..., SearchRecord], *, tracking: str | None = None) -> Tuned:
+    """Carry out a search. search: `search_in_process` or `search_on_cluster`. tracking: an MLflow server that shows it."""
     for note in planned.notes:
         typer.echo(note)
     typer.echo(_finalists_line(planned, context))
@@ -82,10 +74,10 @@ def tuned(
     else:
         from sentdist.tracking.live_search import LiveSearch
 
-        with LiveSearch(tracking, context.store, name=recipe.name, identity=planned.identity, say=typer.echo) as live:
+        with LiveSearch(tracking, context.store, name=planned.recipe.name, identity=planned.identity, say=typer.echo) as live:
             record = search(planned, context, print_line=typer.echo, watch=live.watch, tracker=live.tracker)
     cells = {seed for finalist in record.finalists for seed in finalist.cells}
-    seeds = [seed for seed in recipe.seeds if seed in cells] or None
+    seeds = [seed for seed in planned.recipe.seeds if seed in cells] or None
     plan = planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists], seeds=seeds)
     return Tuned(planned=planned, record=record, plan=plan, context=context)
 

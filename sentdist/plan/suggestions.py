@@ -118,7 +118,7 @@ def searched(recipe: Recipe, resolver: Resolver) -> Searched:
     Raises:
         RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
     """
-    recipe, _ = for_its_rows(recipe, resolver)
+    recipe, told = for_its_rows(recipe, resolver)
     search = recipe.search
     assert search is not None, "a recipe with `search:`"
     for path in search.space:
@@ -140,10 +140,11 @@ def searched(recipe: Recipe, resolver: Resolver) -> Searched:
         resolver=resolver,
         fields=fields,
         references=tuple(name for name, method in recipe.methods.items() if method.reported and method.objective is None),
-        notes=tuple(_notes(search, fields)),
+        notes=(*told, *_notes(search, fields)),
         rows=rows,
     )
     _check_rungs(planned)
+    planned.plan([(name, planned.first(name)) for name in trained])  # what scores them on test must exist before anything is trained
     return planned
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.stages.planning import planned
+from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.searches import load_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
@@ -46,3 +49,23 @@ def test_a_search_in_this_process_ends_with_its_finalists_on_test(tmp_path: Path
     again = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
     assert again.exit_code == 0 and "begins" not in again.output
     assert [one.finalists for one in (load_search(store, "tiny"), search)] == [search.finalists] * 2
+
+
+def test_a_recipe_with_a_search_is_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each plan looks at files and encoders of its own."""
+    made: list[FileResolver] = []
+    monkeypatch.setattr(planned, "FileResolver", lambda **values: made.append(FileResolver(**values)) or made[-1])
+    done = CliRunner().invoke(app, ["plan", str(RECIPES / "search.yaml"), "--store", str(tmp_path)])
+    assert done.exit_code == 0 and len(made) == 1, done.output
+
+
+def test_a_test_set_that_is_not_there_is_told_before_a_search(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    values = tiny_values(tiny_encoder_dir, evaluation={"tasks": ["sts=pairs/absent"]}) | {
+        "methods": {"fine_tuned": {"objective": {"name": "info_nce"}}},
+        "search": {"suggest": "random", "samples": 2, "space": {"training.learning_rate": {"log": [1e-4, 1e-2]}}},
+    }
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(yaml.safe_dump(values))
+    command = ["sweep", str(recipe), "--local", "--store", str(tmp_path / "store"), "--data", str(write_data(tmp_path / "data"))]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2 and "absent" in done.output and not (tmp_path / "store").exists(), done.output
