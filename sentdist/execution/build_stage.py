@@ -12,6 +12,7 @@ from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import stage_demand
+from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Rung, Targets, Train
@@ -29,6 +30,8 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
     """
     found = submission.context.store.get(stage)
     if found is not None:  # built meanwhile, by another cluster or by an attempt that was lost before it could say so
+        if isinstance(stage, Train | Rung):
+            forget_finished(submission.context.store, {stage.key})
         return found
     started = time.perf_counter()
     try:

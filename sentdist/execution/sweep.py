@@ -24,6 +24,7 @@ from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.progress import Show, progress_of
 from sentdist.execution.resources import Capacity, capacity, gpu_memory_note, gpus_line, share_of_a_gpu, with_devices
+from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Train
@@ -105,6 +106,7 @@ def run_sweep(
     context = context if offer is None else offer.context
     estimate = disk_estimate(plan, context, to_build, at_once=1 if offer is None else offer.capacity.trainings_at_once)
     context.store.check_writable(needed_bytes=estimate.least)
+    forget_finished(context.store, is_there.keys() - to_build)
     sweep = sweep_record(plan)
     save_sweep(context.store, sweep)
     tracker = tracker or NullTracker()

@@ -109,8 +109,11 @@ def test_submitting_again_builds_nothing(grid: Any) -> None:
     from sentdist.execution.sweep import run_sweep
 
     plan, context, first, _ = grid
+    left = Path(context.store.base) / "running" / trained(plan, "rcl")[0].key  # as if its host was lost right after it was published
+    left.mkdir(parents=True)
     again = run_sweep(plan, context, print_line=lambda line: None)
     assert again.found == first.built
+    assert not left.exists()
     assert not +again.built
     assert again.seconds < 15  # no board, no Tune: only the store is read
 

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sentdist.errors import counted
@@ -21,7 +21,7 @@ from tests.cluster.hosts import why_not
 from tests.cluster.redis_host import why_no_redis
 from tests.faults.kinds import FAULTS, fault_named, ready
 from tests.faults.page import page
-from tests.faults.rounds import look_later, outcome_of, play, undisturbed
+from tests.faults.rounds import Outcome, look_later, outcome_of, play, undisturbed
 from tests.faults.selection import VARIANT_WEIGHTS, RoundPlan, plan_round
 from tests.faults.world import world
 
@@ -38,10 +38,12 @@ def main() -> int:
     named = [fault for fault in FAULTS if fault.name in (options.fault or ())]
     chosen = named or ready(with_redis=options.with_redis)
     numbers = range(options.rounds) if options.only is None else options.only
+    if options.resume:
+        numbers = not_played(numbers, options.seed, outcomes_in(results))
     plans = [plan_round(options.seed, number, chosen, options.variant or tuple(VARIANT_WEIGHTS)) for number in numbers]
     print(f"{counted(len(plans), 'round')}, {len(chosen)} kinds of fault, results in {results}", flush=True)
     late = _play(plans, results, with_redis=options.with_redis) if plans else []
-    outcomes = [outcome_of(line) for line in (results / OUTCOMES).read_text().splitlines()]
+    outcomes = outcomes_in(results)
     num_wrong = sum(bool(outcome.wrong) for outcome in outcomes)
     print(*late, f"{len(outcomes) - num_wrong} of {counted(len(outcomes), 'round')} ended as the undisturbed run", sep="\n", flush=True)
     if options.page:
@@ -50,6 +52,18 @@ def main() -> int:
             page(outcomes, command=f"python -m tests.faults --rounds {options.rounds} --seed {options.seed}", machine=machine)
         )
     return 1 if num_wrong or late else 0
+
+
+def outcomes_in(results: Path) -> list[Outcome]:
+    """Of the rounds that were played into this folder; none if there is none."""
+    path = results / OUTCOMES
+    return [outcome_of(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def not_played(numbers: Iterable[int], seed: int, outcomes: Iterable[Outcome]) -> list[int]:
+    """Those of these rounds of a seed of which there is no outcome."""
+    played = {outcome.number for outcome in outcomes if outcome.seed == seed}
+    return [number for number in numbers if number not in played]
 
 
 def _play(plans: Sequence[RoundPlan], results: Path, *, with_redis: bool) -> list[str]:
@@ -78,9 +92,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--variant", action="append", help="only this sweep; may be repeated", choices=list(VARIANT_WEIGHTS))
     parser.add_argument("--with-redis", action="store_true", help="the head keeps its tables in Redis, and is lost, too")
     parser.add_argument("--results", type=Path, help="where outcomes and logs are kept; those of earlier calls count, too")
+    parser.add_argument("--resume", action="store_true", help="leave out the rounds of this seed whose outcomes --results has")
     parser.add_argument("--page", type=Path, help="write the table there, such as infra/benchmarks/faults.md")
     parser.add_argument("--machine", help="a sentence for the page: what the rounds ran on, what else ran there")
     options = parser.parse_args()
+    if options.resume and options.results is None:
+        parser.error("--resume needs --results")
     if not options.with_redis and any(fault_named(name).with_redis for name in options.fault or ()):
         parser.error("this kind of fault needs --with-redis")
     return options

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.progress import SweepProgress
+from tests.faults.__main__ import OUTCOMES, not_played, outcomes_in
 from tests.faults.artifacts import differences, digests, record_marks
 from tests.faults.disk import damage
 from tests.faults.events import Observed, built_twice, observed, recovery_s
@@ -251,6 +253,14 @@ def test_the_page_counts_what_happened() -> None:
     assert "| store full | 1 | 0 of 1 | – | submits again |" in told
     assert "two drivers" not in told
     assert "- round 1 (torch-1): a record was replaced" in told
+
+
+def test_a_soak_that_was_ended_goes_on_behind_its_last_round(tmp_path: Path) -> None:
+    assert outcomes_in(tmp_path) == []
+    played = Outcome(seed=3, number=0, variant="torch-1", injected=(), submissions=1, seconds=1.0, bytes_left={}, wrong=("something",))
+    lines = [played.json, replace(played, number=1, wrong=()).json, replace(played, seed=4, number=2).json]
+    (tmp_path / OUTCOMES).write_text("\n".join(lines) + "\n")
+    assert not_played(range(4), 3, outcomes_in(tmp_path)) == [2, 3]
 
 
 def test_an_outcome_survives_its_line() -> None:

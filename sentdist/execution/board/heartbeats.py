@@ -15,6 +15,7 @@ from ray._private.state import state  # which nodes drain is said nowhere else; 
 from sentdist.plan.stage import Stage
 
 LOOK_S = 2.0  # between two looks whether the host is about to leave: notices come 30 s to 2 min ahead
+LAST_LOOK_S = 0.5  # a look takes milliseconds; while the head is away it waits for it, and what is finished does not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class Heartbeats:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._is_over.set()
-        self._thread.join()
+        self._thread.join(LAST_LOOK_S)
         if error is None:  # a rank that only loses its peers goes with what took them: it is known to have been here
             self._send(is_last=True)
 

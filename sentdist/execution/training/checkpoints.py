@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -67,6 +67,16 @@ def forget_running(store: ArtifactStore, stage: Stage) -> None:
     with suppress(OSError):
         if store.filesystem.get_file_info(path).type == fs.FileType.Directory:
             store.filesystem.delete_dir(path)
+
+
+def forget_finished(store: ArtifactStore, finished: Set[str]) -> None:
+    """Remove the checkpoints of those of these stages (by key) that still have some:
+    their process or its host was lost between publishing and `forget_running`.
+    """
+    with suppress(OSError):
+        for info in store.filesystem.get_file_info(fs.FileSelector(f"{store.base}/{RUNNING}", allow_not_found=True)):
+            if info.base_name in finished:
+                store.filesystem.delete_dir(info.path)
 
 
 def newest_step(store: ArtifactStore, stage: Stage, *, below: int | None = None) -> int | None:

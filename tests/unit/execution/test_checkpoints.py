@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from sentdist.errors import StoreError
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.training.checkpoints import RunningFolder, forget_running, newest_step
+from sentdist.execution.training.checkpoints import RunningFolder, forget_finished, forget_running, newest_step
 from sentdist.execution.training.rank import train_as_first
 from sentdist.learning.checkpoint import PROGRESS_FILE, EngineFacts, Progress, read_progress, write_progress
 from sentdist.plan.stages import Train
@@ -74,6 +74,16 @@ def test_two_checkpoints_are_kept(tmp_path: Path) -> None:
     assert list((tmp_path / STAGING).iterdir()) == []
     forget_running(ArtifactStore(tmp_path), STAGE)
     assert _resumed(running) == (None, [])
+
+
+def test_checkpoints_of_what_is_finished_go(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    forget_finished(store, {STAGE.key})
+    RunningFolder(store, STAGE, ALONE).save(_write("step 5"), step=5)
+    forget_finished(store, {"0123456789abcdef"})
+    assert newest_step(store, STAGE) == 5
+    forget_finished(store, {STAGE.key})
+    assert newest_step(store, STAGE) is None and list((tmp_path / "running").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import replace
 from itertools import pairwise
 
@@ -178,6 +180,27 @@ def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
         wait_for(heartbeats.is_leaving, what="the notice")
         draining = False
         assert heartbeats.is_leaving(), "a host that is told to go does not come back"
+
+
+def test_what_is_finished_does_not_wait_for_a_head_that_does_not_answer() -> None:
+    class Ear:
+        every_s = 60.0
+
+        def beat(self, heartbeat: Heartbeat) -> None: ...
+
+    asked, answered = threading.Event(), threading.Event()
+
+    def is_draining(node: str) -> bool:
+        asked.set()
+        return answered.wait(60.0)
+
+    try:
+        started = time.monotonic()
+        with Heartbeats(STAGE, Ear(), is_draining=is_draining):
+            assert asked.wait(60.0)
+        assert not answered.is_set() and time.monotonic() - started < 30.0
+    finally:
+        answered.set()
 
 
 @pytest.mark.parametrize(
