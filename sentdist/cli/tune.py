@@ -90,7 +90,7 @@ def tune(
     }
     given: dict[str, Json] = {field: value for field, value in said.items() if value is not None}
     section = own_section({"kind": "own", "file": place, **given}, where="DATA")
-    resolver = FileResolver(data_root=data, asks_hub=True)
+    resolver = FileResolver(data_root=data, needs_hub=True)
     pin = resolver.own(section, where="DATA")
     encoders = [_split_commit(one) for one in encoder or ["minilm-l6"]]
     poolings: dict[str, str] = {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from sentdist.errors import DataError, EncoderError, first_line
+from sentdist.errors import DataError, EncoderError
+from sentdist.hub_errors import hub_trouble
 
 TIMEOUT_S = 20
 Kind = Literal["model", "dataset"]
@@ -60,21 +61,5 @@ def _check_name(name: str) -> None:
 
 
 def _refused(name: str, error: Exception, *, expected: str, revision: str | None) -> DataError:
-    import huggingface_hub.errors as known
-
-    if isinstance(error, known.RevisionNotFoundError):
-        found, remedy = f'no revision "{revision}"', "Look at the page's Files, History."
-    elif isinstance(error, known.RepositoryNotFoundError | known.HFValidationError):
-        found, remedy = "no such repository, or a private one", "Correct the name, or log in with `hf auth login`."
-    elif isinstance(error, known.LocalTokenNotFoundError) or _status(error) in (401, 403):
-        found, remedy = "no login that may do this", "Log in with `hf auth login`, by a token that may write where you write."
-    elif isinstance(error, known.OfflineModeIsEnabled):
-        found, remedy = "HF_HUB_OFFLINE, which forbids to ask the hub", "Unset HF_HUB_OFFLINE."
-    else:
-        found, remedy = f"no answer from the hub ({type(error).__name__}: {first_line(error)})", "Check the network and try again."
-    return DataError(where=f"hub: {name}", found=found, expected=expected, remedy=remedy)
-
-
-def _status(error: Exception) -> int | None:
-    code = getattr(getattr(error, "response", None), "status_code", None)
-    return code if isinstance(code, int) else None
+    trouble = hub_trouble(error, revision=revision)
+    return DataError(where=f"hub: {name}", found=trouble.found, expected=expected, remedy=trouble.remedy)

@@ -36,7 +36,12 @@ class OwnPin:
 
 
 class Resolver(Protocol):
-    """Looks at data and checkpoints while planning; every mistake that can be seen then is raised here."""
+    """Looks at data and checkpoints while planning; every mistake that can be seen then is raised here.
+
+    notes: what could not be looked at, in sentences for people.
+    """
+
+    notes: list[str]
 
     def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin: ...
 

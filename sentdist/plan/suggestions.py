@@ -140,7 +140,7 @@ def searched(recipe: Recipe, resolver: Resolver) -> Searched:
         resolver=resolver,
         fields=fields,
         references=tuple(name for name, method in recipe.methods.items() if method.reported and method.objective is None),
-        notes=(*told, *_notes(search, fields)),
+        notes=(*told, *resolver.notes, *_notes(search, fields)),
         rows=rows,
     )
     _check_rungs(planned)

@@ -78,7 +78,9 @@ class Plan:
     recipe: Recipe
     trials: tuple[Trial, ...]
     rows: dict[str, int]  # corpus key -> training rows, as far as planning can know
-    told: tuple[str, ...] = ()  # what was found out about a person's own file, and which methods are not for it
+    told: tuple[
+        str, ...
+    ] = ()  # what was found out about a person's own file, and which methods are not for it; what could not be looked at
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -131,7 +133,9 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
         for (name, _), (point, fold, scores) in found.items()
     )
     order = {name: place for place, name in enumerate(recipe.methods)}
-    return Plan(recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows, told=told)
+    return Plan(
+        recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows, told=(*told, *resolver.notes)
+    )
 
 
 def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool) -> None:

@@ -21,6 +21,7 @@ class FixedResolver:
     def __init__(self, num_rows: int = 10_000) -> None:
         self.num_rows = num_rows
         self.asked: list[str] = []
+        self.notes: list[str] = []
 
     def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
         self.asked.append(name)

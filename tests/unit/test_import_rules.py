@@ -15,7 +15,20 @@ MAX_LINES = 400
 CROSSING = {"gather.py"}  # the only one that knows of other ranks
 
 # How anything is told, read and written; what values are.
-FOR_ALL = {"errors", "disk_errors", "addresses", "spelling", "cache", "reading", "table_text", "templates", "frozen", "citation", "palette"}
+FOR_ALL = {
+    "errors",
+    "disk_errors",
+    "addresses",
+    "spelling",
+    "hub_errors",
+    "cache",
+    "reading",
+    "table_text",
+    "templates",
+    "frozen",
+    "citation",
+    "palette",
+}
 
 # package -> packages of sentdist that it may import from; itself and those for all always.
 MAY_IMPORT: dict[str, set[str]] = {

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.sources.file_facts import FileFacts, recall_note, remember_note
 from sentdist.data.sources.files import check_columns, check_split, with_large_strings
-from sentdist.errors import DataError
+from sentdist.errors import DataError, first_line
+from sentdist.hub_errors import hub_trouble
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,16 +103,11 @@ def _checked(name: str, revision: str | None) -> str:
 
 
 def _unreachable(name: str, revision: str | None, error: Exception) -> DataError:
-    import huggingface_hub.errors as known
-
-    if isinstance(error, known.RevisionNotFoundError):
-        found, remedy = f'no revision "{revision}" on the Hub', "Copy the commit from the data set's page."
-    elif isinstance(error, known.RepositoryNotFoundError | known.HFValidationError):
-        found, remedy = "no such data set on the Hub, or a private one", "Correct the name, or log in with `hf auth login`."
-    elif isinstance(error, ValueError) and "onfig" in str(error):
-        found, remedy = str(error).strip().splitlines()[0], "Name one of the configurations: hub:OWNER/NAME:CONFIG."
+    if isinstance(error, ValueError) and "onfig" in str(error):  # of `datasets`
+        found, remedy = first_line(error), "Name one of the configurations: hub:OWNER/NAME:CONFIG."
     else:
-        message = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
-        found = f"no answer from the Hugging Face Hub ({type(error).__name__}: {message[:160]})"
-        remedy = "Check the network, or download the data set elsewhere and put it under the data root as Parquet."
+        trouble = hub_trouble(error, revision=revision)
+        found, remedy = trouble.found, trouble.remedy
+        if not trouble.has_answered:
+            remedy = f"{remedy} Or download the data set elsewhere and put it under the data root as Parquet."
     return DataError(where=name, found=found, expected=f"data set {name.removeprefix(PREFIX)} at {revision}", remedy=remedy)

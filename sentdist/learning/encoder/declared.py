@@ -9,7 +9,8 @@ from sentdist.errors import EncoderError, brief
 from sentdist.reading import read_json
 
 REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
-MAY_BE_ABSENT = ["modules.json", "*/config.json"]  # of a folder on the hub
+# What a checkpoint on the hub says of itself: some kilobytes.
+DECLARATIONS = ["config.json", "tokenizer_config.json", "sentence_bert_config.json", "modules.json", "*/config.json"]
 FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")  # families that number positions from padding_idx + 1
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief, first_line
+from sentdist.hub_errors import hub_trouble
 from sentdist.learning.encoder.declared import FROM_PADDING, REMEDY, json_object, modules, tokens_of_positions
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.encoder.nomic import check_released_words
@@ -98,12 +99,13 @@ def _download(name: str, revision: str | None) -> Path:
         if not any(folder.glob("*.safetensors")):
             snapshot_download(name, revision=revision, allow_patterns=["pytorch_model*.bin"])
         return folder
-    except (OSError, ValueError) as error:  # the hub's own errors are children of these two
+    except Exception as error:  # every client library underneath has errors of its own
+        trouble = hub_trouble(error, revision=revision)
         raise EncoderError(
             where=f"encoder {name}",
-            found=f"{type(error).__name__} from the Hugging Face hub: {str(error).splitlines()[0] if str(error) else 'no message'}",
-            expected=f"a reachable hub model{'' if revision is None else f' with revision {revision}'}",
-            remedy="Check the name, the revision and the network; a downloaded folder can be named by its path instead.",
+            found=trouble.found,
+            expected=f"a hub model{'' if revision is None else f' with commit {revision}'}",
+            remedy=f"{trouble.remedy} A folder that was downloaded can be named by its path.",
         ) from error
 
 

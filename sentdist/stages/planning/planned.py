@@ -67,7 +67,7 @@ def planned_evaluation(
     Raises:
         RecipeError, DataError, EncoderError: as `evaluation_of`.
     """
-    resolver = FileResolver(data_root=data, asks_hub=True)
+    resolver = FileResolver(data_root=data, needs_hub=True)
     stage = evaluation_of(use, tasks, resolver)
     context = Context(
         store=store,

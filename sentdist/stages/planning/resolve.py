@@ -8,7 +8,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -17,8 +19,9 @@ from sentdist.data.own.tables import READABLE, is_own_name, no_such_file
 from sentdist.data.sources import retrieval_files
 from sentdist.data.sources.mirror import bring
 from sentdist.data.sources.pinned import inspect_source
-from sentdist.errors import DataError, EncoderError, RecipeError, first_line
-from sentdist.learning.encoder.declared import MAY_BE_ABSENT, declared_pooling, most_tokens
+from sentdist.errors import DataError, EncoderError, RecipeError
+from sentdist.hub_errors import HubTrouble, hub_trouble
+from sentdist.learning.encoder.declared import DECLARATIONS, declared_pooling, most_tokens
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.resolver import OwnPin
@@ -29,6 +32,7 @@ from sentdist.spelling import near
 
 SAVE = "Give a folder written by save_pretrained."
 COMMIT = re.compile("[0-9a-f]{40}")
+HUB_ANSWERS_WITHIN_S = 20.0
 LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
 
 
@@ -36,14 +40,16 @@ LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own l
 class FileResolver:
     """Pins sources and encoders. Each is looked at once; `folders` collects where the encoders given by path lie.
 
-    asks_hub: for what a checkpoint there declares; else that is known only where a copy is on this machine.
+    needs_hub: what a checkpoint there declares must be known; else planning goes on, with a note, where the hub does not answer.
     """
 
     data_root: Path | None = None
-    asks_hub: bool = False
+    needs_hub: bool = False
     folders: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     _seen: dict[tuple[object, ...], Pin] = field(default_factory=dict)
     _own: dict[tuple[object, ...], OwnPin] = field(default_factory=dict)
+    _asked_hub: dict[tuple[str, str], Path | HubTrouble] = field(default_factory=dict)
 
     def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
         """Raises DataError for what is missing, empty, of other columns, or without that split."""
@@ -57,18 +63,23 @@ class FileResolver:
         return self._seen[asked]
 
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin:
-        """Raises EncoderError for a path without a checkpoint, a packaged encoder that is not installed, a hub id without revision."""
+        """Raises EncoderError for a path without a checkpoint, a packaged encoder that is not installed, a hub id without revision,
+        or one that the hub does not know."""
         asked = ("encoder", checkpoint, revision)
         if asked not in self._seen:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
         return self._seen[asked]
 
     def declared_pooling(self, checkpoint: str, *, revision: str | None) -> str | None:
-        """Raises EncoderError for one that cannot be computed, or a hub that does not answer where it is asked."""
-        folder = _folder_here(checkpoint)
-        if folder is None and revision is not None:
-            folder = _from_hub(checkpoint, revision, ask=self.asks_hub)
-        return None if folder is None else declared_pooling(folder)
+        """Raises EncoderError for one that cannot be computed, or for a hub that does not answer and has to."""
+        found: Path | HubTrouble | None = _folder_here(checkpoint)
+        if found is None and revision is not None:
+            found = self._on_hub(checkpoint, revision, where="encoder.checkpoint")
+        if isinstance(found, HubTrouble):
+            if self.needs_hub:
+                raise _unknown_on_hub(checkpoint, revision, found, where="encoder.pooling", remedy=f"{found.remedy} Or name its pooling.")
+            return None
+        return None if found is None else declared_pooling(found)
 
     def is_retrieval(self, name: str) -> bool:
         """Raises DataError where some of the three tables are there and others are not."""
@@ -153,7 +164,40 @@ class FileResolver:
             return _pinned(folder.absolute().name, digest, folder)
         if revision is None or not COMMIT.fullmatch(revision):
             raise _unpinned(checkpoint, revision, where)
-        return Pin(name=checkpoint, revision=revision)
+        found = self._on_hub(checkpoint, revision, where)
+        return _pinned(checkpoint, revision, None if isinstance(found, HubTrouble) else found)
+
+    def _on_hub(self, name: str, revision: str, where: str) -> Path | HubTrouble:
+        """A folder with what a checkpoint on the hub declares; a hub that does not answer is noted: it may answer the workers."""
+        if (name, revision) not in self._asked_hub:
+            self._asked_hub[name, revision] = found = _declarations(name, revision)
+            if isinstance(found, HubTrouble) and found.has_answered:
+                raise _unknown_on_hub(name, revision, found, where=where, remedy=found.remedy)
+            if isinstance(found, HubTrouble):
+                self.notes.append(
+                    f"{where}: {name} is not on this machine, and {found.found}: its size, length and pooling are not checked."
+                )
+        return self._asked_hub[name, revision]
+
+
+def _declarations(name: str, revision: str) -> Path | HubTrouble:
+    from huggingface_hub import HfApi, snapshot_download  # half a second to import
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    fetch = partial(snapshot_download, name, revision=revision, allow_patterns=DECLARATIONS)
+    try:
+        with suppress(LocalEntryNotFoundError):
+            return Path(fetch(local_files_only=True))
+        HfApi().model_info(
+            name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S
+        )  # asks once; a download asks a silent hub for half a minute
+        return Path(fetch())
+    except Exception as error:  # every client library underneath has errors of its own
+        return hub_trouble(error, revision=revision)
+
+
+def _unknown_on_hub(name: str, revision: str | None, trouble: HubTrouble, *, where: str, remedy: str) -> EncoderError:
+    return EncoderError(where=f"{where}: {name}", found=trouble.found, expected=f"a model on the hub with commit {revision}", remedy=remedy)
 
 
 def _unpinned(checkpoint: str, revision: str | None, where: str) -> EncoderError:
@@ -188,12 +232,22 @@ def _packaged_revision(checkpoint: str, where: str) -> str:
 
 
 def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> dict[str, object]:
-    """The config.json of a pinned encoder; empty where it cannot be read before a worker fetches it (a hub id).
+    """The config.json of a pinned encoder; empty where it cannot be read before a worker fetches it (of the hub, which did not answer).
     `folders`: of a resolver."""
     if encoder.checkpoint in PACKAGED_ENCODERS:
         return _configuration(_folder_here(encoder.checkpoint))
     folder = folders.get(encoder.revision or "")
-    return _configuration(None if folder is None else Path(folder))
+    return _configuration(_copy_of_hub(encoder) if folder is None else Path(folder))
+
+
+def _copy_of_hub(encoder: EncoderSpec) -> Path | None:
+    """Where this machine keeps what planning has asked of the hub."""
+    if encoder.revision is None or not COMMIT.fullmatch(encoder.revision):
+        return None
+    from huggingface_hub import try_to_load_from_cache  # half a second to import
+
+    copy = try_to_load_from_cache(encoder.checkpoint, "config.json", revision=encoder.revision)
+    return Path(copy).parent if isinstance(copy, str) else None
 
 
 def _folder_here(checkpoint: str) -> Path | None:
@@ -204,24 +258,6 @@ def _folder_here(checkpoint: str) -> Path | None:
     files = importlib.metadata.files(PACKAGED_ENCODERS[checkpoint].distribution) or []
     configurations = sorted((file for file in files if file.name == "config.json"), key=lambda file: len(file.parts))
     return Path(str(configurations[0].locate())).parent if configurations else None
-
-
-def _from_hub(name: str, revision: str, *, ask: bool) -> Path | None:
-    """A folder with what a hub checkpoint declares; None where there is no copy on this machine and the hub is not to be asked."""
-    from huggingface_hub import snapshot_download, try_to_load_from_cache  # half a second to import
-
-    if not ask:
-        copy = try_to_load_from_cache(name, "modules.json", revision=revision)
-        return Path(copy).parent if isinstance(copy, str) else None
-    try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=MAY_BE_ABSENT))
-    except (OSError, ValueError) as error:  # the hub's own errors are children of these two
-        raise EncoderError(
-            where=f"encoder {name}",
-            found=f"no answer from the hub about its pooling ({type(error).__name__}: {first_line(error)})",
-            expected=f"a hub model with commit {revision}",
-            remedy="Check the name, the commit and the network, or name its pooling.",
-        ) from error
 
 
 def _configuration(folder: Path | None) -> dict[str, object]:

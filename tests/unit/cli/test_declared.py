@@ -16,6 +16,8 @@ from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_encoders import declares_cls
 
+COMMIT = "c" * 40
+
 
 def call(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
@@ -77,28 +79,66 @@ def test_a_length_that_the_encoder_has_no_positions_for_is_refused_while_plannin
     assert told.exit_code == 2 and f"{field}: found {longest + 1}, where encoder takes {longest} tokens" in told.stderr, told.output
 
 
-def test_what_a_hub_checkpoint_declares_is_seen_in_its_copy_or_asked_for(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copies: dict[str, str] = {}
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda name, file, revision: copies.get(f"{name}@{revision}"))
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, revision, allow_patterns: str(folders["cls"]))
-    commit = "c" * 40
-    assert FileResolver().declared_pooling("owner/name", revision=commit) is None
-    copies[f"owner/name@{commit}"] = str(folders["cls"] / "modules.json")
-    assert FileResolver().declared_pooling("owner/name", revision=commit) == "cls"
-    assert FileResolver(asks_hub=True).declared_pooling("owner/other", revision=commit) == "cls"
+def _hub_that(monkeypatch: pytest.MonkeyPatch, answer: str | Exception) -> list[str]:
+    """A hub that gives this folder, or this error, for every name; the names that it was asked for."""
+    asked: list[str] = []
 
-    def away(*_: object, **__: object) -> str:
-        raise OSError("no network")
+    def snapshot_download(name: str, *, revision: str, allow_patterns: list[str], local_files_only: bool = False) -> str:
+        assert revision == COMMIT and "config.json" in allow_patterns
+        if local_files_only:
+            raise huggingface_hub.errors.LocalEntryNotFoundError("not in the cache")
+        return str(answer)
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", away)
-    with pytest.raises(EncoderError, match="or name its pooling"):
-        FileResolver(asks_hub=True).declared_pooling("owner/other", revision=commit)
+    def model_info(self: object, name: str, *, revision: str, timeout: float) -> None:
+        asked.append(name)
+        if isinstance(answer, Exception):
+            raise answer
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    return asked
+
+
+def test_what_a_hub_checkpoint_declares_is_asked_of_the_hub_once(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _hub_that(monkeypatch, str(folders["cls"]))
+    resolver = FileResolver()
+    pin = resolver.encoder("owner/name", revision=COMMIT, where="encoder")
+    assert resolver.declared_pooling("owner/name", revision=COMMIT) == "cls"
+    assert (pin.width, pin.revision, asked, resolver.notes) == (32, COMMIT, ["owner/name"], [])
+    assert resolver.folders == {}, "workers look for a hub's name at the hub, not in a folder of this machine"
+
+
+@pytest.mark.parametrize("error", [OSError, RuntimeError])  # the clients below the hub's library have classes of their own
+def test_a_hub_that_does_not_answer_leaves_a_note_or_ends_what_needs_it(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    _hub_that(monkeypatch, error("no network"))
+    resolver = FileResolver()
+    assert resolver.encoder("owner/name", revision=COMMIT, where="encoder.checkpoint").width is None
+    assert resolver.declared_pooling("owner/name", revision=COMMIT) is None
+    assert resolver.notes == [
+        f"encoder.checkpoint: owner/name is not on this machine, and no answer from the hub ({error.__name__}: no network): its size, length and "
+        "pooling are not checked."
+    ]
+    with pytest.raises(EncoderError, match="Or name its pooling"):
+        FileResolver(needs_hub=True).declared_pooling("owner/name", revision=COMMIT)
+
+
+def test_a_hub_that_does_not_know_a_checkpoint_ends_planning(monkeypatch: pytest.MonkeyPatch) -> None:
+    _hub_that(monkeypatch, huggingface_hub.errors.HFValidationError("no name"))
+    with pytest.raises(
+        EncoderError, match=r"encoder\.checkpoint: owner/name: found no such repository on the hub, or a private one; expected"
+    ):
+        FileResolver().encoder("owner/name", revision=COMMIT, where="encoder.checkpoint")
+
+
+def test_the_note_stands_in_the_plan_of_a_recipe(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _hub_that(monkeypatch, OSError("no network"))
+    values = tiny_values(folders["plain"]) | {"encoder": {"checkpoint": "owner/name", "revision": COMMIT}}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(values))
+    told = call("plan", tmp_path / "tiny.yaml", "--data", folders["data"], "--store", tmp_path / "store")
+    assert told.exit_code == 0 and "owner/name is not on this machine" in told.output, told.output
 
 
 @pytest.mark.parametrize("revision", [None, "main", "abc123"])
 def test_a_hub_checkpoint_is_pinned_by_a_commit(revision: str | None) -> None:
     with pytest.raises(EncoderError, match="expected a commit of 40 hex digits"):
         FileResolver().encoder("owner/name", revision=revision, where="encoder")
-    assert FileResolver().encoder("owner/name", revision="c" * 40, where="encoder").revision == "c" * 40

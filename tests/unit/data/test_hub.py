@@ -42,8 +42,8 @@ def test_no_network_is_one_clear_sentence(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=Path(__file__).parents[3], env=environment, capture_output=True, text=True, timeout=120
     )
-    assert done.stdout.startswith("hub:owner/name: found no answer from the Hugging Face Hub"), done.stderr
-    assert done.stdout.endswith("Check the network, or download the data set elsewhere and put it under the data root as Parquet.\n")
+    assert done.stdout.startswith("hub:owner/name: found no answer from the hub"), done.stderr
+    assert done.stdout.endswith("Or download the data set elsewhere and put it under the data root as Parquet.\n")
 
 
 @pytest.fixture(autouse=True)
@@ -118,5 +118,5 @@ def test_unknown_splits_columns_and_configurations() -> None:
             look("hub:owner/name", hub_revision=COMMIT, columns=("score",))
     with pytest.raises(DataError, match=r"'strange' not found.*Name one of the configurations"):
         inspect_source("hub:owner/name:strange", hub_revision=COMMIT)
-    with pytest.raises(DataError, match="no answer from the Hugging Face Hub"):
+    with pytest.raises(DataError, match="no answer from the hub"):
         inspect_source("hub:owner/other", hub_revision=COMMIT)
