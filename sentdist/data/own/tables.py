@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.data.quotes import check_quotes
 from sentdist.data.sources.files import TABLES, unquoted, with_large_strings
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import reading
@@ -235,7 +236,11 @@ def _separated(path: Path, writing: Writing) -> pa.Table:
         ),
         convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False),
     )
-    return unquoted(table) if is_tab else table
+    if is_tab:
+        return unquoted(table)
+    with path.open(encoding=writing.encoding or "utf-8", newline="") as file:
+        check_quotes(path.name, table, file, writing.separator or ",")
+    return table
 
 
 def _is_foreign(writing: Writing) -> bool:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from sentdist.data.quotes import check_quotes
 from sentdist.data.sources import mirror
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
 from sentdist.errors import DataError, listed
@@ -308,7 +309,11 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
             column_types={column: pa.large_string() for column in header}, strings_can_be_null=False
         ),
     )
-    return unquoted(table) if tab else table
+    if tab:
+        return unquoted(table)
+    with path.open(encoding="utf-8", newline="") as file:
+        check_quotes(str(path), table, file, ",")
+    return table
 
 
 def unquoted(table: pa.Table) -> pa.Table:

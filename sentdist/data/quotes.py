@@ -1,0 +1,57 @@
+"""A quotation mark that opens a field and is not closed: everything up to the next mark becomes one field, and rows are lost in silence."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sentdist.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def check_quotes(where: str, table: pa.Table, lines: Iterable[str], separator: str) -> None:
+    """Look through the lines that a table was read from, if some field of it holds several; nothing else can have lost rows.
+
+    Raises:
+        DataError: a field that begins with a quotation mark goes over several lines, and what ends it ends no field.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
+    if not any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
+        return
+    if (number := line_of_open_quote(lines, separator)) is not None:
+        raise DataError(
+            where=f"{where}, line {number}",
+            found="a field that a quotation mark opens and none closes: rows up to the next mark would be part of it",
+            expected='a mark at the end of a field, too; inside a field marks are doubled, as in "say ""hi"" now"',
+            remedy="Correct the line, or save the table again from a program that quotes, such as pandas or a spreadsheet.",
+        )
+
+
+def line_of_open_quote(lines: Iterable[str], separator: str) -> int | None:
+    """The number, from 1, of the line whose field swallows later ones; None if there is none.
+
+    A mark in the wrong place of one line (`"Hello" he said,…`) loses no row, and is let through.
+    """
+    before = csv.field_size_limit(sys.maxsize)
+    source, done = iter(lines), 0
+    try:
+        while True:
+            reader = csv.reader(source, delimiter=separator, strict=True)
+            read = 0
+            try:
+                for _ in reader:
+                    read = reader.line_num
+                return None
+            except csv.Error:
+                if reader.line_num > read + 1:
+                    return done + read + 1
+                done += reader.line_num
+    finally:
+        csv.field_size_limit(before)

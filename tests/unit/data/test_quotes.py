@@ -1,0 +1,58 @@
+"""Rows are never lost in a field that somebody forgot to close."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sentdist.data.own.tables import Writing, own_table
+from sentdist.data.quotes import line_of_open_quote
+from sentdist.data.sources.pinned import read_source
+from sentdist.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('a,b\n"who is he,a man\nwhen,now\nsay "hi",hello\nx,y\n', 2),
+        ('a,b\nx,y\n"who is he,a man\nwhen,now\n"why not",because\n', 3),
+        ('a,b\n"who is he,a man\nwhen,now\nx,y\n', 2),  # to the file's end
+        ('a,b\nx,"who is he\nwhen,now\nx,"y"\n', 2),
+        ('a,b\n"two\nlines",y\n"Hello" he said,y\n"who is he,a man\nwhen,"now"\n', 5),
+        ('a,b\n"two\nlines",y\n"Hello" he said,y\nwhat is "this,y\n"say ""hi""\nto me","now"\n', None),
+        ('a,b\n"who is he,a man\n', None),  # a single line: it has too few fields, which is told as such
+        ("", None),
+    ],
+)
+def test_the_line_that_swallows_others_is_found(content: str, line: int | None) -> None:
+    assert line_of_open_quote(io.StringIO(content, newline=""), ",") == line
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
+def test_what_a_program_has_written_is_let_through(rows: list[tuple[str, str]]) -> None:
+    written = io.StringIO(newline="")
+    csv.writer(written).writerows([(one.replace("\0", ""), other.replace("\0", "")) for one, other in rows])
+    assert line_of_open_quote(io.StringIO(written.getvalue(), newline=""), ",") is None
+
+
+BROKEN = 'question,answer\nhow are you,fine\n"who is he,a man\nwhen,now\nsay "hi",hello\n'
+
+
+def test_ones_own_file_and_a_source_below_the_data_root_say_the_line(tmp_path: Path) -> None:
+    (tmp_path / "faq.csv").write_text(BROKEN)
+    with pytest.raises(DataError, match=r"faq\.csv, line 3: found a field that a quotation mark opens and none closes"):
+        own_table("faq.csv", tmp_path / "faq.csv", Writing(encoding="utf-8", separator=",", has_header=True))
+    with pytest.raises(DataError, match=r"faq\.csv, line 3: found a field"):
+        read_source("faq", data_root=tmp_path)
+
+
+def test_fields_of_several_lines_are_read(tmp_path: Path) -> None:
+    (tmp_path / "faq.csv").write_text('question,answer\n"how\nare ""you""",fine\n')
+    rows = [{"question": 'how\nare "you"', "answer": "fine"}]
+    assert read_source("faq", data_root=tmp_path).to_pylist() == rows
+    assert own_table("faq.csv", tmp_path / "faq.csv", Writing(encoding="utf-8", separator=",", has_header=True)).to_pylist() == rows
