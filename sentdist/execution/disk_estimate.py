@@ -9,6 +9,7 @@ from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Scores, Targets, Train
+from sentdist.plan.suggestions import Searched
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import encoder_configuration
@@ -52,6 +53,24 @@ def disk_estimate(plan: Plan, context: Context, missing: frozenset[str], *, at_o
     least = WEIGHT_BYTES * sum(parameters) + CHECKPOINT_BYTES * CHECKPOINTS * sum(parameters[:at_once])
     others = [bytes_beside_weights(stage, plan, sizes) for stage in stages]
     return DiskEstimate(least=least, likely=least + sum(others))
+
+
+def search_disk_estimate(planned: Searched, context: Context, left: Mapping[str, int], *, at_once: int = 1) -> DiskEstimate:
+    """What a search writes: its finalists as a plan does, and the encoder of each trial that comes to its end, by expectation.
+
+    left: trials of each method that are still to be begun, as far as there is an end of them; of rungs nothing stays.
+    """
+    finalists = planned.plan([(method, planned.first(method)) for method in planned.methods])
+    missing = frozenset(stage.key for stage in finalists.stages if not context.store.has(stage))
+    estimate = disk_estimate(finalists, context, missing, at_once=at_once)
+    halving, folders = planned.search.halving, dict(context.folders)
+    ends = 1.0 if halving is None else halving.keep ** (len(halving.rungs) - 1)
+    trials = 0.0
+    for method, number in left.items():
+        encoder = planned.train(method, planned.first(method)).encoder
+        num_parameters = encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers).num_parameters
+        trials += number * (SMALL_STAGE_BYTES + ends * WEIGHT_BYTES * num_parameters)
+    return DiskEstimate(least=estimate.least, likely=estimate.likely + round(trials))
 
 
 def bytes_beside_weights(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, EncoderSize]) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from sentdist.plan.stage import Json
 from sentdist.plan.suggestions import Searched
 from sentdist.stages.context import Context
-from tests.unit.execution.test_searching import tiny_search
+from tests.support.tiny_search import tiny_search
 
 
 def small_search(store: Path) -> tuple[Searched, Context]:

@@ -14,8 +14,8 @@ from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
 from sentdist.store.searches import Event, Rung, Suggested
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.tiny_search import outcome, tiny_search
 from tests.support.waiting import wait_for
-from tests.unit.execution.test_searching import outcome, tiny_search
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.usefixtures("one_thread")]
 

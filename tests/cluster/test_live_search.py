@@ -22,8 +22,8 @@ from sentdist.tracking.mlflow_tracker import MlflowTracker
 from sentdist.tracking.rebuild import rebuild
 from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.tiny_data import write_data
+from tests.support.tiny_search import Killed, killed_after, tiny_search
 from tests.support.waiting import wait_for
-from tests.unit.execution.test_searching import Killed, killed_after, tiny_search
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
 

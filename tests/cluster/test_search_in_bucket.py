@@ -17,7 +17,7 @@ from sentdist.store.store import ArtifactStore
 from tests.cluster.small_search import small_search
 from tests.support.faulty_s3 import faulty_s3
 from tests.support.tiny_data import write_data
-from tests.unit.execution.test_searching import outcome
+from tests.support.tiny_search import outcome
 
 
 class EndedError(Exception):

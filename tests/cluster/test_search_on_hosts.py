@@ -17,7 +17,7 @@ from sentdist.store.store import ArtifactStore
 from tests.cluster.hosts import Hosts
 from tests.cluster.small_search import small_search
 from tests.support.tiny_data import write_data
-from tests.unit.execution.test_searching import outcome
+from tests.support.tiny_search import outcome
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(1200), pytest.mark.usefixtures("one_thread")]
 

@@ -9,7 +9,7 @@ import pytest
 
 from sentdist.plan.stage import Json
 from tests.support.tiny_data import write_data
-from tests.unit.execution.test_searching import outcome, tiny_search
+from tests.support.tiny_search import outcome, tiny_search
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]  # as a worker with one CPU computes
 

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Literal, Protocol
 
 from sentdist.errors import ResourceError, SentdistError, counted, named
+from sentdist.execution.disk_estimate import search_disk_estimate
 from sentdist.execution.searching.budgets import Finalists, Hours, check_budget, steady_clock
 from sentdist.execution.searching.halving import goes_on
 from sentdist.execution.searching.leftovers import drop_below, drop_left
@@ -90,7 +91,7 @@ class Conductor:
         self._finalists = Finalists(planned, self.forecasts, at_once=at_once)
         self._can_judge = False  # whether the budget was held against a known speed
         self._search, self._say, self._watch, self._clock = planned.search, say, watch, clock or steady_clock()
-        self._identity = planned.identity
+        self._identity, self._at_once = planned.identity, at_once
         self._suggesters = {method: make(planned.axes(method)) for method in planned.methods}
         self._asked = dict.fromkeys(planned.methods, 0)
         self._finished_methods: set[str] = set()
@@ -129,10 +130,9 @@ class Conductor:
 
         Raises:
             RecipeError: the budget is too small for one trial; nothing was started.
-            StoreError: the store cannot be written.
+            StoreError: the store cannot be written, or has no room for the finalists.
         """
         self._can_judge = check_budget(self.planned, self.forecasts)
-        self.context.store.check_writable()
         store, name = self.context.store, self.planned.recipe.name
         before = latest(load_events(store, name), identity=self._identity)
         for event in before:
@@ -143,6 +143,7 @@ class Conductor:
         chosen = self._state.chosen
         if chosen is not None and chosen.reason == self._hours.told:
             self.reason = chosen.reason  # what is left of these hours was for the finalists
+        self._check_disk()
         self._hours.since = self._clock()
         methods = {method: tuple(fields) for method, fields in self.planned.fields.items()}
         recipe = self.planned.recipe.model_dump(mode="json", exclude_unset=True)
@@ -155,6 +156,14 @@ class Conductor:
         if self._state.trials:
             of_them = f", {counted(len(self._unfinished), 'unfinished one')} among them" if self._unfinished else ""
             self._say(f"{name}: goes on after {counted(len(self._state.trials), 'trial')}{of_them}")
+
+    def _check_disk(self) -> None:
+        known = {method: number for method in self.planned.methods if (number := self.planned.num_trials(method)) is not None}
+        left = {method: max(0, number - self._num_tried(method)) for method, number in known.items()}
+        estimate = search_disk_estimate(self.planned, self.context, left, at_once=self._at_once)
+        self.context.store.check_writable(needed_bytes=estimate.least)
+        if warning := estimate.warning(self.context.store.free_bytes()):
+            self._say(warning)
 
     def next(self) -> ToRun | None:
         """The next trial; None when there is none to begin: the search is over, or ends with the trials that run."""

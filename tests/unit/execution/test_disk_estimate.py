@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from sentdist.errors import StoreError
-from sentdist.execution.disk_estimate import CHECKPOINT_BYTES, CHECKPOINTS, DiskEstimate, disk_estimate
+from sentdist.execution.disk_estimate import (
+    CHECKPOINT_BYTES,
+    CHECKPOINTS,
+    SMALL_STAGE_BYTES,
+    DiskEstimate,
+    disk_estimate,
+    search_disk_estimate,
+)
 from sentdist.plan.stages import Train
 from sentdist.stages.local import run_local
+from sentdist.stages.worker_memory import encoder_size
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.tiny_search import pretended, tiny_search
 
 
 def test_the_forecast_holds_what_a_run_writes(tmp_path: Path, tiny_encoder_dir: Path) -> None:
@@ -49,3 +59,29 @@ def test_a_disk_that_may_be_too_small_is_told_and_one_that_is_too_small_refused(
 
 def test_a_store_that_is_not_there_yet_has_the_free_bytes_of_its_disk(tmp_path: Path) -> None:
     assert (ArtifactStore(tmp_path / "not" / "yet").free_bytes() or 0) > 0
+
+
+def test_a_search_keeps_the_encoders_of_the_trials_that_come_to_their_end(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    data = write_data(tmp_path / "data")
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path / "store", halving=None)
+    none, some = (search_disk_estimate(planned, context, dict.fromkeys(planned.methods, number)) for number in (0, 10))
+    size = encoder_size(json.loads((tiny_encoder_dir / "config.json").read_text())).num_parameters
+    assert none.least == some.least
+    assert some.likely - none.likely == 10 * len(planned.methods) * (SMALL_STAGE_BYTES + 4 * size)
+    halved, _ = tiny_search(tiny_encoder_dir, data, tmp_path / "store", halving={"rungs": [0.33, 0.66, 1.0], "keep": 0.5})
+    fewer = search_disk_estimate(halved, context, dict.fromkeys(planned.methods, 10))
+    assert fewer.likely - none.likely == 10 * len(planned.methods) * (SMALL_STAGE_BYTES + size)
+
+
+def test_a_search_whose_finalists_find_no_room_does_not_begin(
+    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, context = tiny_search(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store")
+    told: list[str] = []
+    free = search_disk_estimate(planned, context, {}).least + 1
+    monkeypatch.setattr(ArtifactStore, "free_bytes", lambda store: free)
+    pretended(planned, context, say=told.append).begin()
+    assert any("too little. It may stop on the way" in line for line in told)
+    free = 10_000
+    with pytest.raises(StoreError, match="GB free; expected"):
+        pretended(planned, context, say=told.append).begin()

@@ -19,7 +19,7 @@ from sentdist.store.searches import Event, load_search, search_names
 from sentdist.store.store import ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 from tests.support.tiny_data import write_data
-from tests.unit.execution.test_searching import Killed, killed_after, outcome, tiny_search
+from tests.support.tiny_search import Killed, killed_after, outcome, tiny_search
 
 ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,55 +17,22 @@ from sentdist.execution.searching.conductor import Conductor
 from sentdist.execution.searching.halving import goes_on
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.execution.searching.suggesters import TunedSuggester
-from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
-from sentdist.plan.suggestions import Searched, searched
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_all
-from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.rungs import Standing
 from sentdist.stages.train import TrainSession
-from sentdist.store.searches import Event, SearchRecord, SearchState, find_search
+from sentdist.store.searches import Event, SearchState, find_search
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
-
-RATES: Json = {"log": [1e-4, 1e-2], "steps": 5}
-PHIS: Json = {"choice": [[0.01], [0.02], [0.01, 0.02]]}
-SEARCH: dict[str, Json] = {
-    "suggest": "random",
-    "samples": 3,
-    "space": {"training.learning_rate": RATES, "methods.rcl.phis": PHIS},
-    "halving": {"rungs": [0.3, 1.0], "keep": 0.5},
-    "seed": 1,
-}
+from tests.support.tiny_search import RATES, Killed, killed_after, outcome, pretended, tiny_search
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_data(tmp_path_factory.mktemp("data"))
-
-
-def tiny_search(
-    encoder: Path, data: Path, store: Path, *, changes: dict[str, Json] | None = None, **search: Json
-) -> tuple[Searched, Context]:
-    values = tiny_values(encoder, name="tiny", training={"batch_size": 8, "epochs": 1, "max_length": 20}, search=SEARCH | search)
-    values |= changes or {}
-    values["selection"] = {"task": "stsb-dev", "every_fraction": 0.33}
-    recipe = recipe_from_values(values, where="tiny")
-    resolver = FileResolver(data_root=data)
-    planned = searched(recipe, resolver)
-    runtime = recipe.runtime.model_copy(update={"engine": "torch"})
-    folders = tuple(resolver.folders.items())
-    return planned, Context(
-        store=ArtifactStore(store), data_root=str(data), runtime=runtime, folders=folders, shares=planned.search.shares
-    )  # fmt: skip
-
-
-def outcome(record: SearchRecord) -> list[tuple[object, ...]]:
-    """What must be the same however often a search was killed."""
-    return [(one.number, one.method, one.suggestion, one.train, one.state, one.dev) for one in record.trials]
 
 
 def test_the_best_share_of_a_rung_goes_on() -> None:
@@ -140,18 +107,6 @@ def test_a_search_tries_prunes_chooses_and_builds_shared_stages_once(tmp_path: P
     assert outcome(more)[: len(record.trials)] == outcome(record) and len(more.trials) == 8
 
 
-class Killed(BaseException):
-    """The process is gone."""
-
-
-def killed_after(number: int) -> Callable[[Sequence[Event]], None]:
-    def watch(events: Sequence[Event]) -> None:
-        if len(events) == number:
-            raise Killed
-
-    return watch
-
-
 def test_a_search_killed_anywhere_ends_as_one_left_alone(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
     """With as many trials as Optuna needs before it suggests by what it was told."""
     changes: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
@@ -182,10 +137,6 @@ def test_a_trial_that_fails_is_noted_and_tried_again_by_the_next_submission(tmp_
     assert any("FAILED" in line for line in lines)
     again = search_in_process(planned, context, print_line=lines.append)
     assert again.trials[0].state == "finished" and len(again.trials) == 2
-
-
-def pretended(planned: Searched, context: Context, **options: Any) -> Conductor:
-    return Conductor(planned, context, lambda axes: TunedSuggester(axes, suggest="random", seed=0), say=lambda line: None, **options)
 
 
 def test_a_budget_ends_a_search(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:

@@ -1,0 +1,70 @@
+"""A search over two methods of the tiny recipe, planned; its trainings take a second each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sentdist.execution.searching.conductor import Conductor
+from sentdist.execution.searching.suggesters import TunedSuggester
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.stage import Json
+from sentdist.plan.suggestions import Searched, searched
+from sentdist.stages.context import Context
+from sentdist.stages.planning.resolve import FileResolver
+from sentdist.store.searches import Event, SearchRecord
+from sentdist.store.store import ArtifactStore
+from tests.support.tiny_data import tiny_values
+
+RATES: Json = {"log": [1e-4, 1e-2], "steps": 5}
+PHIS: Json = {"choice": [[0.01], [0.02], [0.01, 0.02]]}
+SEARCH: dict[str, Json] = {
+    "suggest": "random",
+    "samples": 3,
+    "space": {"training.learning_rate": RATES, "methods.rcl.phis": PHIS},
+    "halving": {"rungs": [0.3, 1.0], "keep": 0.5},
+    "seed": 1,
+}
+
+
+def tiny_search(
+    encoder: Path, data: Path, store: Path, *, changes: dict[str, Json] | None = None, **search: Json
+) -> tuple[Searched, Context]:
+    values = tiny_values(encoder, name="tiny", training={"batch_size": 8, "epochs": 1, "max_length": 20}, search=SEARCH | search)
+    values |= changes or {}
+    values["selection"] = {"task": "stsb-dev", "every_fraction": 0.33}
+    recipe = recipe_from_values(values, where="tiny")
+    resolver = FileResolver(data_root=data)
+    planned = searched(recipe, resolver)
+    runtime = recipe.runtime.model_copy(update={"engine": "torch"})
+    folders = tuple(resolver.folders.items())
+    return planned, Context(
+        store=ArtifactStore(store), data_root=str(data), runtime=runtime, folders=folders, shares=planned.search.shares
+    )  # fmt: skip
+
+
+def pretended(planned: Searched, context: Context, **options: Any) -> Conductor:
+    """A conductor whose trials are told to it by the test."""
+    return Conductor(
+        planned, context, lambda axes: TunedSuggester(axes, suggest="random", seed=0), **({"say": lambda line: None} | options)
+    )
+
+
+def outcome(record: SearchRecord) -> list[tuple[object, ...]]:
+    """What must be the same however often a search was killed."""
+    return [(one.number, one.method, one.suggestion, one.train, one.state, one.dev) for one in record.trials]
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def killed_after(number: int) -> Callable[[Sequence[Event]], None]:
+    """Watches a search, and ends it when so many events are noted."""
+
+    def watch(events: Sequence[Event]) -> None:
+        if len(events) == number:
+            raise Killed
+
+    return watch
