@@ -123,24 +123,37 @@ def _found(facts: SearchFacts, table: ResultTable | None) -> Iterator[str]:
         yield "The search is not over: what stands here may change."
     else:
         yield f"The search is over: {facts.record.reason}."
-    flattered = [(method, method.chosen.optimism) for method in facts.methods if method.chosen and method.chosen.optimism]
-    for method, found in flattered:
-        between = "" if found.low is None or found.high is None else f" (95 % interval {found.low:+.2f} to {found.high:+.2f})"
-        verdict = "" if found.low is None else ", more than fresh seeds explain" if found.is_told else ", not told from 0"
-        yield (
-            f"{method.title}: the score that won the search is {found.chosen_by:.2f}, fresh seeds of the same settings give {found.fresh:.2f} on "
-            f"dev: {found.points:+.2f} points of optimism{between}{verdict}, by {counted(found.num_fresh, 'fresh seed')}."
-        )
-    if flattered:
-        yield (
-            "The optimism of choosing on dev is the luck of the seed that won (Cawley & Talbot 2010). The luck of the dev sentences themselves is in "
-            "fresh seeds too; only the test is free of it."
-        )
-    elif facts.num_seeds == 1:
-        yield "The optimism of choosing on dev is not known: the recipe has one seed. Give `seeds` several, and the finalists say it."
+    yield from _optimism(facts)
     if table is not None:
         yield from _untouched(facts, table)
         yield "Test scores are means over all seeds of the finalists; the first of these seeds took part in choosing, test scores did not."
+
+
+def _optimism(facts: SearchFacts) -> Iterator[str]:
+    """How much of the winning score was luck: a sentence for each method where it is told from chance, one for all others."""
+    known = {method.title: method.chosen.optimism for method in facts.methods if method.chosen and method.chosen.optimism}
+    if not known:
+        if facts.num_seeds == 1:
+            yield "The optimism of choosing on dev is not known: the recipe has one seed. Give `seeds` several, and the finalists say it."
+        return
+    told = {title: found for title, found in known.items() if found.is_told}
+    for title, found in told.items():
+        yield (
+            f"{title}: {found.chosen_by:.2f} won the search, and {counted(found.num_fresh, 'fresh seed')} of the same settings give "
+            f"{found.fresh:.2f} on dev: {found.points:+.2f} points of optimism (95 % interval {found.low:+.2f} to {found.high:+.2f})."
+        )
+    others = {title: found.points for title, found in known.items() if title not in told}
+    if others:
+        most = max(others, key=lambda title: others[title])
+        whose = " and ".join(others) if len(others) < 3 else f"{'the others' if told else 'all methods'}"
+        where = "" if len(others) == 1 else f" at most ({most})"
+        yield (
+            f"For {whose} fresh seeds of what dev chose do not tell the optimism of the choice from 0: it is {others[most]:+.2f} points{where}."
+        )
+    yield (
+        "Optimism is the luck of the seed that won (Cawley & Talbot 2010). The luck of the dev sentences themselves is in fresh seeds, too; "
+        "only the test is free of it."
+    )
 
 
 def _untouched(facts: SearchFacts, table: ResultTable) -> Iterator[str]:

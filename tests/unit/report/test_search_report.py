@@ -7,15 +7,18 @@ import io
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from sentdist.evaluation.optimism import Optimism
 from sentdist.plan.wording import value_text
-from sentdist.report.search.blocks import SearchPart, lead, search_part
+from sentdist.report.search.blocks import SearchPart, _optimism, lead, search_part
 from sentdist.report.search.budgets import budget_rows, dev_span
-from sentdist.report.search.facts import search_facts, sentences
+from sentdist.report.search.facts import SearchFacts, search_facts, sentences
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.store.searches import Finalist, SearchRecord, append_event
 from sentdist.store.store import ArtifactStore
@@ -175,11 +178,26 @@ def test_the_report_begins_with_what_was_found(reported: Report) -> None:
 
 def test_the_optimism_of_the_choice_is_that_of_fresh_seeds(reported: Report) -> None:
     # Seeds 1 and 2 of rcl at 1e-4 give 77 - 0.001 + 0.1 and + 0.2 on dev, and the search had found 77.5.
-    assert (
-        "the score that won the search is 77.50, fresh seeds of the same settings give 77.15 on dev: +0.35 points of optimism"
-        in reported.markdown
-    )
+    assert "| 77.50 | 77.15 (n=2) | +0.35 [" in reported.markdown
+    assert "fresh seeds of what dev chose do not tell the optimism of the choice from 0: it is " in reported.markdown
     assert "| RCL | learning\\_rate 0.0001" in reported.markdown or "| RCL | learning_rate 0.0001" in reported.markdown
+
+
+def test_only_an_optimism_that_is_told_has_a_sentence_of_its_own() -> None:
+    found = {
+        "A": Optimism(chosen_by=78.0, fresh=77.0, low=0.5, high=1.5, num_fresh=4),
+        "B": Optimism(chosen_by=78.0, fresh=77.9, low=-0.2, high=0.4, num_fresh=4),
+        "C": Optimism(chosen_by=78.0, fresh=77.7, low=-0.1, high=0.7, num_fresh=4),
+    }
+    methods = [SimpleNamespace(title=title, chosen=SimpleNamespace(optimism=one)) for title, one in found.items()]
+    said = list(_optimism(cast(SearchFacts, SimpleNamespace(methods=methods, num_seeds=5))))
+    assert said[0].startswith("A: 78.00 won the search, and 4 fresh seeds of the same settings give 77.00 on dev: +1.00 points of optimism")
+    assert said[1].startswith("For B and C fresh seeds of what dev chose do not tell") and said[1].endswith(
+        "it is +0.30 points at most (C)."
+    )
+    assert len(said) == 3
+    unknown = [SimpleNamespace(title="A", chosen=SimpleNamespace(optimism=None))]
+    assert "is not known" in next(_optimism(cast(SearchFacts, SimpleNamespace(methods=unknown, num_seeds=1))))
 
 
 def test_the_page_is_whole_and_links_to_mlflow(reported: Report) -> None:
