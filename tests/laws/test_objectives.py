@@ -79,7 +79,7 @@ def test_an_empty_bank_turns_rcl_into_eq_1(seed: int, temperature: float) -> Non
 def test_a_common_rotation_changes_nothing(seed: int, temperature: float) -> None:
     anchors, positives, bank_q, bank_ind = randn(seed, 7, 5), randn(seed + 1, 7, 5), randn(seed + 2, 2, 7, 5), randn(seed + 3, 2, 7, 5)
     rotation, _ = torch.linalg.qr(randn(seed + 4, 5, 5))
-    rotated = rcl_at(*(tensor @ rotation for tensor in (anchors, positives, bank_q, bank_ind)), temperature)
+    rotated = rcl_at(*(tensor @ rotation for tensor in (anchors, positives, bank_q, bank_ind)), temperature=temperature)
     torch.testing.assert_close(rotated, rcl_at(anchors, positives, bank_q, bank_ind, temperature), **CLOSE)
 
 

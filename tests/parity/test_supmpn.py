@@ -67,7 +67,7 @@ def random_columns(num_positives: int, num_negatives: int) -> list[Tensor]:
 def test_loss(num_positives: int, num_negatives: int, temperature: float, masked: Masked, phi: float) -> None:
     columns = random_columns(num_positives, num_negatives)
     found = supmpn(*columns, first_row=0, temperature=temperature, masked=masked, phi=phi)
-    expected = loop_supmpn(*columns, temperature, masked, phi)
+    expected = loop_supmpn(*columns, temperature=temperature, masked=masked, phi=phi)
     torch.testing.assert_close(found, expected, **FLOAT64)
     inputs = columns if num_negatives else columns[:2]
     for ours, loops in zip(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs), strict=True):
@@ -79,7 +79,7 @@ def test_half_precision_embeddings_are_scored_in_float32(dtype: torch.dtype) -> 
     columns = [column.detach().to(dtype) for column in random_columns(3, 2)]
     found = supmpn(*columns, first_row=0, temperature=0.05, phi=0.04)
     assert found.dtype == torch.float32
-    expected = loop_supmpn(*(column.double() for column in columns), 0.05, "excluded", 0.04)
+    expected = loop_supmpn(*(column.double() for column in columns), temperature=0.05, masked="excluded", phi=0.04)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)  # float32 logits of size 20
 
 

@@ -29,8 +29,8 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, p: float,
     num_tokens, num_heads, width = query.shape
     grouped = length_groups(bounds.diff().tolist(), torch.device("cpu"), num_heads=num_heads)
     kept = SimpleNamespace(save_for_backward=lambda *tensors: setattr(kept, "saved_tensors", tensors))
-    rows = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
-    return _GroupedAttention.forward(kept, *rows, grouped, scale, p).view(query.shape), kept
+    queries, keys, values = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
+    return _GroupedAttention.forward(kept, queries, keys, values, grouped, scale, p).view(query.shape), kept
 
 
 def _gradients(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, scale: float) -> list[Tensor]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers.models.t5 import T5Config, T5ForConditionalGeneration
 
 WORDS = [
     "a",

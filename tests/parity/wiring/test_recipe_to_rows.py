@@ -15,9 +15,12 @@ from sentdist.data.corpus import Corpus
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
+from sentdist.plan.task_kinds import ScoredTask
+from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here, run_local
 from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.retrieval import LoadedRetrieval
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import STILL, Place, planned, recipe_values
 from tests.parity.wiring.reference import Student
@@ -259,6 +262,12 @@ def test_links_rank_the_held_out_tails(place: Place) -> None:
     assert len(ranks) == 4
 
 
+def queries_of(task: ScoredTask, context: Context) -> LoadedRetrieval:
+    found = load_task(task, context.data_root)
+    assert isinstance(found, LoadedRetrieval)
+    return found
+
+
 @covers(
     "Corpus.fold",
     "Corpus.document_field",
@@ -294,7 +303,7 @@ def test_folds_train_choose_and_test_on_queries_of_their_own(place: Place) -> No
             build_here(stage.corpus, context)
             opened = Corpus.open(folder_of(stage.corpus, context))
             anchors, positives = (opened.sentences(ids) for ids in opened.ids)
-            dev, test = (load_task(task, context.data_root) for task in (stage.selection.task, trial.scores.tasks[0]))
+            dev, test = (queries_of(task, context) for task in (stage.selection.task, trial.scores.tasks[0]))
             queries = [[task.collection.queries[row] for row in task.rows] for task in (dev, test)]
             assert sorted([*anchors, *queries[0], *queries[1]]) == sorted(texts[:12])
             assert {len(part) for part in queries} <= {12 // num} and not set(queries[0]) & set(queries[1])
@@ -329,6 +338,6 @@ def test_folds_by_answer_keep_queries_with_one_answer_together(place: Place) -> 
             build_here(stage.corpus, context)
             opened = Corpus.open(folder_of(stage.corpus, context))
             trained = set(opened.sentences(opened.ids[1]))
-            test = load_task(trial.scores.tasks[0], context.data_root)
+            test = queries_of(trial.scores.tasks[0], context)
             shared[by] += sum(f"two {texts[texts.index(test.collection.queries[row]) % 6]}" in trained for row in test.rows)
     assert shared["answer"] == 0 < shared["query"]

@@ -20,6 +20,7 @@ from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here, run_local
 from sentdist.stages.scores.build import build_scores
 from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.sts import LoadedSts
 from sentdist.stages.train import TrainSession
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import STILL, Place, opened, planned, stage_of
@@ -96,6 +97,7 @@ def test_a_limited_dev_task_asks_the_same_few_pairs_each_time(place: Place) -> N
     selection: dict[str, Json] = {"task": "stsb-dev", "every_fraction": 0.5, "limit": 12}
     found, session = watched_scores(place, {**NOISY, "selection": selection})
     (asked,) = session._dev
+    assert isinstance(asked, LoadedSts)
     both = list(zip(asked.pairs.sentence1, asked.pairs.sentence2, strict=True))
     chosen = [row for row in rows if (row["sentence1"], row["sentence2"]) in both]
     assert len(chosen) == len(both) == 12 < len(rows)

@@ -76,7 +76,7 @@ def test_entropy_encoders_of_a_sum_differ_in_phi_alone() -> None:
     assert isinstance(final, Train)
     objectives = [bank.encoder.objective for bank in final.banks]
     assert all(isinstance(objective, Sum) for objective in objectives)
-    assert [objective.terms[0].objective.phi for objective in objectives if isinstance(objective, Sum)] == [-1.0, 1.0]  # type: ignore[union-attr]
+    assert [objective.terms[0].objective.phi for objective in objectives if isinstance(objective, Sum)] == [-1.0, 1.0]  # type: ignore[attr-defined]
 
 
 def test_a_recipe_may_name_corpora_of_every_kind() -> None:

@@ -46,7 +46,7 @@ def test_a_shape_has_its_stages_tasks_and_methods(shape: str, method: str, kinds
     assert [task.kind for task in tasks] == kinds and {getattr(task, "split", None) for task in tasks} == {"test"}
     of_rows = [task.own for task in tasks if isinstance(task, Task | TripletTask)]
     assert of_rows == [train.selection.task.own] * len(tasks)
-    assert own_test_names("pairs.csv", plan.recipe.corpus.shape) == tuple(task.name for task in tasks)  # type: ignore[union-attr]
+    assert own_test_names("pairs.csv", plan.recipe.corpus.shape) == tuple(task.name for task in tasks)  # type: ignore[union-attr, attr-defined]
     assert sweep_metric(sweep_record(plan)).startswith(tasks[0].name)
     assert len({task.name for task in (*tasks, train.selection.task)}) == len(tasks) + 1
 

@@ -71,7 +71,7 @@ def _name_of(place: object) -> str:
     """Of a path, an open file or a descriptor."""
     if type(place) is int and place >= 0:
         return os.readlink(f"/proc/self/fd/{place}")
-    return str(place.name if isinstance(place, io.IOBase) else place)
+    return str(getattr(place, "name", place) if isinstance(place, io.IOBase) else place)
 
 
 def _of_filesystem(name: str) -> Callable[[pytest.MonkeyPatch, Failure], None]:
