@@ -48,9 +48,8 @@ def main() -> int:
     print(*late, f"{len(outcomes) - num_wrong} of {counted(len(outcomes), 'round')} ended as the undisturbed run", sep="\n", flush=True)
     if options.page:
         machine = options.machine or f"{os.cpu_count()} processors, load average {os.getloadavg()[2]:.1f} in the last quarter of an hour."
-        options.page.write_text(
-            page(outcomes, command=f"python -m tests.faults --rounds {options.rounds} --seed {options.seed}", machine=machine)
-        )
+        command = f"python -m tests.faults --rounds {options.rounds} --seed {options.seed}" + " --with-redis" * options.with_redis
+        options.page.write_text(page(outcomes, command=command, machine=machine))
     return 1 if num_wrong or late else 0
 
 
