@@ -19,7 +19,7 @@ IN_TRAINING = ("a training is at a tenth", "a training is at two thirds", "a tra
 BUSY = (*IN_TRAINING, "a bank is made", "scores are made")
 ANY_TIME = ("the sweep has begun", *BUSY, "a bank is done")
 SECONDS = (2.0, 6.0)
-POOLS = ("torch-2", "deepspeed-2")  # those that make banks over several workers
+POOLS = ("torch-2", "deepspeed-2")  # those that make banks over several workers, in parts
 REBOOTED_S = 1_000_000
 DAMAGES = (
     ("weights", "train/*/model.safetensors", ("a bank is made", "a bank is done", "RCL trains on its banks"), None),
@@ -172,12 +172,13 @@ def _drop_banks(scene: Scene) -> bool:
     return bool(scene.world.ask("drop_banks", str(scene.store)))
 
 
-def _of(what: str, *, moments: tuple[str, ...], variants: tuple[str, ...] = ALL) -> tuple[Fault, Fault]:
-    """A process that does `what` is killed, or stands still for some seconds."""
+def _of(what: str, *, moments: tuple[str, ...], variants: tuple[str, ...] = ALL, name: str = "") -> tuple[Fault, Fault]:
+    """A process that does `what` is killed, or stands still for some seconds. name: in words of what it does at these moments."""
+    name = name or what
     return (
-        Fault(name=f"kill -9 {what}", begin=partial(_kill, what=what), moments=moments, variants=variants),
+        Fault(name=f"kill -9 {name}", begin=partial(_kill, what=what), moments=moments, variants=variants),
         Fault(
-            name=f"SIGSTOP {what}", begin=partial(_halt, what=what), end=_go_on, moments=moments, variants=variants, lasts_s=SECONDS
+            name=f"SIGSTOP {name}", begin=partial(_halt, what=what), end=_go_on, moments=moments, variants=variants, lasts_s=SECONDS
         ),
     )  # fmt: skip
 
@@ -193,7 +194,7 @@ FAULTS: tuple[Fault, ...] = (
     *_of("stage", moments=BUSY),
     *_of("train worker", moments=IN_TRAINING, variants=GROUPS),
     *_of("train controller", moments=IN_TRAINING, variants=GROUPS),
-    *_of("pool worker", moments=("a bank is made",), variants=POOLS),
+    *_of("train worker", name="bank worker", moments=("a bank is made",), variants=POOLS),  # the group that trains makes banks, too
     *_of("bank owner", moments=("RCL trains on its banks", "a bank is made")),
     Fault(name="banks dropped from memory", begin=_drop_banks, moments=("RCL trains on its banks",)),
     Fault(name="kill -9 raylet", begin=partial(_kill, what="raylet", host=1), end=_make_whole, lasts_s=SECONDS),
