@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from sentdist.tracking.mlflow_login import LOGIN
@@ -56,14 +56,14 @@ class Browser:
     def wait_for_text(self, *parts: str, seconds: float = PATIENCE_S) -> str:
         """The page's text once it has all parts; `TimeoutError` says which it lacks."""
 
-        def whole() -> str | None:
+        def whole() -> str | Literal[False]:
             text = self.text
-            return text if all(part in text for part in parts) else None
+            return all(part in text for part in parts) and text
 
         return self.wait_for(whole, what=lambda: f"{[part for part in parts if part not in self.text]} on {self.address}", seconds=seconds)
 
-    def wait_for(self, condition: Callable[[], Answer], *, what: Callable[[], str], seconds: float = PATIENCE_S) -> Answer:
-        """Ask again until the answer is true."""
+    def wait_for(self, condition: Callable[[], Answer | Literal[False]], *, what: Callable[[], str], seconds: float = PATIENCE_S) -> Answer:
+        """Ask again until the answer is true, which is returned."""
         from selenium.common.exceptions import TimeoutException, WebDriverException
         from selenium.webdriver.support.ui import WebDriverWait
 
