@@ -64,14 +64,14 @@ def terms_of(stage: Train, encoder: Train | EncoderSpec, context: Context, rows:
     """The terms of some rows of a training's corpus under an encoder, with the training's banks."""
     import numpy as np
 
-    from sentdist.data.corpus import Corpus
+    from sentdist.data.corpus import OpenedCorpus
     from sentdist.evaluation.rcl_terms import rcl_terms
     from sentdist.learning.bank import FileBank
     from sentdist.learning.encoder.encode import encode
     from sentdist.stages.inputs import folder_of
     from sentdist.stages.scores.embed_sentences import frozen_encoder
 
-    corpus = Corpus.open(folder_of(stage.corpus, context))
+    corpus = OpenedCorpus.open(folder_of(stage.corpus, context))
     order = np.random.default_rng(0).permutation(corpus.num_rows)[:rows]
     bank = FileBank([folder_of(one, context) for one in stage.banks])
     loaded = frozen_encoder(encoder, context, precision="fp32")

@@ -19,7 +19,7 @@ from sentdist.errors import DataError, RecipeError, SentdistError, counted, firs
 from sentdist.inference.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
-    from sentdist.plan.suggestions import Searched
+    from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
     from sentdist.stages.device_forecast import Devices
@@ -182,7 +182,7 @@ def _build(command: str, recipe: Path, overrides: list[str], store: str | None, 
     build_on_cluster(asked, context, data, job=f"rayjobs.{command} {recipe}{options}", reports=command == "sweep")
 
 
-def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan | Searched, Context]:
+def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan | PlannedSearch, Context]:
     """What a recipe asks for: trials, or a search for them."""
     from sentdist.plan.recipe import Recipe
     from sentdist.stages.planning.planned import planned_recipe, planned_search
@@ -196,14 +196,14 @@ def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path |
     return plan, context
 
 
-def build_within(asked: Plan | Searched, context: Context, data: Path | None) -> None:
+def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
     """Carry it out in this process, with its tables at the end. data: where confirmations find what the plan has found."""
     from sentdist.execution.sigterm import end_on_sigterm
-    from sentdist.plan.suggestions import Searched
+    from sentdist.plan.suggestions import PlannedSearch
 
     end_on_sigterm()
     found, tracking = None, os.environ.get("MLFLOW_TRACKING_URI")
-    if isinstance(asked, Searched):
+    if isinstance(asked, PlannedSearch):
         from sentdist.execution.searching.in_process import search_in_process
         from sentdist.tracking.server import is_server
 
@@ -244,19 +244,19 @@ def _bring_to_mlflow(names: list[str], store: ArtifactStore, tracking: str) -> N
     _publish_report(names[0], store, tracking)
 
 
-def build_on_cluster(asked: Plan | Searched, context: Context, data: Path | None, *, job: str, reports: bool = True) -> None:
+def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, job: str, reports: bool = True) -> None:
     """Drive it from this process: as a job of the cluster, or from a machine that sees the same files as its nodes.
 
     job: module and arguments by which the cluster could drive it. reports: with a report and the best encoder in MLflow.
     """
     from sentdist.execution.run import run_on_cluster
-    from sentdist.plan.suggestions import Searched
+    from sentdist.plan.suggestions import PlannedSearch
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m {job}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     found = None
-    if isinstance(asked, Searched):
+    if isinstance(asked, PlannedSearch):
         from sentdist.execution.cluster.connection import connect_to_drive
         from sentdist.execution.searching.on_cluster import search_on_cluster
 

@@ -81,11 +81,11 @@ def search(
     asked = list(queries or []) or _all_sentences(open_texts(query_file or STDIN, columns=given_names(query_column)))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
 
-    from sentdist.inference.nearest import Corpus, CorpusSearch, TileReader, embed_queries, search_here
+    from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
 
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
-    searched, reader = Corpus(texts=texts, embeddings=mapped), TileReader(use=use, embeddings=mapped)
+    searched, reader = SearchedFiles(texts=texts, embeddings=mapped), TileReader(use=use, embeddings=mapped)
     loaded = LoadedEncoder.load(use)
     searched.check(loaded)
     vectors = embed_queries(loaded, asked, weights)

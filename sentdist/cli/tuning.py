@@ -12,13 +12,13 @@ from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import counted
 
 if TYPE_CHECKING:
-    from sentdist.plan.suggestions import Searched
+    from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
     from sentdist.store.searches import SearchRecord
 
 
-def print_space(planned: Searched, context: Context) -> None:
+def print_space(planned: PlannedSearch, context: Context) -> None:
     """What a search will try: the space of each method, how many trials, what one of them takes."""
     from sentdist.execution.searching.prices import Forecasts
     from sentdist.store.searches import find_search
@@ -53,7 +53,7 @@ def print_space(planned: Searched, context: Context) -> None:
 class Tuned:
     """A search that is over. plan, context: of what is scored on test, finalists with all seeds and rows that are not trained."""
 
-    planned: Searched
+    planned: PlannedSearch
     record: SearchRecord
     plan: Plan
     context: Context
@@ -64,7 +64,7 @@ class Tuned:
         return all(trial.state != "failed" for trial in self.record.trials)
 
 
-def tuned(planned: Searched, context: Context, search: Callable[..., SearchRecord], *, tracking: str | None = None) -> Tuned:
+def tuned(planned: PlannedSearch, context: Context, search: Callable[..., SearchRecord], *, tracking: str | None = None) -> Tuned:
     """Carry out a search. search: `search_in_process` or `search_on_cluster`. tracking: an MLflow server that shows it."""
     for note in planned.notes:
         typer.echo(note)
@@ -82,7 +82,7 @@ def tuned(planned: Searched, context: Context, search: Callable[..., SearchRecor
     return Tuned(planned=planned, record=record, plan=plan, context=context)
 
 
-def _finalists_line(planned: Searched, context: Context) -> str:
+def _finalists_line(planned: PlannedSearch, context: Context) -> str:
     """What comes after the search; of a budget of hours, it is part."""
     from sentdist.execution.searching.budgets import Finalists
     from sentdist.execution.searching.prices import Forecasts

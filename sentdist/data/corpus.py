@@ -22,7 +22,7 @@ SENTENCES_PER_BATCH = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
+class OpenedCorpus:
     """An opened corpus: R rows of C columns over S unique sentences.
 
     ids: (C, R) int32 or int64 sentence ids, a read-only view of the mapped file: workers on one host share its pages and keep no copy.
@@ -38,7 +38,7 @@ class Corpus:
     _first_ids: np.ndarray  # (batches + 1,) id of each batch's first sentence
 
     @classmethod
-    def open(cls, folder: Path) -> Corpus:
+    def open(cls, folder: Path) -> OpenedCorpus:
         """Map the two files of a corpus folder. Raises DataError when one is absent or is not what `write_corpus` writes."""
         rows, sentences = _mapped(folder / ROWS), _mapped(folder / SENTENCES)
         if rows.num_record_batches != 1 or sentences.schema.names != ["sentence"]:

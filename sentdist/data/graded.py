@@ -93,7 +93,7 @@ class LabelMap:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradedPart:
+class GradedSource:
     """One source of graded pairs: its rows, the names of its columns, and what becomes of its labels. name: for counts and errors."""
 
     name: str
@@ -126,7 +126,7 @@ class GradedPairs:
     removed: dict[str, int]
 
 
-def join_graded(parts: Sequence[GradedPart], *, without: Mapping[str, Iterable[tuple[str, str]]] | None = None) -> GradedPairs:
+def join_graded(parts: Sequence[GradedSource], *, without: Mapping[str, Iterable[tuple[str, str]]] | None = None) -> GradedPairs:
     """Put graded sources together, less the pairs that stand in a test set.
 
     without: the pairs of each test set by its name. A pair stands in it when it is equal in either order after folding case,
@@ -156,7 +156,7 @@ def join_graded(parts: Sequence[GradedPart], *, without: Mapping[str, Iterable[t
     return GradedPairs(table=joined, counts=counts, removed=removed)
 
 
-def _labelled(part: GradedPart) -> tuple[pa.Table, int]:
+def _labelled(part: GradedSource) -> tuple[pa.Table, int]:
     """The part's pairs under the names of a graded corpus, and how many rows had no label."""
     check_columns(part.name, part.rows.column_names, (part.sentence1, part.sentence2, part.label))
     labels = part.labels.numbers(part.rows[part.label].to_pylist(), where=part.name)

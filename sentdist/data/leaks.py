@@ -61,7 +61,7 @@ class LeakFinder:
     def find(self, blocks: Iterable[Sequence[str]], ids_CR: np.ndarray) -> list[Leaks]:
         """What a corpus holds of each task. blocks: its sentences in the order of their ids; ids_CR: (C, R) ids of its rows."""
         found = _match(blocks, self._known, self._near, self._pairs, num_sentences=int(ids_CR.max(initial=-1)) + 1)
-        rows = _Rows(near=dict(found.glued))
+        rows = _RowMatches(near=dict(found.glued))
         for first, second in combinations(range(len(ids_CR)), 2):
             rows.add(ids_CR[first], ids_CR[second], found)
         return [_leaks_of(task, self._known, rows, found) for task in self._tasks]
@@ -104,7 +104,7 @@ class _Matches:
     glued: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
 
-class _Rows:
+class _RowMatches:
     """The pairs of test texts that stand in one training row; each level with the row's sentence ids."""
 
     def __init__(self, *, near: dict[tuple[int, int], tuple[int, int]]) -> None:
@@ -150,7 +150,7 @@ def _match(
     return found
 
 
-def _leaks_of(task: TaskTexts, known: _Texts, rows: _Rows, found: _Matches) -> Leaks:
+def _leaks_of(task: TaskTexts, known: _Texts, rows: _RowMatches, found: _Matches) -> Leaks:
     leaked: dict[int, LeakedItem] = {}
     strictness: tuple[Level, ...] = ("exact", "normalised", "near")
     for item, one, other in task.pairs:

@@ -49,7 +49,7 @@ class TargetFacts:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TargetRows:
+class SentenceTargets:
     """The targets of K sentences: tags (K, V) float32, words as entries (row, word, share) with ascending rows."""
 
     pos: np.ndarray
@@ -157,14 +157,14 @@ class FileTargets:
     def num_sentences(self) -> int:
         return len(self._pos)
 
-    def rows(self, sentence_ids: np.ndarray) -> TargetRows:
+    def rows(self, sentence_ids: np.ndarray) -> SentenceTargets:
         """The targets of K ids (any shape, read in order); DataError for an id outside the corpus."""
         remedy = "Tag the corpus that the training uses: targets belong to one corpus."
         ids = checked_ids(sentence_ids, self.num_sentences, where=str(self.folder), remedy=remedy)
         starts, sizes = self._indptr[ids], self._indptr[ids + 1] - self._indptr[ids]
         rows = np.repeat(np.arange(len(ids)), sizes)
         places = np.arange(len(rows)) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
-        return TargetRows(
+        return SentenceTargets(
             pos=np.asarray(self._pos[ids]),
             bow_rows=rows,
             bow_words=np.asarray(self._indices[places]),

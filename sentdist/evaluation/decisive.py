@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import norm
 
 from sentdist.evaluation.few_seeds import NORMAL_GRID, t_quantiles
-from sentdist.evaluation.variation import ALPHA, DRAWS, About, Column, Floats, Pairs
+from sentdist.evaluation.variation import ALPHA, DRAWS, About, Column, Floats, PairwiseDifferences
 
 POWER = 0.8  # the usual choice (Cohen 1988): four true differences of five are found
 COPIES = "no spread over seeds: the runs are copies of each other"
@@ -111,7 +111,7 @@ def over_tasks(differences_NT: Floats) -> tuple[float, float, float] | None:
 
 
 def _difference(
-    column: Column, pairs: Pairs, place: int, row: int, other: int, greatest: list[Floats], num_tests: int, limit: float
+    column: Column, pairs: PairwiseDifferences, place: int, row: int, other: int, greatest: list[Floats], num_tests: int, limit: float
 ) -> Difference:
     difference = float(pairs.differences[place])
     counts = [len(column.entries[one].scores) for one in (row, other) if not column.is_fixed[one]]

@@ -12,7 +12,7 @@ from sentdist.evaluation.metrics import checked_embeddings, normalized
 
 
 @dataclass(frozen=True, kw_only=True)
-class Term:
+class PairingTerms:
     """Of one pairing of m sentences with m others: q with ind, q with Au_q, ind with Au_ind.
 
     alignment: mean cosine of those that belong together (Eq. 4's first terms, without their sign). spread: mean over i of the log of the
@@ -28,9 +28,9 @@ class Term:
 class RclTerms:
     """pairs: of queries and indices; queries, indices: with what N entropy encoders make of them, summed over these."""
 
-    pairs: Term
-    queries: Term
-    indices: Term
+    pairs: PairingTerms
+    queries: PairingTerms
+    indices: PairingTerms
 
     @property
     def asymptotic_loss(self) -> float:
@@ -65,17 +65,17 @@ def rcl_terms(queries_MD: ArrayLike, indices_MD: ArrayLike, augmented_queries_NM
     )
 
 
-def _term(one_MD: NDArray[np.float64], other_MD: NDArray[np.float64]) -> Term:
+def _term(one_MD: NDArray[np.float64], other_MD: NDArray[np.float64]) -> PairingTerms:
     cosines = one_MD @ other_MD.T
-    return Term(
+    return PairingTerms(
         alignment=float(np.trace(cosines) / len(cosines)),
         spread=float(np.mean(np.log(np.mean(np.exp(cosines), axis=1)))),
         mean_cosine=float(cosines.mean()),
     )
 
 
-def _sum(terms: list[Term]) -> Term:
-    return Term(
+def _sum(terms: list[PairingTerms]) -> PairingTerms:
+    return PairingTerms(
         alignment=sum(term.alignment for term in terms),
         spread=sum(term.spread for term in terms),
         mean_cosine=sum(term.mean_cosine for term in terms),

@@ -75,7 +75,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pairs:
+class PairwiseDifferences:
     """P differences of rows j and k: their standard errors, and the normal quantile that each stands at in its own distribution."""
 
     differences: Floats
@@ -166,7 +166,7 @@ class Column:
                 interaction[place, place] = factor * float(np.sum((one - one.mean(axis=0)) ** 2)) / (len(one) * (len(one) - 1))
         self._given[np.ix_(rows, rows)], self._beyond[np.ix_(rows, rows)] = given, given - interaction
 
-    def pairs(self, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Pairs:
+    def pairs(self, rows: NDArray[np.intp], others: NDArray[np.intp]) -> PairwiseDifferences:
         """Rows minus others, P of both."""
         with_seeds = self._speaks_of_seeds(rows) & self._speaks_of_seeds(others) & ~(self.is_fixed[rows] & self.is_fixed[others])
         with_items = self.has_items[rows] & self.has_items[others]
@@ -190,7 +190,7 @@ class Column:
             for k, s, i in zip(known, with_seeds, with_items, strict=True)
         ]
         normal = np.array([np.interp(one, curve, NORMAL_GRID) for one, curve in zip(distance, critical, strict=True)])
-        return Pairs(
+        return PairwiseDifferences(
             differences=differences, errors=errors, normal=np.where(known, normal, 0.0), about=tuple(names), critical=critical,
             least_p=np.where(with_seeds, self._least_p(rows, others), 0.0),
         )  # fmt: skip
@@ -218,7 +218,7 @@ class Column:
         standard = np.random.default_rng(0).standard_normal((DRAWS, len(values)))
         return np.asarray(standard @ (vectors * np.sqrt(np.maximum(values, 0.0))).T)
 
-    def greatest(self, pairs: Pairs, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Floats:
+    def greatest(self, pairs: PairwiseDifferences, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Floats:
         """(R,) the greatest |z| of these differences by luck alone; 0 where none is tested."""
         known = pairs.errors > 0
         if not known.any():

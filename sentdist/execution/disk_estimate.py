@@ -9,7 +9,7 @@ from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Scores, Targets, Train
-from sentdist.plan.suggestions import Searched
+from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import encoder_configuration
@@ -55,7 +55,7 @@ def disk_estimate(plan: Plan, context: Context, missing: frozenset[str], *, at_o
     return DiskEstimate(least=least, likely=least + sum(others))
 
 
-def search_disk_estimate(planned: Searched, context: Context, left: Mapping[str, int], *, at_once: int = 1) -> DiskEstimate:
+def search_disk_estimate(planned: PlannedSearch, context: Context, left: Mapping[str, int], *, at_once: int = 1) -> DiskEstimate:
     """What a search writes: its finalists as a plan does, and the encoder of each trial that comes to its end, by expectation.
 
     left: trials of each method that are still to be begun, as far as there is an end of them; of rungs nothing stays.

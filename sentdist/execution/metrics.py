@@ -10,7 +10,7 @@ from ray.util.metrics import Counter, Gauge
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
+class Metric:
     """A number that some process of the cluster reports. labels: what it is told apart by."""
 
     name: str
@@ -24,30 +24,30 @@ class Measure:
         return f"ray_{self.name}{'_total' if self.kind == 'counter' else ''}"
 
 
-SENTENCES = Measure(name="sentdist_sentences", kind="counter", meaning="Sentences trained on, by all workers together", labels=("kind",))
-STAGES = Measure(name="sentdist_stages", kind="counter", meaning="What happened to stages", labels=("kind", "what"))
-IN_FLIGHT = Measure(name="sentdist_stages_in_flight", kind="gauge", meaning="Stages being built or waiting for their inputs")
-BANK_BYTES = Measure(name="sentdist_bank_bytes", kind="gauge", meaning="Bytes of banks in the object store")
+SENTENCES = Metric(name="sentdist_sentences", kind="counter", meaning="Sentences trained on, by all workers together", labels=("kind",))
+STAGES = Metric(name="sentdist_stages", kind="counter", meaning="What happened to stages", labels=("kind", "what"))
+IN_FLIGHT = Metric(name="sentdist_stages_in_flight", kind="gauge", meaning="Stages being built or waiting for their inputs")
+BANK_BYTES = Metric(name="sentdist_bank_bytes", kind="gauge", meaning="Bytes of banks in the object store")
 COUNTED = ("started", "finished", "failed", "lost", "retry")  # of what events tell
-MEASURES = (SENTENCES, STAGES, IN_FLIGHT, BANK_BYTES)
+METRICS = (SENTENCES, STAGES, IN_FLIGHT, BANK_BYTES)
 
 
-def add(measure: Measure, amount: float = 1, **labels: str) -> None:
+def add(metric: Metric, amount: float = 1, **labels: str) -> None:
     """Count up; a microsecond."""
     if amount > 0:  # Ray refuses 0
-        _counter(measure).inc(amount, tags=labels)
+        _counter(metric).inc(amount, tags=labels)
 
 
-def show(measure: Measure, value: float) -> None:
+def show(metric: Metric, value: float) -> None:
     """This is the number now, of this process."""
-    _gauge(measure).set(value)
+    _gauge(metric).set(value)
 
 
 @cache
-def _counter(measure: Measure) -> Counter:
-    return Counter(measure.name, description=measure.meaning, tag_keys=measure.labels)
+def _counter(metric: Metric) -> Counter:
+    return Counter(metric.name, description=metric.meaning, tag_keys=metric.labels)
 
 
 @cache
-def _gauge(measure: Measure) -> Gauge:
-    return Gauge(measure.name, description=measure.meaning, tag_keys=measure.labels)
+def _gauge(metric: Metric) -> Gauge:
+    return Gauge(metric.name, description=metric.meaning, tag_keys=metric.labels)

@@ -20,7 +20,7 @@ ENDS = ("finished", "failed", "lost")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class RunningStage:
     """A stage that is being built. done: share of it, where it is known; said: its last figures, for people."""
 
     stage: str
@@ -41,7 +41,7 @@ class SweepProgress:
         self._began = self._last_line = clock()
         self._finished: set[str] = set()
         self._has_trained = False
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, RunningStage] = {}
 
     @property
     def total(self) -> int:
@@ -55,7 +55,7 @@ class SweepProgress:
 
     @property
     def now(self) -> float:
-        """By the clock of `Running.since`."""
+        """By the clock of `RunningStage.since`."""
         return self._clock()
 
     @property
@@ -110,14 +110,14 @@ class SweepProgress:
                 self._finished.add(event.key)
                 self._has_trained = self._has_trained or event.kind in ("train", "rung")
             return
-        before = self.running.get(event.key) or Running(stage=f"{event.kind} {event.label}", since=self._clock())
+        before = self.running.get(event.key) or RunningStage(stage=f"{event.kind} {event.label}", since=self._clock())
         if event.step is None or not event.num_steps:
             self.running[event.key] = before
             return
         said = f"step {event.step}/{event.num_steps}" + ("" if event.loss is None else f", loss {event.loss:.4f}")
         if event.what == "dev":
             said = before.said
-        self.running[event.key] = Running(stage=before.stage, since=before.since, done=event.step / event.num_steps, said=said)
+        self.running[event.key] = RunningStage(stage=before.stage, since=before.since, done=event.step / event.num_steps, said=said)
 
 
 Show = Callable[[SweepProgress], None]

@@ -37,7 +37,7 @@ from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
 
 if TYPE_CHECKING:
-    from sentdist.execution.trials import Outcome
+    from sentdist.execution.trials import TrialOutcome
 
 PrintLine = Callable[[str], None]
 
@@ -56,7 +56,7 @@ class SweepSummary:
     differing: Counter[str]
     found: Counter[str]
     built: Counter[str]
-    failures: tuple[Outcome, ...]
+    failures: tuple[TrialOutcome, ...]
     seconds: float
 
     @property
@@ -111,7 +111,7 @@ def run_sweep(
     save_sweep(context.store, sweep)
     tracker = tracker or NullTracker()
     tracker.begin_sweep(sweep, {stage.key: stage for stage in plan.stages})
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, TrialOutcome] = {}
     with _tracked(tracker, outcomes):
         if offer is not None:
             for line in [_opening(plan, missing, offer), *offer.notes]:
@@ -179,7 +179,7 @@ def _carry_out(
     at_once: int,
     print_line: PrintLine,
     events_told: Callable[[BoardClient], AbstractContextManager[None]],
-) -> dict[str, Outcome]:
+) -> dict[str, TrialOutcome]:
     from sentdist.execution.trials import run_trials  # Tune takes seconds to import, and often nothing is missing
 
     board = BoardClient(submission, build_stage)
@@ -212,7 +212,7 @@ def _overlaps_there(plan: Plan, context: Context) -> None:
 
 
 @contextmanager
-def _tracked(tracker: Tracker, outcomes: Mapping[str, Outcome]) -> Iterator[None]:
+def _tracked(tracker: Tracker, outcomes: Mapping[str, TrialOutcome]) -> Iterator[None]:
     """End the sweep's run, whichever way the sweep ends."""
     try:
         yield
@@ -242,7 +242,9 @@ def _opening(plan: Plan, missing: list[Trial], offer: Offer) -> str:
     return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {offer.devices}; store {offer.context.store.shown}"
 
 
-def _summary(plan: Plan, context: Context, before: Mapping[str, bool], outcomes: Mapping[str, Outcome], seconds: float) -> SweepSummary:
+def _summary(
+    plan: Plan, context: Context, before: Mapping[str, bool], outcomes: Mapping[str, TrialOutcome], seconds: float
+) -> SweepSummary:
     kinds = {stage.key: stage.kind for stage in plan.stages}
     mentioned: Counter[str] = Counter()
     for key, times in plan.mentions.items():

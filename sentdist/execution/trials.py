@@ -41,7 +41,7 @@ LOST_ACTORS = 3  # how often the process of a trial may be lost; it only waits, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class TrialOutcome:
     """How a trial ended; `error` as it was raised where it happened, None if the trial has scores."""
 
     key: str
@@ -56,7 +56,7 @@ class Outcome:
 
 def run_trials(
     trials: Sequence[Trial], submission: Submission, body: Body, *, at_once: int, print_line: Callable[[str], None]
-) -> dict[str, Outcome]:
+) -> dict[str, TrialOutcome]:
     """Run trials in Tune, first come first served, `at_once` at a time; how each ended, by key.
 
     Tune gives concurrency and the place for a scheduler. The truth is the store:
@@ -73,7 +73,7 @@ def run_trials(
         error = lines.errors.get(key)
         if error is None and not submission.context.store.has(trial.scores):
             error = unfinished
-        outcomes[key] = Outcome(key=key, name=trial.name, error=error)
+        outcomes[key] = TrialOutcome(key=key, name=trial.name, error=error)
     return outcomes
 
 

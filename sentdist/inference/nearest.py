@@ -29,7 +29,7 @@ class Tile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus:
+class SearchedFiles:
     """What is searched: a file of sentences, the embeddings of one, or both, row by row the same.
 
     Raises:
@@ -170,7 +170,7 @@ class CorpusSearch:
                 self._kept[row] = known[row]
 
 
-def search_here(search: CorpusSearch, corpus: Corpus, reader: OpenTileReader) -> Iterator[int]:
+def search_here(search: CorpusSearch, corpus: SearchedFiles, reader: OpenTileReader) -> Iterator[int]:
     """Search a corpus in this process; gives out how many documents are done."""
     for tile in corpus.tiles():
         search.look(tile, reader.read(tile))

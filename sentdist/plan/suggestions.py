@@ -26,7 +26,7 @@ Suggestion = Mapping[str, Json]  # dotted field -> value
 
 
 @dataclass(frozen=True, kw_only=True)
-class Searched:
+class PlannedSearch:
     """A recipe's search, planned.
 
     fields: of each method that is searched, those of the space that make a difference to it. references: other reported methods: they are
@@ -112,7 +112,7 @@ class Searched:
         return Builder(recipe_at(self.recipe, suggestion, section="search.space"), self.resolver, self.rows)
 
 
-def searched(recipe: Recipe, resolver: Resolver) -> Searched:
+def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
     """Plan a search: which fields concern which method, and whether all that can be suggested can be trained.
 
     Raises:
@@ -134,7 +134,7 @@ def searched(recipe: Recipe, resolver: Resolver) -> Searched:
                 where=f"search.space.{path}", found="values that lead to the same trainings", expected="a field that changes one",
                 remedy="Drop the line; what may not change a result stands in runtime.",
             )  # fmt: skip
-    planned = Searched(
+    planned = PlannedSearch(
         recipe=recipe,
         search=search,
         resolver=resolver,
@@ -199,7 +199,7 @@ def _check_dev_is_not_test(recipe: Recipe) -> None:
         )
 
 
-def _check_rungs(planned: Searched) -> None:
+def _check_rungs(planned: PlannedSearch) -> None:
     """Two rungs that end at one dev score are one."""
     recipe = planned.recipe
     assert recipe.selection is not None

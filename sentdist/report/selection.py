@@ -22,7 +22,7 @@ SELECTION_NOTE = "Means over finished trials. Dev and test differ in difficulty:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class ChosenCell:
     """A cell whose trainings kept their best weights by dev. dev: mean best dev score × 100; test: mean score of these weights on the test
     part of the same data, headline: that of the table's leading column; None where there is none."""
 
@@ -40,7 +40,7 @@ class Chosen:
         return None if self.test is None else self.dev - self.test
 
 
-def chosen_cells(sweep: SweepRecord, records: Mapping[str, Record], table: ResultTable) -> list[Chosen]:
+def chosen_cells(sweep: SweepRecord, records: Mapping[str, Record], table: ResultTable) -> list[ChosenCell]:
     """The cells of a table that were selected on dev, in the order of the sweep."""
     found = []
     for line in table.lines:
@@ -51,7 +51,7 @@ def chosen_cells(sweep: SweepRecord, records: Mapping[str, Record], table: Resul
         tests = [(one.test_task, one.test) for one in picked if one.test_task is not None and one.test is not None]
         summary = line.cells[table.lead].summary
         found.append(
-            Chosen(
+            ChosenCell(
                 label=line.label,
                 dev_task=picked[0].dev_task,
                 dev=statistics.mean(one.dev for one in picked),
@@ -64,7 +64,7 @@ def chosen_cells(sweep: SweepRecord, records: Mapping[str, Record], table: Resul
     return found
 
 
-def selection_note(cells: list[Chosen]) -> str:
+def selection_note(cells: list[ChosenCell]) -> str:
     """What chose the weights, and whether it is scored as test, too."""
     both = sorted({task for cell in cells for task in cell.chose_and_scored})
     if both:
@@ -72,7 +72,7 @@ def selection_note(cells: list[Chosen]) -> str:
     return f"Weights are chosen by the dev score, never by a test score. {SELECTION_NOTE}"
 
 
-def selection_rows(cells: list[Chosen]) -> list[list[str]]:
+def selection_rows(cells: list[ChosenCell]) -> list[list[str]]:
     """The rows under SELECTION_HEADER."""
     return [
         [
@@ -86,7 +86,7 @@ def selection_rows(cells: list[Chosen]) -> list[list[str]]:
     ]
 
 
-def selection_sentence(cells: list[Chosen], *, column: str) -> str:
+def selection_sentence(cells: list[ChosenCell], *, column: str) -> str:
     """What choosing among cells on dev gives, and by how much choosing them on test would have flattered; "" for fewer than two cells."""
     rivals = [(cell, cell.headline) for cell in cells if cell.headline is not None]
     if len(rivals) < 2 or len({cell.dev_task for cell, _ in rivals}) > 1:

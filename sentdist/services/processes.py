@@ -20,7 +20,7 @@ END_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class RunningServer:
     """A server that `sentdist up` started, as it is noted in a file.
 
     began: seconds since 1970, by the system; with it a number that another process has by now is told apart. ports: by name.
@@ -90,10 +90,10 @@ class Running:
         os.replace(new, path)
 
 
-def noted(path: Path) -> Running | None:
-    """What a file of `Running.note` says; None if there is none, or none that can be read."""
+def noted(path: Path) -> RunningServer | None:
+    """What a file of `RunningServer.note` says; None if there is none, or none that can be read."""
     try:
-        return Running(**json.loads(path.read_text()))
+        return RunningServer(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -107,7 +107,7 @@ def launch(
     ports: Mapping[str, int],
     folder: str = "",
     cwd: Path | None = None,
-) -> Running:
+) -> RunningServer:
     """Start a server in a session of its own, so that Ctrl-C here does not reach it, and with files that only its owner reads."""
     mark = secrets.token_hex(8)
     with log.open("wb") as output:
@@ -126,7 +126,7 @@ def launch(
         began = psutil.Process(process.pid).create_time()
     except psutil.Error:  # it ended at once: its log says why
         began = 0.0
-    return Running(name=name, pid=process.pid, began=began, mark=mark, ports=dict(ports), folder=folder)
+    return RunningServer(name=name, pid=process.pid, began=began, mark=mark, ports=dict(ports), folder=folder)
 
 
 def _lives(process: psutil.Process) -> bool:
@@ -136,7 +136,7 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def end(servers: Iterable[Running]) -> None:
+def end(servers: Iterable[RunningServer]) -> None:
     """Ask these servers to end, give them 5 s together, then end by force what is left of each; their folders go.
 
     A folder goes only from the private one of this user (`ray_folder`), whatever a note says.

@@ -16,7 +16,7 @@ from sentdist.addresses import without_secrets
 from sentdist.errors import ServerError, listed
 from sentdist.services.folders import ray_folder
 from sentdist.services.ports import HOST, Port, answers, free_port
-from sentdist.services.processes import Running, end, launch
+from sentdist.services.processes import RunningServer, end, launch
 from sentdist.services.state import SERVERS, USER, State, make_secret
 
 START_S = 300.0  # a busy machine with a slow disk takes 60 s
@@ -255,7 +255,7 @@ def _start(state: State, server: str, hardware: Hardware) -> None:
     replace(running, home=str(state.home), host=socket.gethostname(), store=state.store).note(state.note_file(server))
 
 
-def _start_ray(state: State, hardware: Hardware) -> Running:
+def _start_ray(state: State, hardware: Hardware) -> RunningServer:
     folder = ray_folder(str(zlib.crc32(str(state.home).encode())))  # not in the folder one works in, whose path may be long
     shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--head", "--block", "--node-ip-address", HOST]
@@ -271,7 +271,7 @@ def _start_ray(state: State, hardware: Hardware) -> Running:
     return launch("ray", command, environment, state.log("ray"), ports=ports, folder=str(folder))
 
 
-def _start_mlflow(state: State) -> Running:
+def _start_mlflow(state: State) -> RunningServer:
     users = state.folder / "mlflow_users.db"
     if not state.password_file.exists() or not state.password_file.stat().st_size:
         users.unlink(missing_ok=True)  # it knows the password that is gone, and takes no new one

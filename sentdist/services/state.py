@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sentdist.errors import ServerError, first_line
 from sentdist.services.ports import HOST
-from sentdist.services.processes import Running, noted
+from sentdist.services.processes import RunningServer, noted
 
 FOLDER = ".sentdist"
 HOME = "SENTDIST_ENV_OF"  # of the folder whose servers a shell uses
@@ -77,7 +77,7 @@ class State:
     def note_file(self, server: str) -> Path:
         return self.folder / f"{server}.json"
 
-    def running(self, server: str) -> Running | None:
+    def running(self, server: str) -> RunningServer | None:
         """What `up` noted of it for this folder, whether it lives or not.
 
         Raises:
@@ -172,7 +172,7 @@ def state_of(home: Path, *, asked: Mapping[str, int | None] | None = None, store
     return State(home=home, ports=ports, store=store or kept or str(home / FOLDER / "store"))
 
 
-def _noted_here(home: Path, server: str) -> Running | None:
+def _noted_here(home: Path, server: str) -> RunningServer | None:
     one = noted(home / FOLDER / f"{server}.json")
     if one is None or one.home != str(home):  # copied with the folder
         return None

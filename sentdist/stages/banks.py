@@ -11,7 +11,7 @@ from typing import IO
 
 import numpy as np
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.learning.bank import check_rows
 from sentdist.learning.bank_shape import BankShape
 from sentdist.learning.encoder.encode import encode
@@ -59,8 +59,8 @@ class BankBody:
         return {"num_sentences": shape.num_sentences, "width": shape.width, "bytes": shape.num_bytes}
 
     @cached_property
-    def _corpus(self) -> Corpus:
-        return Corpus.open(folder_of(self._stage.corpus, self._context))
+    def _corpus(self) -> OpenedCorpus:
+        return OpenedCorpus.open(folder_of(self._stage.corpus, self._context))
 
     @cached_property
     def _encoder(self) -> SentenceEncoder:

@@ -72,13 +72,13 @@ def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None
     assert train is not None
     make_engine = partial(TorchEngine, device=device_of(context.runtime))
     make = partial(TrainSession, train, context, make_engine=make_engine, bank=file_bank(train, context))
-    begun = from_rung(make(), stage, context, make=make, ranks=ALONE)
-    if begun.note is not None:
-        log.warning("%s: %s", stage.label, begun.note)
-    for event in events_until(stage, begun.session):
+    resumed = from_rung(make(), stage, context, make=make, ranks=ALONE)
+    if resumed.note is not None:
+        log.warning("%s: %s", stage.label, resumed.note)
+    for event in events_until(stage, resumed.session):
         if listen is not None:
-            listen(stage, begun.session, event)
-    artifact = publish_training(begun, stage, context, ALONE, started=started)
+            listen(stage, resumed.session, event)
+    artifact = publish_training(resumed, stage, context, ALONE, started=started)
     assert artifact is not None, "the only rank is the first"
     return artifact
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.data.corpus import Corpus as OpenedCorpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.leaks import LeakFinder, Leaks
 from sentdist.data.task_texts import TaskTexts
 from sentdist.plan.corpora.kind import CorpusStage

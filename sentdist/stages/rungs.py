@@ -32,7 +32,7 @@ CHECKPOINT = "checkpoint"  # folder in the artifact of a rung
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begun:
+class ResumedSession:
     """A session, and what was spent on its training before: seconds and optimizer steps. note: why a rung was of no use."""
 
     session: TrainSession
@@ -41,28 +41,30 @@ class Begun:
     note: str | None = None
 
 
-def from_rung(session: TrainSession, stage: Train | Rung, context: Context, *, make: Callable[[], TrainSession], ranks: Ranks) -> Begun:
+def from_rung(
+    session: TrainSession, stage: Train | Rung, context: Context, *, make: Callable[[], TrainSession], ranks: Ranks
+) -> ResumedSession:
     """The session that goes on from the highest rung below `stage`; where there is none of use, one at the beginning.
 
     On every rank alike.
     """
     found = ranks.from_first(partial(_below, stage, context))
     if found is None:
-        return Begun(session=session)
-    spent = partial(Begun, seconds=_number(found, "seconds_total"), step=int(_number(found, "step")))
+        return ResumedSession(session=session)
+    spent = partial(ResumedSession, seconds=_number(found, "seconds_total"), step=int(_number(found, "step")))
     if session.progress.step:  # a checkpoint of an attempt that was lost goes further
         return spent(session=session)
     with ranks.errors_on_all():
         problem = _load(session, found, context)
     problem = ranks.first_said(problem)
     if problem is not None:
-        return Begun(session=make(), note=f"begins anew: {found.record.label} is of no use ({problem})")
+        return ResumedSession(session=make(), note=f"begins anew: {found.record.label} is of no use ({problem})")
     return spent(session=session)
 
 
-def rung_results(begun: Begun, *, seconds: float) -> dict[str, Json]:
+def rung_results(resumed: ResumedSession, *, seconds: float) -> dict[str, Json]:
     """What the record of a rung says; seconds: of this part."""
-    session = begun.session
+    session = resumed.session
     progress = session.progress
     train = session.stage
     return {
@@ -72,16 +74,16 @@ def rung_results(begun: Begun, *, seconds: float) -> dict[str, Json]:
         "best_dev_score": _finite(progress.best_score),
         "dev_history": [[one.step, _finite(one.score)] for one in progress.history],
         "sentences": sentences(train, progress.step),
-        "seconds_total": round(begun.seconds + seconds, 3),
-        **before(begun),
+        "seconds_total": round(resumed.seconds + seconds, 3),
+        **before(resumed),
     }
 
 
-def before(begun: Begun) -> dict[str, Json]:
+def before(resumed: ResumedSession) -> dict[str, Json]:
     """What the record of a training or rung says of the rungs below it; nothing where there were none."""
-    if not begun.step:
+    if not resumed.step:
         return {}
-    return {"seconds_before": round(begun.seconds, 3), "sentences_before": sentences(begun.session.stage, begun.step)}
+    return {"seconds_before": round(resumed.seconds, 3), "sentences_before": sentences(resumed.session.stage, resumed.step)}
 
 
 def sentences(train: Train, step: int) -> int:
@@ -89,7 +91,7 @@ def sentences(train: Train, step: int) -> int:
     return step * train.training.batch_size * train.corpus.num_columns
 
 
-def publish_training(begun: Begun, stage: Train | Rung, context: Context, ranks: Ranks, *, started: float) -> Artifact | None:
+def publish_training(resumed: ResumedSession, stage: Train | Rung, context: Context, ranks: Ranks, *, started: float) -> Artifact | None:
     """Publish what a session has come to; None on all ranks but the first. started: what `time.perf_counter` said as this part began.
 
     Raises:
@@ -100,12 +102,12 @@ def publish_training(begun: Begun, stage: Train | Rung, context: Context, ranks:
     context = replace(context, runtime=context.runtime.with_workers(ranks.world_size))  # for the record
     with context.store.staged() if ranks.is_first else scratch_folder(Path(tempfile.gettempdir()), "rank") as folder:
         if isinstance(stage, Rung):
-            save_on_ranks(begun.session, folder, ranks)
+            save_on_ranks(resumed.session, folder, ranks)
             seconds = time.perf_counter() - started
-            results = rung_results(begun, seconds=seconds)
+            results = rung_results(resumed, seconds=seconds)
         else:
-            results = begun.session.finish(folder) | before(begun)
-            seconds = begun.seconds + time.perf_counter() - started
+            results = resumed.session.finish(folder) | before(resumed)
+            seconds = resumed.seconds + time.perf_counter() - started
         return commit(stage, folder, context, seconds=seconds, results=results) if ranks.is_first else None
 
 

@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.tagging import Tagger, load_tagger
 from sentdist.data.targets import FileTargets, count_sentences, write_counts, write_targets
@@ -48,8 +48,8 @@ class TargetsBody:
         return {**asdict(facts), "tags": list(FileTargets(folder).tags)}
 
     @cached_property
-    def _corpus(self) -> Corpus:
-        return Corpus.open(folder_of(self._stage.corpus, self._context))
+    def _corpus(self) -> OpenedCorpus:
+        return OpenedCorpus.open(folder_of(self._stage.corpus, self._context))
 
     @cached_property
     def _tagger(self) -> Tagger:

@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import ArtifactLost
 from sentdist.learning.encoder.token_table import TokenTable, merge_shards, write_shard
 from sentdist.learning.encoder.tokenizing import Tokenizer, token_ids, tokenizer_digest
@@ -49,8 +49,8 @@ class TokensBody:
         return asdict(facts)
 
     @cached_property
-    def _corpus(self) -> Corpus:
-        return Corpus.open(folder_of(self._stage.corpus, self._context))
+    def _corpus(self) -> OpenedCorpus:
+        return OpenedCorpus.open(folder_of(self._stage.corpus, self._context))
 
 
 def tokens_stage(stage: Train, tokenizer: Tokenizer) -> Tokens:

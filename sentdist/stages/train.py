@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.sampler import epoch_batches
 from sentdist.errors import StoreError, named
 from sentdist.learning.bank import BankReader, own_rows
@@ -67,7 +67,7 @@ class TrainSession:
         self.stage = stage
         self.context = context
         self._bank = bank
-        self._corpus = Corpus.open(folder_of(stage.corpus, context))
+        self._corpus = OpenedCorpus.open(folder_of(stage.corpus, context))
         self._ids_CR = self._corpus.ids[: num_columns(stage)]
         torch.manual_seed(stage.seed)  # heads that start random start alike on all ranks
         self._encoder = load_encoder(stage, context)

@@ -10,7 +10,7 @@ from sentdist.store.record import Artifact
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class FieldDifference:
     """A field in which two stages differ."""
 
     field: str
@@ -18,13 +18,13 @@ class Difference:
     second: Json
 
 
-def explained(first: Artifact, second: Artifact, known: Iterable[Artifact]) -> list[Difference]:
+def explained(first: Artifact, second: Artifact, known: Iterable[Artifact]) -> list[FieldDifference]:
     """The fields in which two stages differ, followed into the input stages that differ, of which the `known` ones tell."""
     stages: dict[Json, Json] = {artifact.key: artifact.record.stage for artifact in known}
     return list(differences(first.record.stage, second.record.stage, lambda key: stages.get(key, {"stage": key})))
 
 
-def differences(first: Json, second: Json, stage_of: Callable[[Json], Json], where: str = "") -> Iterator[Difference]:
+def differences(first: Json, second: Json, stage_of: Callable[[Json], Json], where: str = "") -> Iterator[FieldDifference]:
     """Compare two canonical stages. stage_of: the canonical stage of a key."""
     if first == second:
         return
@@ -40,4 +40,4 @@ def differences(first: Json, second: Json, stage_of: Callable[[Json], Json], whe
         for number, (one, other) in enumerate(zip(first, second, strict=True)):
             yield from differences(one, other, stage_of, f"{where}[{number}]")
         return
-    yield Difference(field=where, first=first, second=second)
+    yield FieldDifference(field=where, first=first, second=second)

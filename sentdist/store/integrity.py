@@ -11,26 +11,26 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileFacts:
+class FileChecksum:
     """What is noted of a file when it is written. sha256: 64 hexadecimal digits; None where an older version noted none."""
 
     num_bytes: int
     sha256: str | None
 
 
-def facts_of(path: Path) -> FileFacts:
+def checksum_of(path: Path) -> FileChecksum:
     """Read a file once and note its size and digest (1 GB takes about 0.6 s where the processor has instructions for SHA)."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return FileFacts(num_bytes=file.tell(), sha256=digest)
+        return FileChecksum(num_bytes=file.tell(), sha256=digest)
 
 
-def facts_of_tree(folder: Path) -> dict[str, FileFacts]:
-    """Relative path -> facts, of every file below a folder."""
-    return {path.relative_to(folder).as_posix(): facts_of(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+def checksums_below(folder: Path) -> dict[str, FileChecksum]:
+    """Relative path -> checksum, of every file below a folder."""
+    return {path.relative_to(folder).as_posix(): checksum_of(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def damage_of(folder: Path, expected: Mapping[str, FileFacts], names: Iterable[str]) -> str | None:
+def damage_of(folder: Path, expected: Mapping[str, FileChecksum], names: Iterable[str]) -> str | None:
     """What is wrong with the first bad file among `names`; None if all are as they were written.
     Sizes are compared before anything is read."""
     asked = set(names)
@@ -46,12 +46,12 @@ def damage_of(folder: Path, expected: Mapping[str, FileFacts], names: Iterable[s
             return f"{name}: {status.st_size:,} bytes, {expected[name].num_bytes:,} were written"
     for name in wanted:
         sha256 = expected[name].sha256
-        if sha256 is not None and facts_of(folder / name).sha256 != sha256:
+        if sha256 is not None and checksum_of(folder / name).sha256 != sha256:
             return f"{name}: other content than was written (sha256)"
     return None
 
 
-def damage_of_content(content: bytes, expected: FileFacts) -> str | None:
+def damage_of_content(content: bytes, expected: FileChecksum) -> str | None:
     """As `damage_of`, for the content of one file that was read whole."""
     if len(content) != expected.num_bytes:
         return f"{len(content):,} bytes, {expected.num_bytes:,} were written"

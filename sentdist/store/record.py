@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from sentdist.plan.stage import Json, Stage, in_words_of_today
-from sentdist.store.integrity import FileFacts
+from sentdist.store.integrity import FileChecksum
 
 RECORD = "record.json"
 SEAL = "sha256"  # the field of record.json that is none of the record
@@ -40,7 +40,7 @@ class Record(BaseModel):
     @staticmethod
     def of(
         stage: Stage,
-        files: Mapping[str, FileFacts],
+        files: Mapping[str, FileChecksum],
         *,
         seconds: float,
         runtime: dict[str, Json],
@@ -100,9 +100,9 @@ class Record(BaseModel):
         return self.place, self.place.partition("/")[2], self.label
 
     @property
-    def facts(self) -> dict[str, FileFacts]:
+    def checksums(self) -> dict[str, FileChecksum]:
         """What was noted of each file when it was written."""
-        return {name: FileFacts(num_bytes=size, sha256=self.digests.get(name)) for name, size in self.files.items()}
+        return {name: FileChecksum(num_bytes=size, sha256=self.digests.get(name)) for name, size in self.files.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

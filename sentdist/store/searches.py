@@ -27,7 +27,7 @@ class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")  # a newer version may note more
 
 
-class Begun(_Value):
+class SearchBegun(_Value):
     """A search was submitted. identity: what its suggestions follow from; lines before one with another identity are another search."""
 
     what: Literal["begun"] = "begun"
@@ -37,7 +37,7 @@ class Begun(_Value):
     at: float = Field(default_factory=time.time)
 
 
-class Suggested(_Value):
+class TrialSuggested(_Value):
     """A trial begins. train: key of its whole training. forecast_s: of what the store lacked of it, None where no speed was known."""
 
     what: Literal["suggested"] = "suggested"
@@ -49,7 +49,7 @@ class Suggested(_Value):
     at: float = Field(default_factory=time.time)
 
 
-class Rung(_Value):
+class RungReached(_Value):
     """A trial has come to a share of its training.
 
     key, place: of the stage that holds it: an unfinished training, or at share 1 the training itself. step: optimizer steps until then.
@@ -75,7 +75,7 @@ class Rung(_Value):
     at: float = Field(default_factory=time.time)
 
 
-class Ended(_Value):
+class TrialEnded(_Value):
     """A trial is over. error: in one line, of a failed one."""
 
     what: Literal["ended"] = "ended"
@@ -96,7 +96,7 @@ class Finalist(_Value):
     cells: dict[int, str]
 
 
-class Chosen(_Value):
+class FinalistsChosen(_Value):
     """The search is over, and these are trained with all seeds. reason: why it is over, for people."""
 
     what: Literal["chosen"] = "chosen"
@@ -105,15 +105,17 @@ class Chosen(_Value):
     at: float = Field(default_factory=time.time)
 
 
-class Left(_Value):
+class SubmissionLeft(_Value):
     """A submission ends, or goes on: the seconds of a submission count until its last line."""
 
     what: Literal["left"] = "left"
     at: float = Field(default_factory=time.time)
 
 
-Event = Annotated[Begun | Suggested | Rung | Ended | Chosen | Left, Field(discriminator="what")]
-_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+SearchEvent = Annotated[
+    SearchBegun | TrialSuggested | RungReached | TrialEnded | FinalistsChosen | SubmissionLeft, Field(discriminator="what")
+]
+_EVENT: TypeAdapter[SearchEvent] = TypeAdapter(SearchEvent)
 
 
 class SearchTrial(_Value):
@@ -124,7 +126,7 @@ class SearchTrial(_Value):
     suggestion: dict[str, Json]
     train: str
     state: State
-    rungs: tuple[Rung, ...] = ()
+    rungs: tuple[RungReached, ...] = ()
     forecast_s: float | None = None
     error: str | None = None
 
@@ -155,7 +157,7 @@ class SearchRecord(_Value):
     finalists: tuple[Finalist, ...]
     reason: str | None  # why it is over; None: it is not
     spent_hours: float  # between the first and the last line of each submission
-    events: tuple[Event, ...]  # as they happened: what a searcher is told again
+    events: tuple[SearchEvent, ...]  # as they happened: what a searcher is told again
 
     def of_method(self, method: str) -> tuple[SearchTrial, ...]:
         """Its trials, in the order of `trials`."""
@@ -172,7 +174,7 @@ class SearchRecord(_Value):
         return sum(trial.paid_sentences for trial in self.trials)
 
 
-def append_event(store: ArtifactStore, name: str, event: Event) -> None:
+def append_event(store: ArtifactStore, name: str, event: SearchEvent) -> None:
     """Note what happened; on the disk when this returns.
 
     Raises:
@@ -182,7 +184,7 @@ def append_event(store: ArtifactStore, name: str, event: Event) -> None:
     store.append_line(f"{SEARCHES}/{name}.jsonl", f"{_seal(text)} {text}")
 
 
-def load_events(store: ArtifactStore, name: str) -> tuple[Event, ...]:
+def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
     """All lines of all searches of that name, oldest first; a line that is damaged is left out, and told of.
 
     Raises:
@@ -221,12 +223,12 @@ def load_search(store: ArtifactStore, name: str) -> SearchRecord:
     return found
 
 
-def latest(events: Sequence[Event], *, identity: str | None = None) -> tuple[Event, ...]:
+def latest(events: Sequence[SearchEvent], *, identity: str | None = None) -> tuple[SearchEvent, ...]:
     """The lines of the newest search (of an identity): those since the last one that began as another."""
-    kept: list[Event] = []
+    kept: list[SearchEvent] = []
     current = None
     for event in events:
-        if isinstance(event, Begun):
+        if isinstance(event, SearchBegun):
             if event.identity != current:
                 kept = []
             current = event.identity
@@ -235,8 +237,8 @@ def latest(events: Sequence[Event], *, identity: str | None = None) -> tuple[Eve
     return tuple(kept) if identity in (None, current) else ()
 
 
-def search_record(name: str, events: Sequence[Event]) -> SearchRecord:
-    """What lines come to. The first is one of `Begun`."""
+def search_record(name: str, events: Sequence[SearchEvent]) -> SearchRecord:
+    """What lines come to. The first is a `SearchBegun`."""
     state = SearchState()
     for event in events:
         state.take(event)
@@ -252,25 +254,25 @@ class SearchState:
     """
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[SearchEvent] = []
         self.trials: dict[int, SearchTrial] = {}
-        self.rungs: list[Rung] = []
-        self.chosen: Chosen | None = None
+        self.rungs: list[RungReached] = []
+        self.chosen: FinalistsChosen | None = None
         self.is_over = False
-        self._begun: Begun | None = None
+        self._begun: SearchBegun | None = None
 
-    def take(self, event: Event) -> None:
+    def take(self, event: SearchEvent) -> None:
         """One line more."""
         self.events.append(event)
         match event:
-            case Begun():
+            case SearchBegun():
                 self._begun, self.is_over = event, False
-            case Suggested():
+            case TrialSuggested():
                 self.trials[event.number] = SearchTrial(
                     number=event.number, method=event.method, suggestion=event.suggestion, train=event.train, state="running",
                     forecast_s=event.forecast_s,
                 )  # fmt: skip
-            case Rung() if event.number in self.trials:
+            case RungReached() if event.number in self.trials:
                 trial = self.trials[event.number]
                 if event.share not in [rung.share for rung in trial.rungs]:
                     update: dict[str, object] = {"rungs": (*trial.rungs, event)}
@@ -278,10 +280,10 @@ class SearchState:
                         update |= {"state": "running", "error": None}
                     self.trials[event.number] = trial.model_copy(update=update)
                     self.rungs.append(event)
-            case Ended() if event.number in self.trials:  # put behind those that ended before
+            case TrialEnded() if event.number in self.trials:  # put behind those that ended before
                 ended = self.trials.pop(event.number).model_copy(update={"state": event.state, "error": event.error})
                 self.trials[event.number] = ended
-            case Chosen():
+            case FinalistsChosen():
                 self.chosen, self.is_over = event, True
 
     def devs_before(self, trial: SearchTrial) -> list[float]:
@@ -329,19 +331,19 @@ class SearchState:
         )
 
 
-def _submissions(events: Sequence[Event]) -> Iterator[float]:
+def _submissions(events: Sequence[SearchEvent]) -> Iterator[float]:
     """Seconds of each submission until it chose, or until its last line."""
     first = last = 0.0
     for event in events:
-        if isinstance(event, Begun):
+        if isinstance(event, SearchBegun):
             yield last - first
             first = last = event.at
-        elif not isinstance(event, Chosen):
+        elif not isinstance(event, FinalistsChosen):
             last = max(last, event.at)
     yield last - first
 
 
-def _event(line: str) -> Event | None:
+def _event(line: str) -> SearchEvent | None:
     seal, _, text = line.partition(" ")
     if seal != _seal(text):
         return None

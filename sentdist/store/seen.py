@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentdist.store.integrity import FileFacts, damage_of
+from sentdist.store.integrity import FileChecksum, damage_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class _Stamp:
 class _Mark:
     """A file that was found whole: what was written there, and what the file system said of it then."""
 
-    facts: FileFacts
+    checksum: FileChecksum
     stamp: _Stamp
     inode: int
 
@@ -40,14 +40,14 @@ def forget() -> None:
     _whole.clear()
 
 
-def damage_unless_seen(folder: Path, facts: Mapping[str, FileFacts], names: Iterable[str]) -> str | None:
+def damage_unless_seen(folder: Path, checksums: Mapping[str, FileChecksum], names: Iterable[str]) -> str | None:
     """As `damage_of`, of those files that this process has not yet found whole as they are now."""
-    unseen = [name for name in names if not _is_as_seen(folder / name, facts[name])]
+    unseen = [name for name in names if not _is_as_seen(folder / name, checksums[name])]
     before = {name: status for name in unseen if (status := _status(folder / name)) is not None}  # what changes while it is read is noticed
-    damage = damage_of(folder, facts, unseen)
+    damage = damage_of(folder, checksums, unseen)
     if damage is None:
         _whole.update(
-            {str(folder / name): _Mark(facts=facts[name], stamp=_Stamp.of(one), inode=one.st_ino) for name, one in before.items()}
+            {str(folder / name): _Mark(checksum=checksums[name], stamp=_Stamp.of(one), inode=one.st_ino) for name, one in before.items()}
         )
     return damage
 
@@ -73,15 +73,15 @@ class Use:
                 continue
             if status.st_ino != mark.inode:
                 return f"{name}: replaced while it was read"
-            if damage_of(self.folder, {name: mark.facts}, [name]) is not None:
+            if damage_of(self.folder, {name: mark.checksum}, [name]) is not None:
                 return f"{name}: changed while it was read"
-            self._marks[name] = _Mark(facts=mark.facts, stamp=stamp, inode=mark.inode)
+            self._marks[name] = _Mark(checksum=mark.checksum, stamp=stamp, inode=mark.inode)
         return None
 
 
-def _is_as_seen(path: Path, facts: FileFacts) -> bool:
+def _is_as_seen(path: Path, checksum: FileChecksum) -> bool:
     seen, status = _whole.get(str(path)), _status(path)
-    return seen is not None and status is not None and seen.facts == facts and seen.stamp == _Stamp.of(status)
+    return seen is not None and status is not None and seen.checksum == checksum and seen.stamp == _Stamp.of(status)
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -21,7 +21,7 @@ from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import is_of_disk, not_written, open_root, reading, shown_root, writing
 from sentdist.store.copies import copy_of, keep_copy
 from sentdist.store.durable import append_line
-from sentdist.store.integrity import damage_of, damage_of_content, facts_of_tree
+from sentdist.store.integrity import checksums_below, damage_of, damage_of_content
 from sentdist.store.local_root import STAGING, LocalRoot
 from sentdist.store.object_root import ObjectRoot
 from sentdist.store.record import RECORD, Artifact, Record
@@ -157,7 +157,7 @@ class ArtifactStore:
         if existing is not None:
             return existing
         with writing(self.shown):
-            files = facts_of_tree(folder)
+            files = checksums_below(folder)
             record = Record.of(stage, files, seconds=seconds, runtime=runtime, environment=environment, results=results)
             self._folders.publish(folder, record)
         committed = self.at(stage.place)
@@ -209,10 +209,10 @@ class ArtifactStore:
         """
         if self.is_local:
             with reading(self.shown):
-                return damage_of(Path(self.base) / artifact.record.place, artifact.record.facts, artifact.record.files)
-        for name, facts in artifact.record.facts.items():
+                return damage_of(Path(self.base) / artifact.record.place, artifact.record.checksums, artifact.record.files)
+        for name, checksum in artifact.record.checksums.items():
             content = self._content(f"{artifact.record.files_place}/{name}")
-            wrong = "missing" if content is None else damage_of_content(content, facts)
+            wrong = "missing" if content is None else damage_of_content(content, checksum)
             if wrong is not None:
                 return f"{name}: {wrong}"
         return None
@@ -227,8 +227,8 @@ class ArtifactStore:
         kind, name, inner = place.split("/", 2)
         artifact = self.finished(f"{kind}/{name}")
         content = self._content(f"{artifact.record.files_place}/{inner}")
-        facts = artifact.record.facts.get(inner)
-        wrong = "missing" if content is None else None if facts is None else damage_of_content(content, facts)
+        checksum = artifact.record.checksums.get(inner)
+        wrong = "missing" if content is None else None if checksum is None else damage_of_content(content, checksum)
         if content is None or wrong is not None:
             raise self._set_lost_aside(artifact, f"{inner}: {wrong}")
         return BytesIO(content)
@@ -341,12 +341,12 @@ class ArtifactStore:
 
     def _damage(self, artifact: Artifact, folder: Path, names: tuple[str, ...]) -> str | None:
         """As `damage_unless_seen`; no names: of all files."""
-        facts = artifact.record.facts
-        unknown = next((name for name in names if name not in facts), None)
+        checksums = artifact.record.checksums
+        unknown = next((name for name in names if name not in checksums), None)
         if unknown is not None:
             return f"{unknown}: not among its files"
         with reading(self.shown):
-            return damage_unless_seen(folder, facts, names or tuple(facts))
+            return damage_unless_seen(folder, checksums, names or tuple(checksums))
 
     def _copy(self, record: Record) -> Path:
         try:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.store.searches import Event, search_record
+from sentdist.store.searches import SearchEvent, search_record
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_update import Point
@@ -36,7 +36,7 @@ class LiveSearch:
         self.tracker: Tracker = SearchTracker(uri, name=name, identity=identity)
         self._server = Server(uri)
         self._store, self._name, self._say = store, name, say
-        self._events: Sequence[Event] = ()
+        self._events: Sequence[SearchEvent] = ()
         self._published: Published = {}
         self._num_told = 0
         self._wake = threading.Event()
@@ -52,7 +52,7 @@ class LiveSearch:
         self._wake.set()
         self._thread.join(CLOSE_S)
 
-    def watch(self, events: Sequence[Event]) -> None:
+    def watch(self, events: Sequence[SearchEvent]) -> None:
         """Take all that is noted of the search; whoever notes more adds to it and calls again."""
         self._events = events
         self._wake.set()

@@ -17,7 +17,7 @@ from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.search_runs import SearchRuns
 from sentdist.tracking.server import Server, patience
 from sentdist.tracking.sweep_runs import SweepRuns
-from sentdist.tracking.tracker import NullRun, NullTracker, Outcome, RunHandle, Tracker
+from sentdist.tracking.tracker import NullRun, NullTracker, RunHandle, RunOutcome, Tracker
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -67,10 +67,10 @@ class MlflowTracker:
     def finish(self, record: Record) -> None:
         self._attempt("complete a run", lambda client, runs: runs.finish(client, record), wait_s=WAIT_S)
 
-    def fail(self, key: str, reason: str, outcome: Outcome = "failed") -> None:
+    def fail(self, key: str, reason: str, outcome: RunOutcome = "failed") -> None:
         self._attempt("end a run", lambda client, runs: runs.fail(client, key, reason, outcome), wait_s=WAIT_S)
 
-    def finish_sweep(self, outcome: Outcome | None = None) -> None:
+    def finish_sweep(self, outcome: RunOutcome | None = None) -> None:
         self._server.look_again()  # the sweep is over: one more try costs nobody anything
         self._attempt("bring the sweep up to date", lambda client, runs: runs.close(client, outcome))
 

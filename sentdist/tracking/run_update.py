@@ -87,7 +87,7 @@ class RunUpdate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class LoggedBatch:
     """The content of one request."""
 
     parameters: tuple[tuple[str, str], ...]
@@ -105,20 +105,20 @@ class Batch:
         )
 
 
-def batches(parameters: Mapping[str, str], metrics: Sequence[Point], tags: Mapping[str, str]) -> list[Batch]:
+def batches(parameters: Mapping[str, str], metrics: Sequence[Point], tags: Mapping[str, str]) -> list[LoggedBatch]:
     """Cut into requests of a size that a server takes; the tags (at most 100) stand in the last. Nothing to send is no request."""
     found = []
     names = list(parameters.items())
     for number in range(max(-(-len(names) // MAX_PARAMETERS), -(-len(metrics) // MAX_METRICS), bool(tags))):
         found.append(
-            Batch(
+            LoggedBatch(
                 parameters=tuple(names[number * MAX_PARAMETERS : (number + 1) * MAX_PARAMETERS]),
                 metrics=tuple(metrics[number * MAX_METRICS : (number + 1) * MAX_METRICS]),
                 tags=(),
             )
         )
     if tags:
-        found[-1] = Batch(parameters=found[-1].parameters, metrics=found[-1].metrics, tags=tuple(tags.items()))
+        found[-1] = LoggedBatch(parameters=found[-1].parameters, metrics=found[-1].metrics, tags=tuple(tags.items()))
     return found
 
 

@@ -14,7 +14,7 @@ from sentdist.palette import colors_of
 from sentdist.plan.dotted import short_names
 from sentdist.plan.search import Search
 from sentdist.plan.wording import value_text
-from sentdist.store.searches import Ended, Rung, SearchRecord, SearchTrial, Suggested
+from sentdist.store.searches import RungReached, SearchRecord, SearchTrial, TrialEnded, TrialSuggested
 from sentdist.store.store import ArtifactStore
 from sentdist.table_text import markdown_text
 from sentdist.tracking.figures import HISTORY, curve_points, shown
@@ -31,7 +31,7 @@ from sentdist.tracking.server import (
     ensure_run,
     view_page,
 )
-from sentdist.tracking.views import View, search_views
+from sentdist.tracking.views import SavedView, search_views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -63,7 +63,7 @@ class SearchRuns:
     store: ArtifactStore
 
     @property
-    def views(self) -> tuple[View, ...]:
+    def views(self) -> tuple[SavedView, ...]:
         """A table of all trials, and parallel coordinates of each method that has fields."""
         fields = {self._title(method): self._columns(method) for method in self.record.methods}
         return search_views(fields, names={self._title(method): method for method in self.record.methods})
@@ -180,7 +180,7 @@ class SearchRuns:
         update.tags({PUBLISHED: self._stamp(trial, is_left=is_left)})
         return update
 
-    def _curve(self, last: Rung) -> list[Point]:
+    def _curve(self, last: RungReached) -> list[Point]:
         """Of a training that came to its end; of one that was pruned, the server alone has what it was told meanwhile."""
         text = None
         with suppress(SentdistError):  # a store that cannot be read, or a damaged file: the figures stand in the record
@@ -254,11 +254,11 @@ class SearchRuns:
 
     @cached_property
     def _began(self) -> dict[int, float]:
-        return {event.number: event.at for event in reversed(self.record.events) if isinstance(event, Suggested)}
+        return {event.number: event.at for event in reversed(self.record.events) if isinstance(event, TrialSuggested)}
 
     @cached_property
     def _ended(self) -> dict[int, float]:
-        return {event.number: event.at for event in self.record.events if isinstance(event, Ended)}
+        return {event.number: event.at for event in self.record.events if isinstance(event, TrialEnded)}
 
 
 def training_tag(identity: str, train: str) -> tuple[str, str]:

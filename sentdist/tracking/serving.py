@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.errors import RecipeError, ResourceError, StoreError
-from sentdist.store.integrity import FileFacts, damage_of, facts_of_tree
+from sentdist.store.integrity import FileChecksum, checksums_below, damage_of
 from sentdist.tracking.server import Server, patience
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ADDRESS = re.compile(r"models:/(?P<name>[^/@]+)(@(?P<alias>[^/@]+)|/(?P<version>
 
 def files_tag(folder: Path) -> str:
     """Size and digest of every file of a model, for its version's tag."""
-    return json.dumps({name: [facts.num_bytes, facts.sha256] for name, facts in facts_of_tree(folder).items()})
+    return json.dumps({name: [one.num_bytes, one.sha256] for name, one in checksums_below(folder).items()})
 
 
 def verified_copy(model: str, uri: str, target: Path) -> Path:
@@ -63,7 +63,7 @@ def _version(client: MlflowClient, parts: re.Match[str]) -> ModelVersion:
     return client.get_model_version(parts["name"], parts["version"])
 
 
-def _expected(model: str, version: ModelVersion) -> dict[str, FileFacts]:
+def _expected(model: str, version: ModelVersion) -> dict[str, FileChecksum]:
     if FILES not in version.tags:
         raise StoreError(
             where=model,
@@ -71,7 +71,7 @@ def _expected(model: str, version: ModelVersion) -> dict[str, FileFacts]:
             expected="one that this release has registered",
             remedy="Delete the version and submit the sweep again: it registers the encoder anew.",
         )
-    return {name: FileFacts(num_bytes=size, sha256=sha256) for name, (size, sha256) in json.loads(version.tags[FILES]).items()}
+    return {name: FileChecksum(num_bytes=size, sha256=sha256) for name, (size, sha256) in json.loads(version.tags[FILES]).items()}
 
 
 def _download(client: MlflowClient, version: ModelVersion, target: Path) -> Path:
@@ -83,7 +83,7 @@ def _download(client: MlflowClient, version: ModelVersion, target: Path) -> Path
     return target
 
 
-def _check(model: str, folder: Path, expected: dict[str, FileFacts]) -> None:
+def _check(model: str, folder: Path, expected: dict[str, FileChecksum]) -> None:
     foreign = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     foreign = [name for name in foreign if name not in expected]
     wrong = damage_of(folder, expected, expected) or (f"{foreign[0]}: not registered" if foreign else None)

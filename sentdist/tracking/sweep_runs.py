@@ -34,14 +34,14 @@ from sentdist.tracking.server import (
     run_page,
     view_page,
 )
-from sentdist.tracking.tracker import Outcome
-from sentdist.tracking.views import View, views
+from sentdist.tracking.tracker import RunOutcome
+from sentdist.tracking.views import SavedView, views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-STATUS: dict[Outcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
+STATUS: dict[RunOutcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
 PUBLISHED = "sentdist.published"  # set last: a run that has the time of its record is complete
 REASON = "sentdist.reason"
 COLOR = "mlflow.runColor"  # of its charts: seeds of a cell look alike
@@ -121,7 +121,7 @@ class SweepRuns:
         run = self._ensure(client, owner, started_ms=min(map(_started_ms, own.values())))
         self._update(run, owner, own).send(client)
 
-    def fail(self, client: MlflowClient, key: str, reason: str, outcome: Outcome) -> None:
+    def fail(self, client: MlflowClient, key: str, reason: str, outcome: RunOutcome) -> None:
         owner = self.layout.owner(key)
         self._find_inputs(client, owner)
         update = self._update(self._ensure(client, owner), owner, {}, reason=reason)
@@ -129,7 +129,7 @@ class SweepRuns:
         update.end(STATUS[outcome])
         update.send(client)
 
-    def close(self, client: MlflowClient, outcome: Outcome | None) -> None:
+    def close(self, client: MlflowClient, outcome: RunOutcome | None) -> None:
         """Bring all runs up to date and end them: what still runs was left behind by something that died."""
         self.open(client, is_running=True)
         records = self.sweep.records(self.store)
@@ -340,7 +340,7 @@ class SweepRuns:
         return colors_of(trial.cell for trial in self.sweep.trials)
 
     @cached_property
-    def _views(self) -> tuple[View, ...]:
+    def _views(self) -> tuple[SavedView, ...]:
         scores = [metric_name(score) for score in summary.sweep_scores(self.sweep)]
         trials = [self.layout.parameters(key) for key in self.layout.trials]
         order, metric = summary.order_metric(self.sweep), summary.sweep_metric(self.sweep)
@@ -383,7 +383,7 @@ def _user() -> str:
         return "unknown"
 
 
-def _ended(outcome: Outcome | None, *, is_complete: bool) -> str:
+def _ended(outcome: RunOutcome | None, *, is_complete: bool) -> str:
     """The status of a sweep's run. What a killed driver leaves is stopped a minute later:
     it may have been submitted again and be complete."""
     if outcome == "stopped" and is_complete:

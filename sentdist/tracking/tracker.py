@@ -11,7 +11,7 @@ from sentdist.store.record import Record
 from sentdist.store.searches import SearchRecord
 from sentdist.store.sweep import SweepRecord
 
-Outcome = Literal["failed", "stopped"]  # stopped: pruned by a scheduler or cancelled by a person
+RunOutcome = Literal["failed", "stopped"]  # stopped: pruned by a scheduler or cancelled by a person
 
 
 class RunHandle(Protocol):
@@ -57,11 +57,11 @@ class Tracker(Protocol):
         """A stage is in the store: complete its run from the record and the history beside it."""
         ...
 
-    def fail(self, key: str, reason: str, outcome: Outcome = "failed") -> None:
+    def fail(self, key: str, reason: str, outcome: RunOutcome = "failed") -> None:
         """A stage or trial ended without an artifact."""
         ...
 
-    def finish_sweep(self, outcome: Outcome | None = None) -> None:
+    def finish_sweep(self, outcome: RunOutcome | None = None) -> None:
         """Bring every run up to date with the store, link them to each other, and end the sweep's run."""
         ...
 
@@ -130,9 +130,9 @@ class NullTracker:
 
     def finish(self, record: Record) -> None: ...
 
-    def fail(self, key: str, reason: str, outcome: Outcome = "failed") -> None: ...
+    def fail(self, key: str, reason: str, outcome: RunOutcome = "failed") -> None: ...
 
-    def finish_sweep(self, outcome: Outcome | None = None) -> None: ...
+    def finish_sweep(self, outcome: RunOutcome | None = None) -> None: ...
 
     def log_report(self, sweep: SweepRecord, folder: Path) -> None: ...
 

@@ -20,7 +20,7 @@ Mode = Literal["TABLE", "CHART"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class SavedView:
     """One entry of the menu; `state` is what MLflow 3.17 itself saves: search, columns and charts."""
 
     id: str
@@ -34,7 +34,7 @@ class View:
         return TAG + self.id, json.dumps({"name": self.name, "createdAt": made_ms, "updatedAt": made_ms, "state": json.dumps(self.state)})
 
 
-def views(*, order: str, metric: str, scores: Sequence[str], trials: Sequence[Mapping[str, str]]) -> tuple[View, ...]:
+def views(*, order: str, metric: str, scores: Sequence[str], trials: Sequence[Mapping[str, str]]) -> tuple[SavedView, ...]:
     """The views of a sweep: its trials best first, their methods averaged over seeds, their charts, and the stages that they share.
 
     order: the metric that orders the trials. metric: the test score that stands first. scores: those that a table shows.
@@ -49,18 +49,18 @@ def views(*, order: str, metric: str, scores: Sequence[str], trials: Sequence[Ma
     charts = _charts(metric)
     stages = _columns("params", ("kind", "objective.name", "phi", "seed")) + _columns("metrics", ("loss", "train_s", "bank_s"))
     return (
-        View(id="sentdist-trials", name="Trials, best first", mode="TABLE", state=table | _table(*columns, *_columns("params", varied))),
-        View(id="sentdist-methods", name="Methods, mean over seeds", mode="TABLE", state=table | {"groupBy": by_method} | _table(*columns)),
-        View(id="sentdist-charts", name="Charts of the trials", mode="CHART", state=table | charts),
+        SavedView(id="sentdist-trials", name="Trials, best first", mode="TABLE", state=table | _table(*columns, *_columns("params", varied))),
+        SavedView(id="sentdist-methods", name="Methods, mean over seeds", mode="TABLE", state=table | {"groupBy": by_method} | _table(*columns)),
+        SavedView(id="sentdist-charts", name="Charts of the trials", mode="CHART", state=table | charts),
         *_parallel_of_grid(trials, order, metric, table),
-        View(
+        SavedView(
             id="sentdist-stages", name="Shared stages", mode="TABLE",
             state=listed | _table(*stages),
         ),
     )  # fmt: skip
 
 
-def _parallel_of_grid(trials: Sequence[Mapping[str, str]], order: str, metric: str, table: Mapping[str, Json]) -> Iterator[View]:
+def _parallel_of_grid(trials: Sequence[Mapping[str, str]], order: str, metric: str, table: Mapping[str, Json]) -> Iterator[SavedView]:
     """Over what differs between trials of one method: MLflow shows the runs that have all of the parameters."""
     of_method: dict[str, list[Mapping[str, str]]] = {}
     for trial in trials:
@@ -73,10 +73,10 @@ def _parallel_of_grid(trials: Sequence[Mapping[str, str]], order: str, metric: s
     if fields:
         metrics: list[Json] = list(dict.fromkeys((order, metric)))
         card = _card("PARALLEL", "what differs, and the scores", selectedParams=fields, selectedMetrics=metrics, showAllRuns=True)
-        yield View(id="sentdist-parallel", name="Parallel coordinates", mode="CHART", state=dict(table) | _chart_state([card], metric))
+        yield SavedView(id="sentdist-parallel", name="Parallel coordinates", mode="CHART", state=dict(table) | _chart_state([card], metric))
 
 
-def search_views(fields: Mapping[str, Sequence[str]], *, names: Mapping[str, str]) -> tuple[View, ...]:
+def search_views(fields: Mapping[str, Sequence[str]], *, names: Mapping[str, str]) -> tuple[SavedView, ...]:
     """The views of a search: its trials, best on dev first with how each ended, and parallel coordinates of every method that has fields.
 
     fields: title of a method -> parameters that its trials differ in; names: title -> the method's name.
@@ -91,12 +91,12 @@ def search_views(fields: Mapping[str, Sequence[str]], *, names: Mapping[str, str
         "orderByKey": _metric("best_dev_score"), "orderByAsc": False, "searchFilter": SEARCHED_ONLY, "runsHiddenMode": "SHOW_ALL",
     }  # fmt: skip
     return (
-        View(id="sentdist-search", name="Search: trials, best on dev first", mode="TABLE", state=table | _table(*columns)),
+        SavedView(id="sentdist-search", name="Search: trials, best on dev first", mode="TABLE", state=table | _table(*columns)),
         *(_parallel(title, names[title], own, table) for title, own in fields.items() if own),
     )
 
 
-def _parallel(title: str, name: str, fields: Sequence[str], table: Mapping[str, Json]) -> View:
+def _parallel(title: str, name: str, fields: Sequence[str], table: Mapping[str, Json]) -> SavedView:
     """MLflow shows the runs that have all of the parameters, so each method has a view of its own."""
     own = f"tags.`sentdist.search_method` = '{name}'"
     metrics: list[Json] = ["share_trained", "best_dev_score"]
@@ -105,7 +105,7 @@ def _parallel(title: str, name: str, fields: Sequence[str], table: Mapping[str, 
         _card("LINE", "dev score by step", metricKey="dev_score", selectedMetricKeys=["dev_score"], **_LINE),
     ]
     state = {**table, "searchFilter": own} | _chart_state(cards, "best_dev_score")
-    return View(id=f"sentdist-search-{name}", name=f"Search: {title}, parallel coordinates", mode="CHART", state=state)
+    return SavedView(id=f"sentdist-search-{name}", name=f"Search: {title}, parallel coordinates", mode="CHART", state=state)
 
 
 def _chart_state(cards: Sequence[Json], metric: str) -> dict[str, Json]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from sentdist.plan.stage import Json
-from sentdist.plan.suggestions import Searched
+from sentdist.plan.suggestions import PlannedSearch
 from sentdist.stages.context import Context
 from tests.support.tiny_search import tiny_search
 
 
-def small_search(store: Path) -> tuple[Searched, Context]:
+def small_search(store: Path) -> tuple[PlannedSearch, Context]:
     """Planned, with `encoder` and `data` beside the folder of the store."""
     changes: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
     changes["runtime"] = {"engine": "torch", "workers": 1, "cpus_per_worker": 1}

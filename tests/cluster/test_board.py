@@ -21,7 +21,7 @@ from sentdist.plan.specs import EncoderSpec, Task, Training
 from sentdist.plan.stages import Bank, Corpus, Scores, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking.tracker import NullTracker, Outcome, Tracker
+from sentdist.tracking.tracker import NullTracker, RunOutcome, Tracker
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -188,7 +188,7 @@ class LastWord(NullTracker):
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def finish_sweep(self, outcome: Outcome | None = None) -> None:
+    def finish_sweep(self, outcome: RunOutcome | None = None) -> None:
         self._path.write_text(str(outcome))
 
 

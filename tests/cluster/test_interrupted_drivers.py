@@ -12,7 +12,7 @@ import pytest
 from sentdist.errors import ResourceError
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
-from sentdist.store.searches import Event, Rung, Suggested
+from sentdist.store.searches import RungReached, SearchEvent, TrialSuggested
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_search import outcome, tiny_search
 from tests.support.waiting import wait_for
@@ -23,10 +23,10 @@ ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_
 SPACE: Json = {"training.learning_rate": {"choice": [1e-4, 1e-3, 1e-2]}}
 
 
-def ends_at(kind: type[Event], number: int, error: BaseException) -> Callable[[Sequence[Event]], None]:
+def ends_at(kind: type[SearchEvent], number: int, error: BaseException) -> Callable[[Sequence[SearchEvent]], None]:
     """Raises an error in the driver when so many events of a kind are noted."""
 
-    def watch(events: Sequence[Event]) -> None:
+    def watch(events: Sequence[SearchEvent]) -> None:
         if isinstance(events[-1], kind) and sum(isinstance(event, kind) for event in events) == number:
             raise error
 
@@ -34,10 +34,12 @@ def ends_at(kind: type[Event], number: int, error: BaseException) -> Callable[[S
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "number"), [(SystemExit(143), Rung, 2), (KeyboardInterrupt(), Suggested, 2)], ids=["at a rung", "at a suggestion"]
+    ("error", "kind", "number"),
+    [(SystemExit(143), RungReached, 2), (KeyboardInterrupt(), TrialSuggested, 2)],
+    ids=["at a rung", "at a suggestion"],
 )
 def test_a_search_whose_driver_ends_inside_tune(
-    cluster: Any, tmp_path: Path, tiny_encoder_dir: Path, error: BaseException, kind: type[Event], number: int
+    cluster: Any, tmp_path: Path, tiny_encoder_dir: Path, error: BaseException, kind: type[SearchEvent], number: int
 ) -> None:
     from sentdist.execution.searching.on_cluster import search_on_cluster
 

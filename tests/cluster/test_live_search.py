@@ -12,10 +12,10 @@ from mlflow.entities import Run
 
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
-from sentdist.plan.suggestions import Searched
+from sentdist.plan.suggestions import PlannedSearch
 from sentdist.services.ports import free_port
 from sentdist.stages.context import Context
-from sentdist.store.searches import Event, Rung, SearchRecord
+from sentdist.store.searches import RungReached, SearchEvent, SearchRecord
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.live_search import LiveSearch
 from sentdist.tracking.mlflow_tracker import MlflowTracker
@@ -67,7 +67,7 @@ class Shown:
         }  # fmt: skip
 
 
-def a_search(name: str, encoder: Path, folder: Path, **search: Json) -> tuple[Searched, Context]:
+def a_search(name: str, encoder: Path, folder: Path, **search: Json) -> tuple[PlannedSearch, Context]:
     """Five trials of one method: the first goes on, the last diverges."""
     changes: dict[str, Json] = {"name": name, "methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
     space: Json = {"training.learning_rate": {"choice": [1e-3, 1e-4, 3e-4, 1e-2, 1e30]}}
@@ -75,7 +75,7 @@ def a_search(name: str, encoder: Path, folder: Path, **search: Json) -> tuple[Se
     return tiny_search(encoder, write_data(folder / "data"), folder / "store", changes=changes, **given)
 
 
-def live(server_uri: str, planned: Searched, context: Context, say: Callable[[str], None]) -> LiveSearch:
+def live(server_uri: str, planned: PlannedSearch, context: Context, say: Callable[[str], None]) -> LiveSearch:
     return LiveSearch(server_uri, context.store, name=planned.recipe.name, identity=planned.identity, say=say)
 
 
@@ -109,9 +109,9 @@ def test_trials_are_runs_while_a_search_runs_on_a_cluster(
     shown, meanwhile, lines = Shown(client, "live-search"), list[tuple[int, str, bool]](), list[str]()
     with live(server.uri, planned, context, lines.append) as following:
 
-        def watch(events: Sequence[Event]) -> None:
+        def watch(events: Sequence[SearchEvent]) -> None:
             following.watch(events)
-            if isinstance(last := events[-1], Rung):
+            if isinstance(last := events[-1], RungReached):
                 wait_for(lambda: last.number in shown.trials, what="a run", seconds=60.0)
                 run = shown.trials[last.number]
                 meanwhile.append((last.number, run.info.status, "loss" in run.data.metrics))
@@ -136,7 +136,7 @@ def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
     shown, lines = Shown(client, "live-again"), list[str]()
     with pytest.raises(Killed), live(server.uri, planned, context, lines.append) as following:
 
-        def watch(events: Sequence[Event]) -> None:
+        def watch(events: Sequence[SearchEvent]) -> None:
             following.watch(events)
             killed_after(7)(events)
 

@@ -33,28 +33,28 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def scene(corpus_file: Path, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is searched, with small tiles: from its sentences, or from a file of embeddings."""
     from sentdist.inference.embedding_file import embedding_writer
-    from sentdist.inference.nearest import Corpus, CorpusSearch, TileReader, embed_queries
+    from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.specs import EncoderUse
 
-    monkeypatch.setattr(Corpus.tiles, "__defaults__", (ROWS_PER_TILE,))
+    monkeypatch.setattr(SearchedFiles.tiles, "__defaults__", (ROWS_PER_TILE,))
     use = EncoderUse(checkpoint=str(tiny_encoder_dir))
 
     class Scene:
         loaded = LoadedEncoder.load(use)
         queries = embed_queries(loaded, ["a man sings", "the dog runs today", "near a house"], {})
 
-        def corpus(self, kind: str) -> Corpus:
+        def corpus(self, kind: str) -> SearchedFiles:
             texts = open_texts(str(corpus_file))
             if kind == "sentences":
-                return Corpus(texts=texts, embeddings=None)
+                return SearchedFiles(texts=texts, embeddings=None)
             path = tmp_path / "embeddings.npy"
             with embedding_writer(path, width=32, dtype="float16", facts=self.loaded.facts, with_ids=False) as writer:
                 for batch in texts.batches(ROWS_PER_TILE):
                     writer.write(self.loaded.embed(batch["sentence"]), None)
-            return Corpus(texts=texts, embeddings=path)
+            return SearchedFiles(texts=texts, embeddings=path)
 
-        def reader(self, corpus: Corpus) -> TileReader:
+        def reader(self, corpus: SearchedFiles) -> TileReader:
             return TileReader(use=use, embeddings=corpus.embeddings)
 
         def search(self) -> CorpusSearch:

@@ -24,7 +24,7 @@ import pytest
 
 from infra.browser import HOW_TO_GET_ONE, found, open_browser
 from sentdist.services.ports import free_port
-from sentdist.services.processes import Running, noted
+from sentdist.services.processes import RunningServer, noted
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -60,7 +60,7 @@ class Servers:
     def ray_folder(self) -> Path:
         return Path(self.noted("ray").folder)
 
-    def noted(self, name: str) -> Running:
+    def noted(self, name: str) -> RunningServer:
         running = noted(self.state / f"{name}.json")
         assert running is not None
         return running

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sentdist.execution.searching.in_process import search_in_process
-from sentdist.store.searches import Event, Rung
+from sentdist.store.searches import RungReached, SearchEvent
 from sentdist.store.store import ArtifactStore
 from tests.cluster.small_search import small_search
 from tests.support.faulty_s3 import faulty_s3
@@ -24,8 +24,8 @@ class EndedError(Exception):
     """Somebody ends the search."""
 
 
-def stops_at_the_fifth_rung(events: Sequence[Event]) -> None:
-    if isinstance(events[-1], Rung) and sum(isinstance(event, Rung) for event in events) == 5:
+def stops_at_the_fifth_rung(events: Sequence[SearchEvent]) -> None:
+    if isinstance(events[-1], RungReached) and sum(isinstance(event, RungReached) for event in events) == 5:
         raise EndedError
 
 

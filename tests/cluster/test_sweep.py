@@ -19,7 +19,7 @@ from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
-from sentdist.tracking.tracker import NullTracker, Outcome
+from sentdist.tracking.tracker import NullTracker, RunOutcome
 from tests.support.prometheus import rows
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.waiting import wait_for
@@ -34,9 +34,9 @@ class LastWord(NullTracker):
     """Keeps how sweeps ended."""
 
     def __init__(self) -> None:
-        self.said: list[Outcome | None] = []
+        self.said: list[RunOutcome | None] = []
 
-    def finish_sweep(self, outcome: Outcome | None = None) -> None:
+    def finish_sweep(self, outcome: RunOutcome | None = None) -> None:
         self.said.append(outcome)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import ray
 import yaml
 
-from sentdist.execution.metrics import COUNTED, MEASURES, STAGES
+from sentdist.execution.metrics import COUNTED, METRICS, STAGES
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "cluster" / "monitoring" / "dashboard.json").read_text())
@@ -19,7 +19,7 @@ OF_RAY = {"SessionName", "Location"}
 
 def test_every_metric_of_the_dashboard_is_exported() -> None:
     """Ours by the code, as tests of clusters see; the others stand in Ray's own dashboards."""
-    ours = {measure.exported: measure for measure in MEASURES}
+    ours = {metric.exported: metric for metric in METRICS}
     of_ray = (Path(ray.__file__).parent / "dashboard/modules/metrics/dashboards/default_dashboard_panels.py").read_text()
     asked = [(expression, name) for expression in ASKED for name in re.findall(r"\bray_\w+", expression)]
     assert {name for _, name in asked} >= set(ours), "each is shown"
@@ -35,8 +35,8 @@ def test_every_measure_is_reported_somewhere() -> None:
     code = "".join(path.read_text() for path in (ROOT / "sentdist" / "execution").rglob("*.py"))
     names = {"sentdist_sentences": "SENTENCES", "sentdist_stages": "STAGES", "sentdist_stages_in_flight": "IN_FLIGHT",
              "sentdist_bank_bytes": "BANK_BYTES"}  # fmt: skip
-    for measure in MEASURES:
-        assert re.search(rf"\b(add|show)\({names[measure.name]}\b", code), measure.name
+    for metric in METRICS:
+        assert re.search(rf"\b(add|show)\({names[metric.name]}\b", code), metric.name
     values = {value for expression in ASKED for value in re.findall(r"what=~?\"([\w|]+)\"", expression)}
     assert STAGES.labels == ("kind", "what") and {one for value in values for one in value.split("|")} <= set(COUNTED)
 

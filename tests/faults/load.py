@@ -23,7 +23,7 @@ import yaml
 
 from sentdist.plan.stage import Json, Stage
 from sentdist.stages.planning.planned import planned
-from sentdist.store.integrity import facts_of
+from sentdist.store.integrity import checksum_of
 from sentdist.store.record import Record
 from tests.cluster.hosts import RAY_PORT, ROOT, hosts
 from tests.support.tiny_data import tiny_values, write_data
@@ -114,7 +114,7 @@ def _make_up(store: Path, stage: Stage) -> None:
     folder = store / stage.place
     folder.mkdir(parents=True)
     (folder / "content").write_bytes(CONTENT)
-    fact = facts_of(folder / "content")
+    fact = checksum_of(folder / "content")
     record = Record(
         key=stage.key, kind=stage.kind, label=stage.label, place=stage.place, stage=stage.canonical(),
         inputs=tuple(needed.key for needed in stage.inputs), created_at="2026-01-01T00:00:00Z", seconds=12.5, runtime={"workers": 1},

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.heads import HEADS_FILE
@@ -87,7 +87,7 @@ def test_the_filter_takes_the_test_pairs_away_and_says_so(built: tuple[Plan, Con
         "sts/scores:train": 16,
         "sts/sick:train": 0,
     }
-    corpora = [Corpus.open(folder_of(corpus, context)) for corpus in (filtered, unfiltered)]
+    corpora = [OpenedCorpus.open(folder_of(corpus, context)) for corpus in (filtered, unfiltered)]
     assert [corpus.num_rows for corpus in corpora] == [112, 128]
     assert all(corpus.labels is not None and set(corpus.labels.tolist()) <= {0.0, 1.0, 2.0, 3.0, 4.0, 5.0} for corpus in corpora)
 

@@ -38,16 +38,16 @@ def _on_rank(
     noted = []
     for share in (*shares, 1.0):
         stage, folder = to_share(train, share), out / f"{len(shares)}-{share}-rank-{rank}"
-        begun = from_rung(make(), stage, context, make=make, ranks=ranks_here())
-        noted.append({"begins": begun.step, "note": begun.note})
-        list(events_until(stage, begun.session))
-        noted[-1] |= {"ends": begun.session.progress.step, "history": begun.session.progress.history}
+        resumed = from_rung(make(), stage, context, make=make, ranks=ranks_here())
+        noted.append({"begins": resumed.step, "note": resumed.note})
+        list(events_until(stage, resumed.session))
+        noted[-1] |= {"ends": resumed.session.progress.step, "history": resumed.session.progress.history}
         if isinstance(stage, Rung):
-            publish_training(begun, stage, context, ranks_here(), started=time.perf_counter())
+            publish_training(resumed, stage, context, ranks_here(), started=time.perf_counter())
             ranks_here().exchange(None)  # it is in the store
         else:
             folder.mkdir()
-            noted[-1] |= {"last": begun.session.engine.weights(), "results": begun.session.finish(folder)}
+            noted[-1] |= {"last": resumed.session.engine.weights(), "results": resumed.session.finish(folder)}
     return noted
 
 

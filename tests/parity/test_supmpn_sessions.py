@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.learning.engine import TorchEngine
 from sentdist.plan.corpora.groups import GroupedCorpus
 from sentdist.plan.stage import Json
@@ -66,7 +66,7 @@ def test_rows_of_a_grouped_corpus_and_what_the_record_says(tmp_path: Path, tiny_
     plan, context = tiny_plan(supmpn_values(tiny_encoder_dir), data=write_inference(tmp_path / "data"), store=tmp_path / "store")
     stage = training_of(plan, "supmpn").corpus
     record = build_here(stage, context).record
-    corpus = Corpus.open(folder_of(stage, context))
+    corpus = OpenedCorpus.open(folder_of(stage, context))
     assert corpus.column_names == ("anchor", "positive_1", "positive_2", "positive_3", "negative_1", "negative_2")
     assert record.results["num_rows"] == corpus.num_rows == 40
     premises = record.results["premises"]

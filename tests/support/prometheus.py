@@ -6,10 +6,10 @@ import re
 import time
 import urllib.request
 
-from sentdist.execution.metrics import Measure
+from sentdist.execution.metrics import Metric
 
 
-def rows(measure: Measure) -> list[tuple[dict[str, str], float]]:
+def rows(metric: Metric) -> list[tuple[dict[str, str], float]]:
     """Labels and value of each row; asks at most twice a second, as Ray sends only every ten."""
     import ray
 
@@ -18,6 +18,6 @@ def rows(measure: Measure) -> list[tuple[dict[str, str], float]]:
     for node in ray.nodes():
         with urllib.request.urlopen(f"http://127.0.0.1:{node['MetricsExportPort']}/metrics", timeout=10) as answer:
             text = answer.read().decode()
-        for labels, value in re.findall(rf"^{measure.exported}\{{(.*)\}} (\S+)$", text, re.MULTILINE):
+        for labels, value in re.findall(rf"^{metric.exported}\{{(.*)\}} (\S+)$", text, re.MULTILINE):
             found.append((dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)))
     return found

@@ -9,7 +9,17 @@ import numpy as np
 
 from sentdist.plan.search import Search
 from sentdist.plan.stage import Json
-from sentdist.store.searches import Begun, Chosen, Ended, Event, Finalist, Rung, SearchRecord, Suggested, search_record
+from sentdist.store.searches import (
+    Finalist,
+    FinalistsChosen,
+    RungReached,
+    SearchBegun,
+    SearchEvent,
+    SearchRecord,
+    TrialEnded,
+    TrialSuggested,
+    search_record,
+)
 
 SPACE: dict[str, Json] = {
     "training.learning_rate": {"log": [1e-6, 1e-4], "steps": 9},
@@ -38,7 +48,7 @@ def made_up_recipe(methods: Mapping[str, tuple[str, ...]] = FIELDS, **changes: J
 def made_up_events(
     *, samples: int = 24, seed: int = 0, gain: float = 0.8, methods: Mapping[str, tuple[str, ...]] = FIELDS, failing: int = 1,
     finalists: tuple[Finalist, ...] = (), **changes: Json,
-) -> Iterator[Event]:  # fmt: skip
+) -> Iterator[SearchEvent]:  # fmt: skip
     """Random suggestions and what came of them. The best rate is 3e-5; φ sets and weights add points (a φ set up to `gain`).
 
     failing: of the trials at the greatest rate that a method fails so many diverge. changes: of the recipe's `search`.
@@ -46,7 +56,7 @@ def made_up_events(
     recipe = made_up_recipe(methods, samples=samples, **changes)
     search = Search.model_validate(recipe["search"])
     random = np.random.default_rng(seed)
-    yield Begun(identity="made up", recipe=recipe, methods=dict(methods), at=0.0)
+    yield SearchBegun(identity="made up", recipe=recipe, methods=dict(methods), at=0.0)
     number, at = 0, 0.0
     seen: dict[tuple[str, float], list[float]] = {}
     for _ in range(samples):
@@ -55,7 +65,7 @@ def made_up_events(
             for path in fields:
                 values = search.space[path].values
                 suggestion[path] = search.space[path].at(random.uniform()) if values is None else values[random.integers(len(values))]
-            yield Suggested(number=number, method=method, suggestion=suggestion, train=f"{number:012x}", at=at)
+            yield TrialSuggested(number=number, method=method, suggestion=suggestion, train=f"{number:012x}", at=at)
             state: str = "finished"
             paid = 0
             for share in search.shares:
@@ -65,7 +75,7 @@ def made_up_events(
                     break
                 dev = 76 + _worth(suggestion, gain) + random.normal(0, 0.12) - 2.5 * (1 - share) ** 2
                 total = int(SENTENCES * share)
-                yield Rung(
+                yield RungReached(
                     number=number, share=share, key=f"{number:010x}{round(10 * share):02x}", step=total // 192, dev=dev, last_dev=dev - 0.05,
                     sentences=total, seconds=total / 400, paid_s=(total - paid) / 400, paid_sentences=total - paid, at=at,
                 )  # fmt: skip
@@ -75,10 +85,10 @@ def made_up_events(
                 if share < 1.0 and sum(other > dev for other in rivals) >= max(1, len(rivals) * (1 / 3)):
                     state = "pruned"
                     break
-            yield Ended(number=number, state=state, error="TrainingDiverged: the loss is nan" if state == "failed" else None, at=at)  # type: ignore[arg-type]
+            yield TrialEnded(number=number, state=state, error="TrainingDiverged: the loss is nan" if state == "failed" else None, at=at)  # type: ignore[arg-type]
             number += 1
     if finalists:
-        yield Chosen(finalists=finalists, reason=f"all {samples} samples of each method were tried", at=at)
+        yield FinalistsChosen(finalists=finalists, reason=f"all {samples} samples of each method were tried", at=at)
 
 
 def made_up_search(**given: object) -> SearchRecord:

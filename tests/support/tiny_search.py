@@ -10,10 +10,10 @@ from sentdist.execution.searching.conductor import Conductor
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
-from sentdist.plan.suggestions import Searched, searched
+from sentdist.plan.suggestions import PlannedSearch, searched
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.store.searches import Event, SearchRecord
+from sentdist.store.searches import SearchEvent, SearchRecord
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values
 
@@ -30,7 +30,7 @@ SEARCH: dict[str, Json] = {
 
 def tiny_search(
     encoder: Path, data: Path, store: Path, *, changes: dict[str, Json] | None = None, **search: Json
-) -> tuple[Searched, Context]:
+) -> tuple[PlannedSearch, Context]:
     values = tiny_values(encoder, name="tiny", training={"batch_size": 8, "epochs": 1, "max_length": 20}, search=SEARCH | search)
     values |= changes or {}
     values["selection"] = {"task": "stsb-dev", "every_fraction": 0.33}
@@ -44,7 +44,7 @@ def tiny_search(
     )  # fmt: skip
 
 
-def pretended(planned: Searched, context: Context, **options: Any) -> Conductor:
+def pretended(planned: PlannedSearch, context: Context, **options: Any) -> Conductor:
     """A conductor whose trials are told to it by the test."""
     return Conductor(
         planned, context, lambda axes: TunedSuggester(axes, suggest="random", seed=0), **({"say": lambda line: None} | options)
@@ -60,10 +60,10 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-def killed_after(number: int) -> Callable[[Sequence[Event]], None]:
+def killed_after(number: int) -> Callable[[Sequence[SearchEvent]], None]:
     """Watches a search, and ends it when so many events are noted."""
 
-    def watch(events: Sequence[Event]) -> None:
+    def watch(events: Sequence[SearchEvent]) -> None:
         if len(events) == number:
             raise Killed
 

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.nltk_folder import find_nltk, nltk_bytes
 from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.data.targets import FileTargets, count_sentences, write_counts, write_targets
@@ -104,7 +104,7 @@ def _corpus(folder: Path) -> None:
 
 
 def _read_corpus(folder: Path) -> object:
-    corpus = Corpus.open(folder)
+    corpus = OpenedCorpus.open(folder)
     return [list(block) for block in corpus.sentence_blocks()], corpus.ids.tolist()
 
 

@@ -1,10 +1,11 @@
-"""Who may import whom, how long a file may be, and what planning may load."""
+"""Who may import whom, what names stand for, how long a file may be, and what planning may load."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,6 +126,15 @@ def test_no_objective_crosses_ranks_but_by_gather() -> None:
         if "torch.distributed" in path.read_text() and path.name not in CROSSING
     ]
     assert not crossing
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    places = defaultdict(list)
+    for path in sorted((ROOT / "sentdist").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not {name: found for name, found in places.items() if len(found) > 1}
 
 
 def test_no_file_is_longer_than_a_sitting() -> None:

@@ -52,7 +52,7 @@ FAQ_JUDGEMENTS = 1536
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaqTables:
+class GeneratedFaq:
     """documents: document_id, question, answer; queries: query_id, query; judgements: query_id, document_id, relevance."""
 
     documents: pa.Table
@@ -91,13 +91,13 @@ def read(name: str, *, split: str | None = None, columns: Sequence[str] | None =
 
 
 @cache
-def faq_tables() -> FaqTables:
+def faq_tables() -> GeneratedFaq:
     """Return the three tables of generated/faq."""
     import pyarrow as pa
 
     text = pa.large_string()
     documents, queries, judgements = faq_rows(SEED)
-    return FaqTables(
+    return GeneratedFaq(
         documents=pa.Table.from_pylist(documents, schema=pa.schema([("document_id", text), ("question", text), ("answer", text)])),
         queries=pa.Table.from_pylist(queries, schema=pa.schema([("query_id", text), ("query", text)])),
         judgements=pa.Table.from_pylist(
@@ -147,7 +147,7 @@ def _table(split: str, sentences: dict[str, tuple[str, ...]], *, subset: str | N
     return pa.table(columns if score is None else columns | {"score": pa.array(score, pa.float64())})
 
 
-def _joined(tables: FaqTables) -> pa.Table:
+def _joined(tables: GeneratedFaq) -> pa.Table:
     return tables.judgements.join(tables.queries, "query_id", use_threads=False).join(tables.documents, "document_id", use_threads=False)
 
 

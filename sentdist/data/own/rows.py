@@ -87,7 +87,7 @@ class Looked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Rows:
+class _FileRows:
     """texts: (R,) of each row. grades: (R,) on the file's own scale, () without. num_repeated, num_empty: rows left out."""
 
     texts: tuple[tuple[str, ...], ...]
@@ -196,7 +196,7 @@ def _judged(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
             yield (first, second) if is_query[first] else (second, first)
 
 
-def _read(name: str, path: Path | None, file: OwnFile, revision: str) -> tuple[_Rows, np.ndarray]:
+def _read(name: str, path: Path | None, file: OwnFile, revision: str) -> tuple[_FileRows, np.ndarray]:
     if path is None:
         return _opened(name, None, 0, file, revision)
     _check_file(name, path)
@@ -204,7 +204,7 @@ def _read(name: str, path: Path | None, file: OwnFile, revision: str) -> tuple[_
 
 
 @lru_cache(maxsize=2)
-def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision: str) -> tuple[_Rows, np.ndarray]:
+def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision: str) -> tuple[_FileRows, np.ndarray]:
     """A file's rows and their sides: dev, test and training of one run ask for the same."""
     if path is None:
         table = hub.read(name, split=None, columns=None, revision=revision)
@@ -227,7 +227,7 @@ def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision:
     return rows, sides.of_rows
 
 
-def _sides(name: str, rows: _Rows, file: OwnFile, revision: str) -> Sides:
+def _sides(name: str, rows: _FileRows, file: OwnFile, revision: str) -> Sides:
     """The sides of a file's rows, noted for the other processes of a run and for the next one."""
     note = _note(revision, file)
     if (noted := _noted(note, len(rows.texts))) is not None:
@@ -239,7 +239,7 @@ def _sides(name: str, rows: _Rows, file: OwnFile, revision: str) -> Sides:
     return sides
 
 
-def _rows(name: str, table: pa.Table, layout: Layout) -> _Rows:
+def _rows(name: str, table: pa.Table, layout: Layout) -> _FileRows:
     """The rows with a text in each column, each once."""
     texts = [[(text or "").strip() for text in table[column].to_pylist()] for column in layout.texts]
     grades = grades_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else []
@@ -253,7 +253,7 @@ def _rows(name: str, table: pa.Table, layout: Layout) -> _Rows:
     if not kept:
         raise DataError(where=name, found="no row with all its texts", expected="texts", remedy="Name other columns: corpus.columns.")
     of = {column: [str(cell or "") for cell in table[column].to_pylist()] for column in (layout.group, layout.split) if column}
-    return _Rows(
+    return _FileRows(
         texts=tuple(kept),
         grades=tuple(grades[row] for row in kept.values()) if grades else (),
         group=None if layout.group is None else tuple(of[layout.group][row] for row in kept.values()),
@@ -280,7 +280,7 @@ def _is_number(cell: object) -> bool:
 
 
 def _told(
-    name: str, path: Path | None, writing: Writing, layout: Layout, table: pa.Table, rows: _Rows, sides: Sides, sizes: Sequence[int],
+    name: str, path: Path | None, writing: Writing, layout: Layout, table: pa.Table, rows: _FileRows, sides: Sides, sizes: Sequence[int],
 ) -> tuple[str, ...]:  # fmt: skip
     unread = [column for column in table.column_names if column not in (*layout.columns, layout.group, layout.split)]
     read = [
@@ -328,7 +328,7 @@ def _ways(asked: Asked, layout: Layout, num_texts: int) -> list[tuple[float | No
     return [(near, num) for near in nears for num in ((3, 2) if layout.shape == "triplets" else (2,))]
 
 
-def _first_possible(name: str, rows: _Rows, ways: Sequence[OwnFile], revision: str) -> tuple[OwnFile, Sides, bool]:
+def _first_possible(name: str, rows: _FileRows, ways: Sequence[OwnFile], revision: str) -> tuple[OwnFile, Sides, bool]:
     """The strictest way that leaves rows to hold out, its sides, and whether it is not the first; DataError of the last where none does."""
     for number, file in enumerate(ways):
         try:

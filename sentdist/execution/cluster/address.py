@@ -28,21 +28,21 @@ class LocalNode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class ChosenHead:
     """The head that a command uses, host:port, and why that one, in words."""
 
     address: str
     because: str
 
 
-def choose(named: str | None, local: Iterable[LocalNode]) -> Chosen:
+def choose(named: str | None, local: Iterable[LocalNode]) -> ChosenHead:
     """The cluster that RAY_ADDRESS names; without it the only one that the user runs on this machine. Nothing is guessed.
 
     Raises:
         ResourceError: the name is no address of a head, or there is no cluster, or there are several.
     """
     if named and named != "auto":
-        return Chosen(address=_head(named), because="named by RAY_ADDRESS")
+        return ChosenHead(address=_head(named), because="named by RAY_ADDRESS")
     addresses = sorted({node.address for node in local})
     if not addresses:
         raise ResourceError(
@@ -58,7 +58,7 @@ def choose(named: str | None, local: Iterable[LocalNode]) -> Chosen:
             expected="RAY_ADDRESS to name one of them",
             remedy=f"Run `source .sentdist/env` in the checkout that started yours, or `export RAY_ADDRESS={addresses[0]}`.",
         )
-    return Chosen(address=addresses[0], because="the only one of yours on this machine")
+    return ChosenHead(address=addresses[0], because="the only one of yours on this machine")
 
 
 def _head(named: str) -> str:
@@ -155,7 +155,7 @@ def _channel(address: str):  # type: ignore[no-untyped-def]
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority, key, chain), options=options)
 
 
-def refusal(chosen: Chosen, answer: Answer) -> ResourceError | None:
+def refusal(chosen: ChosenHead, answer: Answer) -> ResourceError | None:
     """What to tell when a cluster does not answer as it must; None if it does."""
     where = f"Ray cluster at {chosen.address} ({chosen.because})"
     mode = os.environ.get("RAY_AUTH_MODE")

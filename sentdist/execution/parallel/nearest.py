@@ -14,7 +14,7 @@ from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.parallel.pool import over_workers
 from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import capacity, pool_demand, with_devices
-from sentdist.inference.nearest import Corpus, CorpusSearch, OpenTileReader, Tile, TileReader
+from sentdist.inference.nearest import CorpusSearch, OpenTileReader, SearchedFiles, Tile, TileReader
 from sentdist.plan.runtime import Runtime
 
 
@@ -38,7 +38,7 @@ class TileSearcher:
 
 
 def search_over_workers(
-    search: CorpusSearch, corpus: Corpus, reader: TileReader, queries_QD: np.ndarray, *, depth: int, runtime: Runtime
+    search: CorpusSearch, corpus: SearchedFiles, reader: TileReader, queries_QD: np.ndarray, *, depth: int, runtime: Runtime
 ) -> Iterator[int]:
     """Search a corpus on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names; gives out how many documents are done.
 

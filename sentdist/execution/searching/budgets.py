@@ -11,14 +11,14 @@ from sentdist.errors import RecipeError, counted, duration
 from sentdist.execution.searching.prices import Forecasts
 from sentdist.plan.search import Budget
 from sentdist.plan.stage import Stage, topological
-from sentdist.plan.suggestions import Searched
-from sentdist.store.searches import Chosen
+from sentdist.plan.suggestions import PlannedSearch
+from sentdist.store.searches import FinalistsChosen
 
 MOST_KEPT = 0.5  # of the hours of a budget: that the finalists may be waited for while trials run
 
 
 def check_budget(
-    planned: Searched, forecasts: Forecasts, *, remedy: str = "Raise the budget, or train on less: nothing was started."
+    planned: PlannedSearch, forecasts: Forecasts, *, remedy: str = "Raise the budget, or train on less: nothing was started."
 ) -> bool:
     """Refuse a budget in which no trial comes to its end; whether a speed is known to judge by, where it is one of hours.
 
@@ -95,7 +95,7 @@ class Finalists:
     at_once: stages that run at the same time.
     """
 
-    def __init__(self, planned: Searched, forecasts: Forecasts, *, at_once: int = 1) -> None:
+    def __init__(self, planned: PlannedSearch, forecasts: Forecasts, *, at_once: int = 1) -> None:
         self._planned, self._forecasts, self._at_once = planned, forecasts, at_once
         self._known: FinalistsPrice | None = None
 
@@ -124,7 +124,7 @@ class Finalists:
             return 0.0
         return min(seconds[-1] / 3600, MOST_KEPT * budget.hours)
 
-    def seeds(self, hours_left: float | None, *, chosen: Chosen | None = None) -> tuple[int, ...]:
+    def seeds(self, hours_left: float | None, *, chosen: FinalistsChosen | None = None) -> tuple[int, ...]:
         """Those of the recipe with which they fit into what is left, the first one in any case, and those that were chosen earlier."""
         seeds, seconds = self._planned.recipe.seeds, self.price.seconds
         if hours_left is None or seconds is None:

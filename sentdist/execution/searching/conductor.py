@@ -18,21 +18,21 @@ from sentdist.execution.searching.trial import ToRun
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train, to_share
-from sentdist.plan.suggestions import Searched, told
+from sentdist.plan.suggestions import PlannedSearch, told
 from sentdist.stages.context import Context
 from sentdist.stages.rungs import standing
 from sentdist.store.searches import (
-    Begun,
-    Chosen,
-    Ended,
-    Event,
     Finalist,
-    Left,
-    Rung,
+    FinalistsChosen,
+    RungReached,
+    SearchBegun,
+    SearchEvent,
     SearchRecord,
     SearchState,
     SearchTrial,
-    Suggested,
+    SubmissionLeft,
+    TrialEnded,
+    TrialSuggested,
     append_event,
     latest,
     load_events,
@@ -64,7 +64,7 @@ class Candidate:
 
 Pick = Callable[[Sequence[Candidate]], Candidate]
 MakeSuggester = Callable[[Mapping[str, Axis]], Suggester]
-Watch = Callable[[Sequence[Event]], None]
+Watch = Callable[[Sequence[SearchEvent]], None]
 
 
 class Conductor:
@@ -76,7 +76,7 @@ class Conductor:
 
     def __init__(
         self,
-        planned: Searched,
+        planned: PlannedSearch,
         context: Context,
         make: MakeSuggester,
         *,
@@ -147,7 +147,7 @@ class Conductor:
         self._hours.since = self._clock()
         methods = {method: tuple(fields) for method, fields in self.planned.fields.items()}
         recipe = self.planned.recipe.model_dump(mode="json", exclude_unset=True)
-        self._note(Begun(identity=self._identity, recipe=recipe, methods=methods, at=self._clock()))
+        self._note(SearchBegun(identity=self._identity, recipe=recipe, methods=methods, at=self._clock()))
         for number, trial in sorted(self._state.trials.items()):
             # Whatever the cause of a failure was may be gone.
             if trial.state == "failed" or (trial.state == "running" and not self._settled(trial)):
@@ -186,7 +186,7 @@ class Conductor:
                 continue
             number = max(self._state.trials, default=-1) + 1
             self._note(
-                Suggested(
+                TrialSuggested(
                     number=number, method=method, suggestion=found.suggestion, train=found.train.key,
                     forecast_s=self.forecasts.seconds(found.train), at=self._clock(),
                 )
@@ -214,7 +214,7 @@ class Conductor:
             return False
         price = paid(stage, self.context.store, since=self._first, known=self._state.paid_for)
         self._note(
-            Rung(
+            RungReached(
                 number=number, share=share, key=stage.key, place=stage.place, step=found.step, dev=found.dev, last_dev=found.last,
                 sentences=found.sentences, seconds=found.seconds, paid_s=price.seconds, paid_sentences=price.sentences, paid_for=price.stages, at=self._clock(),
             )
@@ -250,13 +250,13 @@ class Conductor:
                 cells = {seed: self.planned.scores(method, trial.suggestion, seed=seed).key for seed in seeds}
                 what, dev = trial.suggestion, trial.dev or 0.0
                 found.append(Finalist(number=trial.number, method=method, place=place, suggestion=what, dev=dev, cells=cells))
-        self._note(Left(at=self._clock()))
-        self._note(Chosen(finalists=tuple(found), reason=self.reason or ALL_TRIED, at=self._clock()))
+        self._note(SubmissionLeft(at=self._clock()))
+        self._note(FinalistsChosen(finalists=tuple(found), reason=self.reason or ALL_TRIED, at=self._clock()))
         return tuple(found)
 
     def stop(self) -> None:
         """Note that this submission ends here."""
-        self._note(Left(at=self._clock()))
+        self._note(SubmissionLeft(at=self._clock()))
 
     def _settled(self, trial: SearchTrial) -> bool:
         """Whether what is noted of a running trial ends it: it was stopped between a rung and what follows from it."""
@@ -346,22 +346,22 @@ class Conductor:
         return goes_on(last.dev, self._state.devs_before(trial), halving.keep)
 
     def _end(self, number: int, state: Literal["finished", "pruned", "failed"], *, error: str | None = None) -> None:
-        self._note(Ended(number=number, state=state, error=error, at=self._clock()))
+        self._note(TrialEnded(number=number, state=state, error=error, at=self._clock()))
         if state == "pruned":
             drop_below(self.context.store, self._trains[number], 1.0, self._search.shares)
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: SearchEvent) -> None:
         append_event(self.context.store, self.planned.recipe.name, event)
         self._take(event)
         if self._watch is not None:
             self._watch(self._state.events)
 
-    def _replay(self, event: Event) -> None:
-        if isinstance(event, Suggested):
+    def _replay(self, event: SearchEvent) -> None:
+        if isinstance(event, TrialSuggested):
             self._suggest_again(event)
         self._take(event)
 
-    def _suggest_again(self, event: Suggested) -> None:
+    def _suggest_again(self, event: TrialSuggested) -> None:
         """Have the suggester know a trial that was noted."""
         number, wanted = event.number, event.suggestion
         found = self._fresh(event.method, lambda made: next((one for one in made if one.suggestion == wanted), made[0]), is_told=False)
@@ -375,14 +375,14 @@ class Conductor:
             self._suggesters[event.method].end(found.name, None)
         self._trains[number] = self.planned.train(event.method, wanted)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: SearchEvent) -> None:
         """Let an event have its effect, on what is known and on who suggests."""
         self._state.take(event)
-        if not isinstance(event, Rung | Ended) or (name := self._names.get(event.number)) is None:
+        if not isinstance(event, RungReached | TrialEnded) or (name := self._names.get(event.number)) is None:
             return
         trial = self.trial(event.number)
         suggester = self._suggesters[trial.method]
-        if isinstance(event, Ended):
+        if isinstance(event, TrialEnded):
             del self._names[event.number]
             suggester.end(name, None if event.state == "failed" else trial.dev, is_pruned=event.state == "pruned")
         elif trial.rungs[-1] is event:

@@ -15,7 +15,7 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Rung, to_share
-from sentdist.plan.suggestions import Searched
+from sentdist.plan.suggestions import PlannedSearch
 from sentdist.stages.context import Context
 from sentdist.stages.devices import on_this_machine
 from sentdist.stages.local import build_all
@@ -34,7 +34,7 @@ class _TimeIsUp(BaseException):  # no Exception: nothing on the way may take it 
 
 
 def search_in_process(
-    planned: Searched,
+    planned: PlannedSearch,
     context: Context,
     *,
     print_line: Callable[[str], None],

@@ -40,7 +40,7 @@ from sentdist.execution.trials import (
     unpacked,
 )
 from sentdist.plan.stages import to_share
-from sentdist.plan.suggestions import Searched
+from sentdist.plan.suggestions import PlannedSearch
 from sentdist.stages.context import Context
 from sentdist.stages.rungs import standing
 from sentdist.store.scratch import scratch_folder
@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 
 def search_on_cluster(
-    planned: Searched,
+    planned: PlannedSearch,
     context: Context,
     *,
     print_line: Callable[[str], None],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Rung, Train, training_of
-from sentdist.plan.suggestions import Searched
+from sentdist.plan.suggestions import PlannedSearch
 from sentdist.store.forecast import sentences_of, speed_of
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
@@ -52,7 +52,7 @@ def paid(stage: Train | Rung, store: ArtifactStore, *, since: float, known: Set[
 class Forecasts:
     """What trainings would take, given what the store holds, at the speed of earlier ones; speeds are looked up once they are known."""
 
-    def __init__(self, planned: Searched, store: ArtifactStore) -> None:
+    def __init__(self, planned: PlannedSearch, store: ArtifactStore) -> None:
         self._rows = planned.rows
         self._store = store
         self._speeds: dict[str, float] = {}

@@ -18,7 +18,7 @@ from sentdist.errors import StoreError
 from sentdist.plan.stage import Stage
 from sentdist.store.access import reading, reason_of
 from sentdist.store.durable import make_folder, replace_file, sync_folder, sync_tree
-from sentdist.store.integrity import FileFacts, damage_of, facts_of_tree
+from sentdist.store.integrity import FileChecksum, checksums_below, damage_of
 from sentdist.store.local_root import STAGING
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import RUNNING, ArtifactStore
@@ -37,7 +37,7 @@ class _Seal:
 
     rank: int
     world_size: int
-    files: dict[str, FileFacts]
+    files: dict[str, FileChecksum]
 
     @staticmethod
     def name(rank: int) -> str:
@@ -45,7 +45,7 @@ class _Seal:
 
     @property
     def content(self) -> bytes:
-        files = {name: [facts.num_bytes, facts.sha256] for name, facts in self.files.items()}
+        files = {name: [one.num_bytes, one.sha256] for name, one in self.files.items()}
         return json.dumps({"rank": self.rank, "world_size": self.world_size, "files": files}, indent=1).encode()
 
     @staticmethod
@@ -53,7 +53,7 @@ class _Seal:
         """None if it is not there or is damaged; OSError if its disk fails: that says nothing of the checkpoint."""
         try:
             found = json.loads(path.read_text())
-            files = {name: FileFacts(num_bytes=int(size), sha256=str(sha256)) for name, (size, sha256) in found["files"].items()}
+            files = {name: FileChecksum(num_bytes=int(size), sha256=str(sha256)) for name, (size, sha256) in found["files"].items()}
             return _Seal(rank=int(found["rank"]), world_size=int(found["world_size"]), files=files)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if words_for(error):
@@ -171,7 +171,7 @@ class RunningFolder:
         target = self._path(step)
         with self._scratch() as scratch:
             write(scratch)
-            seal = _Seal(rank=self.ranks.rank, world_size=self.ranks.world_size, files=facts_of_tree(scratch))
+            seal = _Seal(rank=self.ranks.rank, world_size=self.ranks.world_size, files=checksums_below(scratch))
             if self._store.is_local:
                 _move(scratch, Path(target))
                 replace_file(Path(target) / _Seal.name(self.ranks.rank), seal.content, beside=f".seal-{self.ranks.rank:05d}")

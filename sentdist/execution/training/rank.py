@@ -63,10 +63,10 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
         running = RunningFolder(context.store, stage, ranks)
         told = sink if ranks.is_first else None
         make = partial(_start_session, train, context, ranks)
-        begun = from_rung(begin_or_resume(make, running, stage, told), stage, context, make=make, ranks=ranks)
-        session = begun.session
-        if told is not None and (begun.note or (begun.step and begun.step == session.progress.step)):
-            tell_resumed(stage, session, told, begun.note)
+        resumed = from_rung(begin_or_resume(make, running, stage, told), stage, context, make=make, ranks=ranks)
+        session = resumed.session
+        if told is not None and (resumed.note or (resumed.step and resumed.step == session.progress.step)):
+            tell_resumed(stage, session, told, resumed.note)
         clock = CheckpointClock(context.runtime, rank=ranks.rank, is_leaving=heartbeats.is_leaving)
         with ExitStack() as stack:
             reporter = stack.enter_context(closing(ProgressReporter(stage, session, sink, run, heartbeats))) if ranks.is_first else None
@@ -76,7 +76,7 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
                 if clock.is_due(event, votes=session.votes):
                     save_checkpoint(session, running, stage, told)
                     clock.restart()
-        return publish_training(begun, stage, context, ranks, started=started)
+        return publish_training(resumed, stage, context, ranks, started=started)
 
 
 def _make_tokens(stage: Train, context: Context, ranks: Ranks) -> None:

@@ -11,7 +11,7 @@ from sentdist.report.block import Block
 from sentdist.report.comparisons import distance, distance_and_verdict
 from sentdist.report.head import column_words
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
-from sentdist.report.search.facts import ScoredFinalist, Searched, SearchFacts, sentences
+from sentdist.report.search.facts import ScoredFinalist, SearchedMethod, SearchFacts, sentences
 from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances
 from sentdist.report.search.parallel import parallel_drawing
 from sentdist.report.style import Drawing, Looks, looks_of
@@ -87,7 +87,7 @@ def lead(facts: SearchFacts, table: ResultTable | None) -> str:
     return f"{tried}, dev chooses {best.title} with {facts.settings(best.chosen.finalist.suggestion, best)}, which {score}{_verdict(best, scored, table)}."
 
 
-def _verdict(best: Searched, scored: Sequence[Searched], table: ResultTable) -> str:
+def _verdict(best: SearchedMethod, scored: Sequence[SearchedMethod], table: ResultTable) -> str:
     """Against what dev chose for the baseline; where that is the best itself, against what it chose for the best of the others."""
     assert best.chosen is not None
     cells = {str(method.chosen.cell): method for method in scored if method.chosen is not None}
@@ -233,7 +233,7 @@ def _early(facts: SearchFacts) -> str:
     )
 
 
-def _spent(title: str, methods: Sequence[Searched], facts: SearchFacts) -> list[str]:
+def _spent(title: str, methods: Sequence[SearchedMethod], facts: SearchFacts) -> list[str]:
     trials = [trial for method in methods for trial in method.trials]
     best = [method.best.dev for method in methods if method.best is not None and method.best.dev is not None]
     return [

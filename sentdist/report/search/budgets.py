@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from sentdist.evaluation.best_of import BAND, Floats, best_by_cost, best_quantiles, chance_of_more, expected_best
-from sentdist.report.search.facts import Searched, SearchFacts, sentences
+from sentdist.report.search.facts import SearchedMethod, SearchFacts, sentences
 from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, legend_columns, quiet, save
 from sentdist.store.searches import SearchTrial
 
@@ -160,7 +160,7 @@ def budget_rows(facts: SearchFacts) -> list[list[str]]:
     return [row for row in rows if int(row[0]) <= max(counts)]
 
 
-def _chance(ours: Searched, theirs: Searched, number: int) -> str:
+def _chance(ours: SearchedMethod, theirs: SearchedMethod, number: int) -> str:
     return f"{100 * chance_of_more(ours.scores, theirs.scores, number):.0f} of 100 against {theirs.title}"
 
 
@@ -227,7 +227,7 @@ def _or_none(trial: SearchTrial) -> float:
     return float("-inf") if trial.dev is None else trial.dev
 
 
-def _trial_of(method: Searched) -> SearchTrial | None:
+def _trial_of(method: SearchedMethod) -> SearchTrial | None:
     """The trial of the search that is the method's chosen finalist; its best before there are finalists."""
     if method.chosen is None:
         return method.best

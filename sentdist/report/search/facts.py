@@ -40,7 +40,7 @@ class ScoredFinalist:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Searched:
+class SearchedMethod:
     """One method of a search. fields: those of the space that make a difference to it. trials: those that are over, in the order in which
     they ended. chosen: the finalist that dev chose, by all seeds where all are there, else by the search."""
 
@@ -84,7 +84,7 @@ class SearchFacts:
 
     record: SearchRecord
     search: Search
-    methods: tuple[Searched, ...]
+    methods: tuple[SearchedMethod, ...]
     num_seeds: int
 
     @cached_property
@@ -95,18 +95,18 @@ class SearchFacts:
     def axis(self, field: str) -> Axis:
         return self.search.space[field]
 
-    def settings(self, suggestion: Mapping[str, Json], method: Searched) -> str:
+    def settings(self, suggestion: Mapping[str, Json], method: SearchedMethod) -> str:
         """The values of a suggestion that make a difference to its method."""
         return (
             ", ".join(f"{self.short[field]} {value_text(suggestion[field])}" for field in method.fields if field in suggestion)
             or "its own values"
         )
 
-    def num_settings(self, method: Searched) -> int | None:
+    def num_settings(self, method: SearchedMethod) -> int | None:
         """How many suggestions of a method differ; None where they have no end."""
         return self.search.size(method.fields)
 
-    def is_exhausted(self, method: Searched) -> bool:
+    def is_exhausted(self, method: SearchedMethod) -> bool:
         """Whether all that can be suggested was tried: more trials would find nothing better."""
         return len(method.trials) == self.num_settings(method)
 
@@ -133,7 +133,7 @@ def search_facts(record: SearchRecord, sweep: SweepRecord | None, records: Mappi
         title = own.get("title") if isinstance(own, dict) else None
         finalists = tuple(_scored(one, sweep, records, searched_seed=int(str(seeds[0]))) for one in record.finalists if one.method == name)
         found.append(
-            Searched(
+            SearchedMethod(
                 name=name,
                 title=str(title or name),
                 fields=fields,

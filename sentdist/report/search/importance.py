@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from sentdist.errors import counted
 from sentdist.evaluation.importance import LEAST_TRIALS, Field, Importance, importances
 from sentdist.plan.search import Axis
-from sentdist.report.search.facts import Searched, SearchFacts, shown
+from sentdist.report.search.facts import SearchedMethod, SearchFacts, shown
 from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, save
 
 NO_OPTUNA = "Importance of fields was not computed: Optuna is not installed here (`pip install optuna`)."
@@ -86,7 +86,7 @@ def importance_sentences(facts: SearchFacts, found: Mapping[str, Sequence[Import
     return said
 
 
-def _importances(facts: SearchFacts, method: Searched) -> list[Importance] | None:
+def _importances(facts: SearchFacts, method: SearchedMethod) -> list[Importance] | None:
     """Over trials with a score, by their ranks: first by how far they were let go, then by dev, since scores at different shares of a
     training do not compare."""
     trials = sorted(method.scored, key=lambda trial: trial.number)

@@ -16,7 +16,7 @@ from matplotlib.patheffects import withStroke
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
 from sentdist.report.search.budgets import dev_span
-from sentdist.report.search.facts import Searched, SearchFacts, shown
+from sentdist.report.search.facts import SearchedMethod, SearchFacts, shown
 from sentdist.report.style import FAINT, INK, MUTED, Drawing, canvas, house_style, save
 from sentdist.store.searches import SearchTrial
 
@@ -46,7 +46,7 @@ class _Column:
         return (value - bounds[0]) / (bounds[1] - bounds[0])
 
 
-def parallel_drawing(facts: SearchFacts, method: Searched, *, order: Sequence[str], name: str) -> Drawing:
+def parallel_drawing(facts: SearchFacts, method: SearchedMethod, *, order: Sequence[str], name: str) -> Drawing:
     """order: the method's fields from left to right."""
     columns = [_column(facts.short[field], facts.axis(field)) for field in order]
     known = [trial.dev for trial in method.scored if trial.dev is not None]

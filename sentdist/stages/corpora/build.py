@@ -17,7 +17,7 @@ from sentdist.store.store import Artifact
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class CorpusTable:
     """What a corpus is built of: a table, which of its columns are sentences and which are values, how many are drawn,
     facts for the record."""
 
@@ -34,7 +34,7 @@ def build_corpus(stage: CorpusStage, context: Context) -> Artifact:
     """Read the sources, number their unique sentences, write ids and sentences as memory-mappable tables."""
     started = time.perf_counter()
     module, _, function = stage.reader.partition(":")
-    rows: Rows = getattr(importlib.import_module(module), function)(stage, context)
+    rows: CorpusTable = getattr(importlib.import_module(module), function)(stage, context)
     with context.store.staged() as folder:
         facts = build_table(
             rows.table,

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sentdist.data.graded import NLI_LABELS, GradedPart, LabelMap, join_graded
+from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
 from sentdist.data.pairs import read_pairs
 from sentdist.data.sources.pinned import read_source
 from sentdist.plan.corpora import graded as plan
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import Rows
+from sentdist.stages.corpora.build import CorpusTable
 from sentdist.stages.own import read_own
 
 
-def rows(stage: plan.GradedCorpus, context: Context) -> Rows:
+def rows(stage: plan.GradedCorpus, context: Context) -> CorpusTable:
     """Columns sentence1, sentence2 and label of all parts, and the counts of each part and test set for the record.
 
     Raises:
@@ -26,7 +26,7 @@ def rows(stage: plan.GradedCorpus, context: Context) -> Rows:
     """
     root = context.data_folder
     parts = [
-        GradedPart(
+        GradedSource(
             name=part.name,
             rows=_read(part, context),
             labels=_label_map(part.scale, stage),
@@ -38,7 +38,7 @@ def rows(stage: plan.GradedCorpus, context: Context) -> Rows:
     ]
     found = join_graded(parts, without={task.name: _pairs_of(task, root) for task in stage.without})
     counts: dict[str, Json] = {name: asdict(count) for name, count in found.counts.items()}
-    return Rows(
+    return CorpusTable(
         table=found.table,
         columns=("sentence1", "sentence2"),
         values=("label",),

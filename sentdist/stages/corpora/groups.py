@@ -16,11 +16,11 @@ from sentdist.learning.paraphrase import paraphrase
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus, GroupPart
 from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import Rows
+from sentdist.stages.corpora.build import CorpusTable
 from sentdist.stages.devices import device_of
 
 
-def rows(stage: GroupedCorpus, context: Context) -> Rows:
+def rows(stage: GroupedCorpus, context: Context) -> CorpusTable:
     """Columns anchor, positive_1 …, negative_1 …, one row a premise, and what was found and filled, for the record.
 
     Raises:
@@ -42,7 +42,7 @@ def rows(stage: GroupedCorpus, context: Context) -> Rows:
         limit_seed=stage.limit_seed,
     )
     premises: dict[str, Json] = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(facts).items()}
-    return Rows(
+    return CorpusTable(
         table=table, columns=tuple(table.column_names), facts={"premises": premises}, limit=stage.limit, limit_seed=stage.limit_seed
     )
 

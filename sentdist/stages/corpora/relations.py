@@ -13,10 +13,10 @@ from sentdist.data.sources.pinned import read_source
 from sentdist.plan.corpora.relations import RelationalCorpus, RelationFile, RelationPart
 from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import Rows
+from sentdist.stages.corpora.build import CorpusTable
 
 
-def rows(stage: RelationalCorpus, context: Context) -> Rows:
+def rows(stage: RelationalCorpus, context: Context) -> CorpusTable:
     """Columns anchor, positive, negative and relation, and the counts of each relation for the record.
 
     Raises:
@@ -25,7 +25,7 @@ def rows(stage: RelationalCorpus, context: Context) -> Rows:
     sources = relation_sources(stage.relations, context.data_folder)
     found = join_relations(sources, cap_rule=stage.cap_rule, held_out=stage.held_out, seed=stage.seed)
     counts: dict[str, Json] = {name: asdict(count) for name, count in found.counts.items()}
-    return Rows(table=found.table, columns=("anchor", "positive", "negative"), values=("relation",), facts={"relations": counts})
+    return CorpusTable(table=found.table, columns=("anchor", "positive", "negative"), values=("relation",), facts={"relations": counts})
 
 
 def relation_sources(parts: Sequence[RelationPart], root: Path | None) -> list[RelationSource]:

@@ -9,18 +9,20 @@ from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.pinned import read_source
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import Rows
+from sentdist.stages.corpora.build import CorpusTable
 from sentdist.stages.own import read_own
 
 
-def rows(stage: Corpus, context: Context) -> Rows:
+def rows(stage: Corpus, context: Context) -> CorpusTable:
     """The pinned rows of a source; of a fold, each query with a relevant document.
 
     Raises:
         DataError: a source that is missing, unreadable or of another shape.
     """
     table, columns = _table(stage, context)
-    return Rows(table=table, columns=columns, facts={}, limit=stage.limit, limit_seed=stage.limit_seed, add_reversed=stage.add_reversed)
+    return CorpusTable(
+        table=table, columns=columns, facts={}, limit=stage.limit, limit_seed=stage.limit_seed, add_reversed=stage.add_reversed
+    )
 
 
 def _table(stage: Corpus, context: Context) -> tuple[pa.Table, tuple[str, ...]]:

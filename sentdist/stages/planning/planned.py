@@ -12,7 +12,7 @@ from sentdist.plan.recipe import Recipe
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stages import Scores
-from sentdist.plan.suggestions import Searched, searched
+from sentdist.plan.suggestions import PlannedSearch, searched
 from sentdist.plan.unroll import Plan, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
@@ -35,7 +35,7 @@ def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None) -> t
     return plan, _context(recipe, resolver, store)
 
 
-def planned_search(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Searched, Context]:
+def planned_search(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[PlannedSearch, Context]:
     """The search of a recipe, and where it is to be carried out.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.seeded_order import shuffled
 from sentdist.data.targets import FileTargets
 from sentdist.errors import DataError
@@ -29,7 +29,7 @@ def probe_results(stage: Scores, embed: Embed, context: Context) -> dict[str, Js
     targets = targets_of(stage.targets, context)
     if stage.probes is None or targets is None or stage.targets is None:
         return {}
-    corpus = Corpus.open(folder_of(stage.targets.corpus, context))
+    corpus = OpenedCorpus.open(folder_of(stage.targets.corpus, context))
     ids = np.sort(shuffled(corpus.num_sentences, seed=stage.probes.seed, stream="probes")[: stage.probes.num_sentences])
     embeddings_SD = embed(corpus.sentences(ids))
     return _found(stage.probes, embeddings_SD, targets, ids)

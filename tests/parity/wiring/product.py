@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.targets import FileTargets
 from sentdist.learning.bank import FileBank
 from sentdist.learning.checkpoint import DevScore
@@ -166,7 +166,7 @@ def dev_scores(session: TrainSession) -> list[DevScore]:
 
 def rows_of(stage: Train, context: Context) -> Rows:
     """What the corpus holds, as text; its banks and targets by sentence."""
-    corpus = Corpus.open(folder_of(stage.corpus, context))
+    corpus = OpenedCorpus.open(folder_of(stage.corpus, context))
     columns = tuple(tuple(corpus.sentences(ids)) for ids in corpus.ids)
     known = corpus.sentences(np.arange(corpus.num_sentences))
     rows = Rows(columns=columns, num_positives=stage.corpus.num_positives)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.parity
 Row = tuple[str, ...]
 
 
-def built(place: Place, family: str, corpus: Json, **changes: Json) -> tuple[list[Row], Corpus, CorpusStage]:
+def built(place: Place, family: str, corpus: Json, **changes: Json) -> tuple[list[Row], OpenedCorpus, CorpusStage]:
     """The rows of a corpus as text."""
     values: dict[str, Json] = {
         "corpus": corpus,
@@ -44,7 +44,7 @@ def built(place: Place, family: str, corpus: Json, **changes: Json) -> tuple[lis
     stage = plan.trials[0].scores.encoder
     assert isinstance(stage, Train)
     build_here(stage.corpus, context)
-    corpus_ = Corpus.open(folder_of(stage.corpus, context))
+    corpus_ = OpenedCorpus.open(folder_of(stage.corpus, context))
     columns = [corpus_.sentences(ids) for ids in corpus_.ids]
     return list(zip(*columns, strict=True)), corpus_, stage.corpus
 
@@ -301,7 +301,7 @@ def test_folds_train_choose_and_test_on_queries_of_their_own(place: Place) -> No
             stage = trial.scores.encoder
             assert isinstance(stage, Train) and stage.selection is not None
             build_here(stage.corpus, context)
-            opened = Corpus.open(folder_of(stage.corpus, context))
+            opened = OpenedCorpus.open(folder_of(stage.corpus, context))
             anchors, positives = (opened.sentences(ids) for ids in opened.ids)
             dev, test = (queries_of(task, context) for task in (stage.selection.task, trial.scores.tasks[0]))
             queries = [[task.collection.queries[row] for row in task.rows] for task in (dev, test)]
@@ -336,7 +336,7 @@ def test_folds_by_answer_keep_queries_with_one_answer_together(place: Place) -> 
             stage = trial.scores.encoder
             assert isinstance(stage, Train)
             build_here(stage.corpus, context)
-            opened = Corpus.open(folder_of(stage.corpus, context))
+            opened = OpenedCorpus.open(folder_of(stage.corpus, context))
             trained = set(opened.sentences(opened.ids[1]))
             test = queries_of(trial.scores.tasks[0], context)
             shared[by] += sum(f"two {texts[texts.index(test.collection.queries[row]) % 6]}" in trained for row in test.rows)

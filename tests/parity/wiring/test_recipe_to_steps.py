@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.targets import FileTargets
 from sentdist.errors import RecipeError
 from sentdist.learning.bank import FileBank
@@ -249,7 +249,7 @@ def test_banks_hold_what_the_entropy_encoders_say(place: Place) -> None:
     }.items():  # fmt: skip
         made = opened(place, "triplets", {**base, **changes})
         assert [bank.encoder.objective.phi for bank in made.stage.banks] == [0.3, 0.6]
-        corpus = Corpus.open(folder_of(made.stage.corpus, made.context))
+        corpus = OpenedCorpus.open(folder_of(made.stage.corpus, made.context))
         sentences = corpus.sentences(np.arange(corpus.num_sentences))
         stored = FileBank([folder_of(bank, made.context) for bank in made.stage.banks]).rows(np.arange(len(sentences)))
         assert stored.dtype == (torch.float16 if name == "float16" else torch.float32)
@@ -273,7 +273,7 @@ def test_targets_are_shares_of_tags_and_frequent_words(place: Place) -> None:
         made = opened(place, "triplets", {O: auxiliary, "targets": {**TAGGER, "num_words": num_words}})
         assert made.stage.targets is not None
         found = FileTargets(folder_of(made.stage.targets, made.context))
-        corpus = Corpus.open(folder_of(made.stage.corpus, made.context))
+        corpus = OpenedCorpus.open(folder_of(made.stage.corpus, made.context))
         sentences = corpus.sentences(np.arange(corpus.num_sentences))
         rows = found.rows(np.arange(len(sentences)))
         tagged = tag(sentences)

@@ -86,9 +86,9 @@ def test_the_nearest_sentences_are_found(
 def test_small_tiles_keep_the_text_of_early_hits(
     files: dict[str, Path], expected: list[list[tuple[int, float]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sentdist.inference.nearest import Corpus
+    from sentdist.inference.nearest import SearchedFiles
 
-    monkeypatch.setattr(Corpus.tiles, "__defaults__", (2,))
+    monkeypatch.setattr(SearchedFiles.tiles, "__defaults__", (2,))
     found = _hits(files["encoder"], *QUERIES, "--corpus", files["plain"], "-k", "3")
     assert [[hit["text"] for hit in answer["hits"]] for answer in found] == [[SENTENCES[row] for row, _ in best] for best in expected]
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sentdist.data.build_corpus import CorpusFacts, build_corpus, first_of_each_row, number_by_appearance, same_strings
-from sentdist.data.corpus import SENTENCES_PER_BATCH, Corpus
+from sentdist.data.corpus import SENTENCES_PER_BATCH, OpenedCorpus
 from sentdist.errors import DataError
 
 PAIRS = ("one", "two")
@@ -21,13 +21,13 @@ def _table(rows: list[tuple[str | None, ...]], names: tuple[str, ...] = PAIRS) -
     return pa.table({name: pa.array([row[place] for row in rows], pa.large_string()) for place, name in enumerate(names)})
 
 
-def _rows_of(corpus: Corpus) -> list[tuple[str, ...]]:
+def _rows_of(corpus: OpenedCorpus) -> list[tuple[str, ...]]:
     return list(zip(*(corpus.sentences(column) for column in corpus.ids), strict=True))
 
 
 def test_ids_follow_the_first_appearance_row_by_row(tmp_path: Path) -> None:
     facts = build_corpus(_table([("b", "a"), ("c", "b"), ("a", "d e")]), columns=PAIRS, folder=tmp_path)
-    corpus = Corpus.open(tmp_path)
+    corpus = OpenedCorpus.open(tmp_path)
     assert [sentence for block in corpus.sentence_blocks() for sentence in block] == ["b", "a", "c", "d e"]
     assert corpus.ids.tolist() == [[0, 2, 1], [1, 0, 3]]
     assert corpus.column_names == ("anchor", "positive")
@@ -47,7 +47,7 @@ def test_ids_follow_the_first_appearance_row_by_row(tmp_path: Path) -> None:
 def test_the_files_are_mapped_and_cannot_be_written(tmp_path: Path) -> None:
     build_corpus(_table([("a", "b", "c"), ("d", "e", "f")], ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)
     before = pa.total_allocated_bytes()
-    corpus = Corpus.open(tmp_path)
+    corpus = OpenedCorpus.open(tmp_path)
     assert pa.total_allocated_bytes() == before
     assert corpus.column_names == ("anchor", "positive", "negative")
     assert corpus.ids.dtype == np.int32 and not corpus.ids.flags.writeable and not corpus.ids.flags.owndata
@@ -59,7 +59,7 @@ def test_the_files_are_mapped_and_cannot_be_written(tmp_path: Path) -> None:
 @given(rows=st.lists(st.tuples(*[st.text("ab é", min_size=1, max_size=3).filter(str.strip)] * 3), min_size=1, max_size=30))
 def test_every_row_comes_back(tmp_path: Path, rows: list[tuple[str, str, str]]) -> None:
     facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)
-    corpus = Corpus.open(tmp_path)
+    corpus = OpenedCorpus.open(tmp_path)
     assert _rows_of(corpus) == list(dict.fromkeys(rows))
     unique = list(dict.fromkeys(sentence for row in rows for sentence in row))
     assert corpus.sentences(np.arange(corpus.num_sentences)) == unique
@@ -70,7 +70,7 @@ def test_sentences_lie_in_blocks_of_one_size(tmp_path: Path) -> None:
     count = SENTENCES_PER_BATCH + 10
     rows = _table([(f"s {number}", f"t {number}") for number in range(count)])
     build_corpus(rows, columns=PAIRS, folder=tmp_path)
-    corpus = Corpus.open(tmp_path)
+    corpus = OpenedCorpus.open(tmp_path)
     assert [len(block) for block in corpus.sentence_blocks()] == [SENTENCES_PER_BATCH, SENTENCES_PER_BATCH, 20]
     ids = np.array([2 * count - 1, 0, SENTENCES_PER_BATCH, 0])
     assert corpus.sentences(ids) == [f"t {count - 1}", "s 0", f"s {SENTENCES_PER_BATCH // 2}", "s 0"]
@@ -86,7 +86,7 @@ def test_tables_in_many_chunks_give_the_same_corpus(tmp_path: Path) -> None:
 
 def test_one_column_used_twice(tmp_path: Path) -> None:
     build_corpus(_table([("a", "b"), ("c", "d")]), columns=("one", "one"), folder=tmp_path)
-    assert Corpus.open(tmp_path).ids.tolist() == [[0, 1], [0, 1]]
+    assert OpenedCorpus.open(tmp_path).ids.tolist() == [[0, 1], [0, 1]]
 
 
 def test_rows_that_repeat_a_sentence_are_kept_and_counted(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_rows_that_repeat_a_sentence_are_kept_and_counted(tmp_path: Path) -> Non
 
 def test_plain_text_is_a_corpus_of_one_column(tmp_path: Path) -> None:
     build_corpus(_table([("a", "b"), ("c", "d")]), columns=("two",), folder=tmp_path)
-    corpus = Corpus.open(tmp_path)
+    corpus = OpenedCorpus.open(tmp_path)
     assert corpus.ids.tolist() == [[0, 1]] and corpus.sentences(corpus.ids) == ["b", "d"]
 
 
@@ -105,20 +105,20 @@ def test_a_limit_keeps_distinct_rows_in_order(tmp_path: Path) -> None:
     rows = [(f"s {number}", "t") for number in range(50)]
     everything = _table([row for row in rows for _ in range(2)])
     facts = build_corpus(everything, columns=PAIRS, folder=tmp_path, limit=20, seed=3)
-    kept = _rows_of(Corpus.open(tmp_path))
+    kept = _rows_of(OpenedCorpus.open(tmp_path))
     assert facts.num_rows == len(kept) == len(set(kept)) == 20
     assert kept == [row for row in rows if row in set(kept)]
     assert facts.num_sentences == 21
     build_corpus(everything, columns=PAIRS, folder=tmp_path / "again", limit=20, seed=3)
-    assert _rows_of(Corpus.open(tmp_path / "again")) == kept
+    assert _rows_of(OpenedCorpus.open(tmp_path / "again")) == kept
     build_corpus(everything, columns=PAIRS, folder=tmp_path / "other", limit=20, seed=4)
-    assert _rows_of(Corpus.open(tmp_path / "other")) != kept
+    assert _rows_of(OpenedCorpus.open(tmp_path / "other")) != kept
 
 
 def test_reversed_rows_follow_without_repeating_any(tmp_path: Path) -> None:
     rows = [("a", "b", "n"), ("b", "a", "n"), ("c", "d", "m")]
     facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path, add_reversed=True)
-    assert _rows_of(Corpus.open(tmp_path)) == [*rows, ("d", "c", "m")]
+    assert _rows_of(OpenedCorpus.open(tmp_path)) == [*rows, ("d", "c", "m")]
     assert facts.num_rows == 4
 
 
@@ -162,18 +162,18 @@ def test_no_rows_and_a_useless_limit(tmp_path: Path) -> None:
 
 def test_an_absent_or_damaged_corpus(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"expected a corpus \(sentences.arrow, rows.arrow\)"):
-        Corpus.open(tmp_path)
+        OpenedCorpus.open(tmp_path)
     build_corpus(_table([("a", "b")]), columns=PAIRS, folder=tmp_path)
     (tmp_path / "sentences.arrow").write_bytes(b"cut off")
     with pytest.raises(DataError, match="the next run builds it again"):
-        Corpus.open(tmp_path)
+        OpenedCorpus.open(tmp_path)
 
 
 @pytest.mark.parametrize("identifier", [-1, 2])
 def test_an_id_of_another_corpus(tmp_path: Path, identifier: int) -> None:
     build_corpus(_table([("a", "b")]), columns=PAIRS, folder=tmp_path)
     with pytest.raises(DataError, match="expected 0 to 1"):
-        Corpus.open(tmp_path).sentences(np.array([0, identifier]))
+        OpenedCorpus.open(tmp_path).sentences(np.array([0, identifier]))
 
 
 def test_strings_that_share_half_a_digest_stay_apart() -> None:

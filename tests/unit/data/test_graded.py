@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sentdist.data.graded import NLI_LABELS, GradedPart, LabelMap, join_graded
+from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
 from sentdist.data.pairs import read_pairs
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
@@ -15,13 +15,13 @@ from sentdist.errors import DataError
 SICK = {"low": 0.0, "high": 5.0, "source_range": (1.0, 5.0)}
 
 
-def part(labels: list[object], label_map: LabelMap, name: str = "sts", first: int = 0) -> GradedPart:
+def part(labels: list[object], label_map: LabelMap, name: str = "sts", first: int = 0) -> GradedSource:
     sentences = [f"sentence {first + number}" for number in range(len(labels))]
     rows = pa.table({"sentence1": sentences, "sentence2": [f"{sentence} again" for sentence in sentences], "score": labels})
-    return GradedPart(name=name, rows=rows, labels=label_map)
+    return GradedSource(name=name, rows=rows, labels=label_map)
 
 
-def labels_of(*parts: GradedPart) -> list[float]:
+def labels_of(*parts: GradedSource) -> list[float]:
     return join_graded(parts).table["label"].to_pylist()
 
 
@@ -110,7 +110,7 @@ def test_labels_that_do_not_fit(labels: list[object], values: dict[str, object],
 def test_absent_columns_and_twins() -> None:
     one = part([1.0], LabelMap(low=0, high=5))
     with pytest.raises(DataError, match=r"sts: found columns sentence1, sentence2; expected columns sentence1, sentence2, score"):
-        join_graded([GradedPart(name="sts", rows=one.rows.drop_columns("score"), labels=one.labels)])
+        join_graded([GradedSource(name="sts", rows=one.rows.drop_columns("score"), labels=one.labels)])
     with pytest.raises(DataError, match="parts: found sts, sts; expected each source once"):
         join_graded([one, one])
     with pytest.raises(DataError, match="parts: found none"):
@@ -129,9 +129,9 @@ def test_absent_columns_and_twins() -> None:
 def test_class_counts_of_sick(data_root: Path, rounding: str, counts: list[int]) -> None:
     """The three readings of "round all sample labels to integers"; 480 of 4,500 labels are halves."""
     rows = read_source("sts/sick", split="train", data_root=data_root)
-    exact = join_graded([GradedPart(name="sick", rows=rows, labels=LabelMap(**SICK, rounding="none"))]).table["label"].to_pylist()
+    exact = join_graded([GradedSource(name="sick", rows=rows, labels=LabelMap(**SICK, rounding="none"))]).table["label"].to_pylist()
     assert sum(label % 1 == 0.5 for label in exact) == 480
-    found = join_graded([GradedPart(name="sick", rows=rows, labels=LabelMap(**SICK, rounding=rounding))])
+    found = join_graded([GradedSource(name="sick", rows=rows, labels=LabelMap(**SICK, rounding=rounding))])
     assert list(found.counts["sick"].by_label.values()) == counts
 
 
@@ -140,8 +140,8 @@ def test_stage_2_on_the_real_sets(data_root: Path) -> None:
     """STS-B + SICK-R train: 10,249 pairs, 168 of STS-B's labels halves; 4,797 and 131 of them stand in a test set."""
     stsb, sick = (read_source(f"sts/{name}", split="train", data_root=data_root) for name in ("stsb", "sick"))
     parts = [
-        GradedPart(name="stsb", rows=stsb, labels=LabelMap(low=0, high=5)),
-        GradedPart(name="sick", rows=sick, labels=LabelMap(**SICK)),
+        GradedSource(name="stsb", rows=stsb, labels=LabelMap(low=0, high=5)),
+        GradedSource(name="sick", rows=sick, labels=LabelMap(**SICK)),
     ]
     whole = join_graded(parts)
     assert whole.table.num_rows == 5749 + 4500

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sentdist.data.build_corpus import build_corpus
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.folds import faq_pairs
 from sentdist.data.overlap import pairs_seen
 from sentdist.data.pairs import Pairs, read_pairs
@@ -63,7 +63,7 @@ def test_the_triplets_as_a_corpus(data_root: Path, tmp_path: Path) -> None:
     columns = ("sent0", "sent1", "hard_neg")
     rows = read_source("nli/triplets", split="train", data_root=data_root, columns=columns)
     facts = build_corpus(rows, columns=columns, folder=tmp_path)
-    corpus = Corpus.open(tmp_path)
+    corpus = OpenedCorpus.open(tmp_path)
     assert (facts.num_rows, facts.num_dropped_duplicates, facts.num_repeating) == (13537, 0, 176)
     assert [corpus.sentences(column) for column in corpus.ids] == [rows[column].to_pylist() for column in columns]
     batches = epoch_batches(corpus.ids, batch_size=64, seed=0, epoch=0, unique_sentences=True)

@@ -15,13 +15,13 @@ import pytest
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.execution.cluster import address as cluster_address
-from sentdist.execution.cluster.address import Answer, Chosen, LocalNode, ask, choose, refusal
+from sentdist.execution.cluster.address import Answer, ChosenHead, LocalNode, ask, choose, refusal
 from sentdist.execution.cluster.connection import connect
 from sentdist.execution.health import examine
 
 MINE = LocalNode(address="127.0.0.1:6379", node_id="aa")
 SECOND = LocalNode(address="127.0.0.1:6479", node_id="bb")
-CHOSEN = Chosen(address="127.0.0.1:6379", because="named by RAY_ADDRESS")
+CHOSEN = ChosenHead(address="127.0.0.1:6379", because="named by RAY_ADDRESS")
 
 
 @pytest.mark.parametrize(

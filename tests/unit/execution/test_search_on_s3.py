@@ -13,9 +13,9 @@ import pytest
 from sentdist.errors import StoreError
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
-from sentdist.plan.suggestions import Searched
+from sentdist.plan.suggestions import PlannedSearch
 from sentdist.stages.context import Context
-from sentdist.store.searches import Event, load_search, search_names
+from sentdist.store.searches import SearchEvent, load_search, search_names
 from sentdist.store.store import ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 from tests.support.tiny_data import write_data
@@ -37,7 +37,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
 
 
-def planned_for(encoder: Path, folder: Path) -> tuple[Searched, Context]:
+def planned_for(encoder: Path, folder: Path) -> tuple[PlannedSearch, Context]:
     space: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
     return tiny_search(encoder, write_data(folder / "data"), folder / "store", changes=ONLY, suggest="tpe", samples=5, space=space)
 
@@ -52,7 +52,7 @@ def test_a_search_in_a_bucket_ends_as_one_on_a_disk_however_often_it_was_stopped
         with pytest.raises(Killed):
             search_in_process(planned, in_bucket, print_line=lambda line: None, watch=killed_after(number))
 
-    def throttled(events: Sequence[Event]) -> None:
+    def throttled(events: Sequence[SearchEvent]) -> None:
         if len(events) == 14:
             s3.be("throttled", for_requests=1)
 
@@ -72,7 +72,7 @@ def test_a_bucket_that_refuses_ends_the_search_with_a_sentence(s3: FaultyS3, tmp
     planned, on_disk = planned_for(tiny_encoder_dir, tmp_path)
     in_bucket = replace(on_disk, store=ArtifactStore(s3.root(uuid.uuid4().hex)))
 
-    def expired(events: Sequence[Event]) -> None:
+    def expired(events: Sequence[SearchEvent]) -> None:
         if len(events) == 6:
             s3.be("expired credentials")
 

@@ -24,7 +24,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.local import build_all
 from sentdist.stages.rungs import Standing
 from sentdist.stages.train import TrainSession
-from sentdist.store.searches import Event, SearchState, find_search
+from sentdist.store.searches import SearchEvent, SearchState, find_search
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_search import RATES, Killed, killed_after, outcome, pretended, tiny_search
@@ -249,10 +249,10 @@ def test_what_a_trial_costs_does_not_grow_with_those_before_it(
     tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lines of a search are not gone through again for each trial."""
-    taken: list[Event] = []
+    taken: list[SearchEvent] = []
     take = SearchState.take
 
-    def counted(state: SearchState, event: Event) -> None:
+    def counted(state: SearchState, event: SearchEvent) -> None:
         taken.append(event)
         take(state, event)
 

@@ -8,7 +8,7 @@ from sentdist.errors import RecipeError
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.plan.suggestions import Searched, searched
+from sentdist.plan.suggestions import PlannedSearch, searched
 from tests.support.planning import FixedResolver, plan_of, small_recipe, small_values
 
 SPACE: dict[str, Json] = {
@@ -17,7 +17,7 @@ SPACE: dict[str, Json] = {
 }
 
 
-def planned(space: Json, *, changes: dict[str, Json] | None = None, **search: Json) -> Searched:
+def planned(space: Json, *, changes: dict[str, Json] | None = None, **search: Json) -> PlannedSearch:
     values = small_values(search={"samples": 4, "space": space, "suggest": "random"} | search)
     values["selection"] = {"task": "stsb-dev", "every_fraction": 0.1}
     return searched(recipe_from_values(values | (changes or {}), where="small.yaml"), FixedResolver())

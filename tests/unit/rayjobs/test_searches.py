@@ -21,7 +21,7 @@ from rayjobs.benchmarks.searches import (
     tiny_values,
 )
 from sentdist.plan.recipe import recipe_from_values
-from sentdist.store.searches import Begun, Ended, Finalist, Rung, SearchRecord, SearchTrial
+from sentdist.store.searches import Finalist, RungReached, SearchBegun, SearchRecord, SearchTrial, TrialEnded
 
 
 def a_record(devs: list[float], *, pruned: tuple[int, ...] = ()) -> SearchRecord:
@@ -29,13 +29,13 @@ def a_record(devs: list[float], *, pruned: tuple[int, ...] = ()) -> SearchRecord
     trials = []
     for number, dev in enumerate(devs):
         share = 0.2 if number in pruned else 1.0
-        rung = Rung(number=number, share=share, key=f"k{number}", step=1, dev=dev, last_dev=dev, sentences=int(100 * share), seconds=1.0,
+        rung = RungReached(number=number, share=share, key=f"k{number}", step=1, dev=dev, last_dev=dev, sentences=int(100 * share), seconds=1.0,
                     paid_sentences=int(100 * share), paid_for=(f"k{number}",))  # fmt: skip
         state: Any = "pruned" if number in pruned else "finished"
         trials.append(SearchTrial(number=number, method="m", suggestion={"a.b": number}, train=f"t{number}", state=state, rungs=(rung,)))
     finalist = Finalist(number=0, method="m", place=1, suggestion={"a.b": 0}, dev=devs[0], cells={0: "c"})
     return SearchRecord(name="s", identity="i", recipe={}, methods={"m": ("a.b",)}, trials=tuple(trials), finalists=(finalist,), reason="x",
-                        spent_hours=0.0, events=(Begun(identity="i", recipe={}, methods={}), Ended(number=0, state="finished")))  # fmt: skip
+                        spent_hours=0.0, events=(SearchBegun(identity="i", recipe={}, methods={}), TrialEnded(number=0, state="finished")))  # fmt: skip
 
 
 def test_only_finished_trials_count_for_the_best() -> None:

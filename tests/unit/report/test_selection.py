@@ -10,7 +10,7 @@ import pytest
 
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.report.selection import Chosen, chosen_cells, selection_note, selection_rows, selection_sentence
+from sentdist.report.selection import ChosenCell, chosen_cells, selection_note, selection_rows, selection_sentence
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
@@ -60,7 +60,7 @@ def test_dev_and_test_stand_apart(tmp_path: Path, tiny_encoder_dir: Path) -> Non
 
 
 def test_a_test_set_that_chose_the_weights_is_named() -> None:
-    whole = Chosen(label="a", dev_task="askubuntu-dev+twitter-pit", dev=50.0, test_task=None, test=None, headline=None)
+    whole = ChosenCell(label="a", dev_task="askubuntu-dev+twitter-pit", dev=50.0, test_task=None, test=None, headline=None)
     assert selection_note([whole]).startswith("Weights are chosen by the dev score, never by a test score.")
     said = selection_note([whole, replace(whole, label="b", chose_and_scored=("twitter-pit",))])
     assert said.startswith("twitter-pit chose the weights and is scored as test, too: those scores flatter.")

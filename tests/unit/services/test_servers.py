@@ -20,7 +20,7 @@ from sentdist.errors import ServerError
 from sentdist.services import processes, servers
 from sentdist.services.folders import private_folder, ray_folder
 from sentdist.services.ports import Port
-from sentdist.services.processes import Running, end, launch, noted
+from sentdist.services.processes import RunningServer, end, launch, noted
 from sentdist.services.servers import Hardware, down, up
 from sentdist.services.state import State, own_store, state_of
 
@@ -82,7 +82,7 @@ def _prepared(home: Path, *, store: str | None = None, **ports: int) -> State:
     return state
 
 
-def _noted(state: State, running: Running) -> None:
+def _noted(state: State, running: RunningServer) -> None:
     """As `up` notes what it has started."""
     replace(running, home=str(state.home), host=socket.gethostname(), store=state.store).note(state.note_file(running.name))
 
@@ -124,14 +124,14 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Mapping[st
     """Commands and environments of servers, which are not started: this process stands for them, and they answer at once."""
     seen: list[tuple[list[str], Mapping[str, str]]] = []
 
-    def _launch(name: str, command: list[str], environment: Mapping[str, str], log: Path, **facts: Any) -> Running:
+    def _launch(name: str, command: list[str], environment: Mapping[str, str], log: Path, **facts: Any) -> RunningServer:
         seen.append((command, environment))
         log.write_text("Ray runtime started.")
-        return Running(name=name, pid=os.getpid(), began=psutil.Process().create_time(), mark="none", ports=facts["ports"])
+        return RunningServer(name=name, pid=os.getpid(), began=psutil.Process().create_time(), mark="none", ports=facts["ports"])
 
     monkeypatch.setattr(servers, "launch", _launch)
     monkeypatch.setattr(servers, "answers", lambda url, token=None: True)
-    monkeypatch.setattr(Running, "listens_at", lambda running, port: True)
+    monkeypatch.setattr(RunningServer, "listens_at", lambda running, port: True)
     for name, value in {"RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_MODE": "disabled", "MLFLOW_TRACKING_PASSWORD": "of another"}.items():
         monkeypatch.setenv(name, value)
     return seen
@@ -211,7 +211,7 @@ time.sleep(600)
 
 
 @pytest.fixture
-def stubborn(tmp_path: Path) -> Iterator[Running]:
+def stubborn(tmp_path: Path) -> Iterator[RunningServer]:
     """A server that does not end when it is asked to, with a child in a session of its own."""
     (tmp_path / "server.py").write_text(STUBBORN)
     log = tmp_path / "log"
@@ -226,7 +226,7 @@ def stubborn(tmp_path: Path) -> Iterator[Running]:
 
 
 def test_down_ends_what_was_started_here_by_force_if_need_be_and_no_stranger(
-    stubborn: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stubborn: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "END_S", 0.5)
     state = _prepared(tmp_path / "home")
@@ -241,7 +241,7 @@ def test_down_ends_what_was_started_here_by_force_if_need_be_and_no_stranger(
     assert not list(state.folder.glob("*.json"))
 
 
-def test_what_a_dead_server_left_behind_is_still_known(stubborn: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_dead_server_left_behind_is_still_known(stubborn: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "END_S", 0.5)
     stubborn.note(tmp_path / "note")
     psutil.Process(stubborn.pid).kill()
@@ -257,8 +257,8 @@ def test_doctor_looks_at_the_servers_of_this_folder(tmp_path: Path) -> None:
     state = _prepared(tmp_path, **FREE)
     shell = {"PATH": "/bin"}
     assert list(servers.examine(state, shell)) == []
-    _noted(state, Running(name="ray", pid=os.getpid(), began=psutil.Process().create_time(), mark="x"))
-    _noted(state, Running(name="mlflow", pid=os.getpid(), began=1.0, mark="x"))
+    _noted(state, RunningServer(name="ray", pid=os.getpid(), began=psutil.Process().create_time(), mark="x"))
+    _noted(state, RunningServer(name="mlflow", pid=os.getpid(), began=1.0, mark="x"))
     found = list(servers.examine(state, shell))
     assert [is_sound for is_sound, _ in found] == [True, False, True]
     assert "has ended" in found[1][1] and "source .sentdist/env" in found[2][1]
@@ -270,12 +270,12 @@ def test_doctor_looks_at_the_servers_of_this_folder(tmp_path: Path) -> None:
     assert "MLFLOW_TRACKING_URI=http://10.0.0.1:5001)" in list(servers.examine(state, shell))[2][1]
 
 
-def test_a_server_is_known_though_the_clock_was_set(stubborn: Running) -> None:
+def test_a_server_is_known_though_the_clock_was_set(stubborn: RunningServer) -> None:
     assert replace(stubborn, began=stubborn.began - 3600).is_alive
     assert not replace(stubborn, began=stubborn.began - 3600, mark="another").is_alive
 
 
-def test_a_secret_goes_only_to_what_was_started_here(stubborn: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_goes_only_to_what_was_started_here(stubborn: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever takes the port of a dashboard that is gone must not learn the token."""
     asked: list[str] = []
 
@@ -291,13 +291,13 @@ def test_a_secret_goes_only_to_what_was_started_here(stubborn: Running, tmp_path
         state = _prepared(tmp_path, **FREE | {"dashboard": port})
         _noted(state, stubborn)
         assert not servers._answers(state, "ray") and not asked
-        ours = Running(name="ray", pid=os.getpid(), began=psutil.Process().create_time(), mark="none")
+        ours = RunningServer(name="ray", pid=os.getpid(), began=psutil.Process().create_time(), mark="none")
         assert ours.listens_at(port) and not ours.listens_at(1)
         _noted(state, ours)
         assert servers._answers(state, "ray") and len(asked) == 1
 
 
-def test_a_copied_folder_ends_no_servers_and_removes_nothing(stubborn: Running, tmp_path: Path) -> None:
+def test_a_copied_folder_ends_no_servers_and_removes_nothing(stubborn: RunningServer, tmp_path: Path) -> None:
     state = _prepared(tmp_path / "one")
     _noted(state, stubborn)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
@@ -310,12 +310,12 @@ def test_a_copied_folder_ends_no_servers_and_removes_nothing(stubborn: Running, 
     with pytest.raises(ServerError, match="a server that was started on elsewhere"):
         state_of(tmp_path / "one")
     (tmp_path / "precious").mkdir()
-    end([Running(name="ray", pid=1, began=0.0, mark="none", folder=str(tmp_path / "precious"))])
+    end([RunningServer(name="ray", pid=1, began=0.0, mark="none", folder=str(tmp_path / "precious"))])
     assert (tmp_path / "precious").is_dir()
 
 
 def test_the_store_of_what_runs_is_kept(tmp_path: Path) -> None:
-    _noted(_prepared(tmp_path, store="/shared/store"), Running(name="ray", pid=1, began=0.0, mark="none"))
+    _noted(_prepared(tmp_path, store="/shared/store"), RunningServer(name="ray", pid=1, began=0.0, mark="none"))
     assert state_of(tmp_path).store == "/shared/store"
     assert state_of(tmp_path, store="/other").store == "/other"
 

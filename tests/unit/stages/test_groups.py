@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
 from sentdist.plan.corpora.groups import GroupedCorpus
 from sentdist.plan.stage import Json
@@ -18,7 +18,7 @@ from tests.support.tiny_data import tiny_plan
 from tests.support.tiny_encoders import tiny_writer
 
 
-def built(tmp_path: Path, encoder: Path, augmentation: Json, data: Path) -> tuple[Corpus, dict[str, Json], GroupedCorpus, Context]:
+def built(tmp_path: Path, encoder: Path, augmentation: Json, data: Path) -> tuple[OpenedCorpus, dict[str, Json], GroupedCorpus, Context]:
     """The corpus of a recipe with that augmentation, and what its record says of the premises."""
     methods: Json = {"supmpn": {"objective": {"name": "supmpn"}, "select": False}}
     values = supmpn_values(encoder, corpus=groups(4, 2, augmentation=augmentation), corpora={}, methods=methods, selection=None)
@@ -26,10 +26,10 @@ def built(tmp_path: Path, encoder: Path, augmentation: Json, data: Path) -> tupl
     stage = next(stage for stage in plan.stages if isinstance(stage, GroupedCorpus))
     premises = build_here(stage, context).record.results["premises"]
     assert isinstance(premises, dict)
-    return Corpus.open(folder_of(stage, context)), premises, stage, context
+    return OpenedCorpus.open(folder_of(stage, context)), premises, stage, context
 
 
-def positives(corpus: Corpus) -> list[str]:
+def positives(corpus: OpenedCorpus) -> list[str]:
     return corpus.sentences(corpus.ids[1:5].ravel())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.corpus import Corpus as OpenedCorpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -63,7 +63,7 @@ def train_of(finished: tuple[Plan, Context], method: str) -> Train:
 def test_a_corpus_knows_the_relation_of_every_row(finished: tuple[Plan, Context]) -> None:
     context = finished[1]
     stage = train_of(finished, "rse").corpus
-    corpus = Corpus.open(folder_of(stage, context))
+    corpus = OpenedCorpus.open(folder_of(stage, context))
     assert corpus.ids.shape[0] == 3 and corpus.relations is not None
     counts = np.bincount(corpus.relations).tolist()
     assert counts == [32 - 8, 48 - 8, 60 - 8, 12]  # four pairs of each relation are kept for dev and four for test; the last is capped

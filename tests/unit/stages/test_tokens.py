@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from sentdist.data.corpus import Corpus
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
 from sentdist.learning.encoder import token_table
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -47,7 +47,7 @@ def test_the_table_has_what_the_tokenizer_gives(prepared: Any) -> None:
     train, context = prepared
     short = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 5})})
     encoder = load_encoder(train, context)
-    corpus = Corpus.open(folder_of(train.corpus, context))
+    corpus = OpenedCorpus.open(folder_of(train.corpus, context))
     ids = np.random.default_rng(0).integers(0, corpus.num_sentences, size=(3, 50))
     for stage in (train, short):
         table = tokens_of(stage, context, encoder.tokenizer)

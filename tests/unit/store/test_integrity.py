@@ -20,7 +20,7 @@ from sentdist.plan.stages import Corpus, Train
 from sentdist.stages.local import run_local
 from sentdist.store import integrity, seen
 from sentdist.store import store as store_module
-from sentdist.store.integrity import FileFacts
+from sentdist.store.integrity import FileChecksum
 from sentdist.store.record import Record
 from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore
 from sentdist.store.sweep import load_sweep
@@ -87,13 +87,13 @@ def test_only_files_that_are_asked_for_are_read_and_each_once_a_process_unless_i
     store = ArtifactStore(tmp_path)
     artifact = _put(store)
     read: list[str] = []
-    facts_of = integrity.facts_of
+    checksum_of = integrity.checksum_of
 
-    def noted(path: Path) -> FileFacts:
+    def noted(path: Path) -> FileChecksum:
         read.append(path.name)
-        return facts_of(path)
+        return checksum_of(path)
 
-    monkeypatch.setattr(integrity, "facts_of", noted)
+    monkeypatch.setattr(integrity, "checksum_of", noted)
     folder = store.folder(artifact, "data.txt")
     _flip(folder / "other.txt", at=0)
     for _ in range(3):
@@ -113,7 +113,7 @@ def test_only_files_that_are_asked_for_are_read_and_each_once_a_process_unless_i
 def test_every_name_that_is_given_once_is_looked_at(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("x")
-    facts = integrity.facts_of_tree(tmp_path)
+    facts = integrity.checksums_below(tmp_path)
     (tmp_path / "b").write_text("xx")
     assert integrity.damage_of(tmp_path, facts, iter(["a", "b"])) == "b: 2 bytes, 1 were written"
 

@@ -9,15 +9,15 @@ import pytest
 
 from sentdist.errors import StoreError
 from sentdist.store.searches import (
-    Begun,
-    Chosen,
-    Ended,
-    Event,
     Finalist,
-    Left,
-    Rung,
+    FinalistsChosen,
+    RungReached,
+    SearchBegun,
+    SearchEvent,
     SearchState,
-    Suggested,
+    SubmissionLeft,
+    TrialEnded,
+    TrialSuggested,
     append_event,
     find_search,
     latest,
@@ -27,34 +27,34 @@ from sentdist.store.searches import (
 )
 from sentdist.store.store import ArtifactStore
 
-BEGUN = Begun(identity="one", recipe={"name": "small"}, methods={"rcl": ("training.learning_rate",)}, at=0.0)
+BEGUN = SearchBegun(identity="one", recipe={"name": "small"}, methods={"rcl": ("training.learning_rate",)}, at=0.0)
 
 
-def suggested(number: int, rate: float, *, at: float = 10.0) -> Suggested:
-    return Suggested(number=number, method="rcl", suggestion={"training.learning_rate": rate}, train=f"t{number}", at=at)
+def suggested(number: int, rate: float, *, at: float = 10.0) -> TrialSuggested:
+    return TrialSuggested(number=number, method="rcl", suggestion={"training.learning_rate": rate}, train=f"t{number}", at=at)
 
 
-def rung(number: int, share: float, dev: float, *, paid_s: float = 0.0, at: float = 20.0) -> Rung:
-    return Rung(
+def rung(number: int, share: float, dev: float, *, paid_s: float = 0.0, at: float = 20.0) -> RungReached:
+    return RungReached(
         number=number, share=share, key=f"k{number}-{share:g}", step=int(10 * share), dev=dev, last_dev=dev - 1, sentences=int(100 * share),
         seconds=60 * share, paid_s=paid_s, paid_sentences=int(10 * paid_s), paid_for=("a", "b"), at=at,
     )  # fmt: skip
 
 
-EVENTS: tuple[Event, ...] = (
+EVENTS: tuple[SearchEvent, ...] = (
     BEGUN,
     suggested(0, 1e-5),
     suggested(1, 1e-4),
     rung(1, 0.5, 60.0, paid_s=30),
     rung(0, 0.5, 50.0, paid_s=40),
-    Ended(number=1, state="pruned", at=30.0),
+    TrialEnded(number=1, state="pruned", at=30.0),
     rung(0, 1.0, 55.0, paid_s=50, at=35.0),
-    Ended(number=0, state="finished", at=36.0),
+    TrialEnded(number=0, state="finished", at=36.0),
     suggested(2, 2e-5, at=37.0),
 )
 
 
-def kept(store: ArtifactStore, events: tuple[Event, ...]) -> Path:
+def kept(store: ArtifactStore, events: tuple[SearchEvent, ...]) -> Path:
     for event in events:
         append_event(store, "small", event)
     return Path(store.base) / "searches" / "small.jsonl"
@@ -76,10 +76,10 @@ def test_what_was_noted_is_read_back(tmp_path: Path) -> None:
 
 def test_hours_count_while_a_search_runs_only(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
-    again = Begun.model_validate(BEGUN.model_dump() | {"at": 100_000.0})
+    again = SearchBegun.model_validate(BEGUN.model_dump() | {"at": 100_000.0})
     finalist = Finalist(number=0, method="rcl", place=1, suggestion={"training.learning_rate": 1e-5}, dev=55.0, cells={0: "s0", 1: "s1"})
-    chosen = Chosen(finalists=(finalist,), reason="all trials are made", at=200_000.0)
-    kept(store, (*EVENTS, again, Left(at=103_563.0), chosen))
+    chosen = FinalistsChosen(finalists=(finalist,), reason="all trials are made", at=200_000.0)
+    kept(store, (*EVENTS, again, SubmissionLeft(at=103_563.0), chosen))
     found = load_search(store, "small")
     assert found.spent_hours == pytest.approx((37 + 3563) / 3600)
     assert (found.finalists, found.reason) == ((finalist,), "all trials are made")
@@ -87,17 +87,17 @@ def test_hours_count_while_a_search_runs_only(tmp_path: Path) -> None:
 
 def test_what_is_known_follows_from_the_lines_one_by_one() -> None:
     state = SearchState()
-    for event in (*EVENTS, rung(0, 0.5, 99.0, paid_s=7), rung(7, 0.5, 98.0), Ended(number=7, state="finished")):
+    for event in (*EVENTS, rung(0, 0.5, 99.0, paid_s=7), rung(7, 0.5, 98.0), TrialEnded(number=7, state="finished")):
         state.take(event)
     assert (state.spent_sentences, state.paid_for, state.best_dev("rcl"), state.best_dev("base")) == (1200, {"a", "b"}, 55.0, None)
     state.take(rung(2, 0.5, 40.0))
     assert state.devs_before(state.trials[2]) == [60.0, 50.0], "a rung that is noted twice, or of an unknown trial, counts for nothing"
-    state.take(Ended(number=2, state="failed", error="gone"))
+    state.take(TrialEnded(number=2, state="failed", error="gone"))
     assert (state.trials[2].state, state.trials[2].error) == ("failed", "gone")
     state.take(rung(2, 1.0, 70.0))
     assert (state.trials[2].state, state.trials[2].error) == ("running", None), "it was tried again"
     assert state.devs_before(state.trials[2]) == [55.0]
-    state.take(Chosen(finalists=(), reason="enough"))
+    state.take(FinalistsChosen(finalists=(), reason="enough"))
     assert state.record("small").reason == "enough"
     state.take(BEGUN)
     assert state.record("small").reason is None and state.chosen is not None
@@ -117,7 +117,7 @@ def test_a_damaged_line_costs_itself_alone(damage: bytes, tmp_path: Path, caplog
 
 def test_a_search_that_asks_something_else_begins_anew(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
-    other = Begun.model_validate(BEGUN.model_dump() | {"identity": "two"})
+    other = SearchBegun.model_validate(BEGUN.model_dump() | {"identity": "two"})
     kept(store, (*EVENTS, other, suggested(0, 0.5)))
     found = load_search(store, "small")
     assert [trial.suggestion for trial in found.trials] == [{"training.learning_rate": 0.5}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sentdist.tracking.views import MAX_VARIED, TAG, View, varied_parameters, views
+from sentdist.tracking.views import MAX_VARIED, TAG, SavedView, varied_parameters, views
 
 TRIALS = [
     {"method": "base", "cell": "base", "encoder": "minilm"},
@@ -43,7 +43,7 @@ def test_trials_that_differ_in_nothing_else_have_no_parallel_coordinates() -> No
     assert "sentdist-parallel" not in [view.id for view in views(order="stsb", metric="stsb", scores=["stsb"], trials=alike)]
 
 
-def _check_cards(charts: View) -> None:
+def _check_cards(charts: SavedView) -> None:
     cards, sections = charts.state["compareRunCharts"], charts.state["compareRunSections"]
     assert isinstance(cards, list) and isinstance(sections, list)
     opened = {section["uuid"] for section in sections if section["display"]}  # type: ignore[index, call-overload]
