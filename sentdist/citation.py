@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["article", "inproceedings", "misc"]
+EntryType = Literal["article", "inproceedings", "misc"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,7 +13,7 @@ class Citation:
     """One work; `role` is what it was used for here, `where` its journal or proceedings, `url` a lasting address."""
 
     key: str
-    kind: Kind
+    kind: EntryType
     authors: tuple[str, ...]
     title: str
     where: str

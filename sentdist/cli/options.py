@@ -46,18 +46,18 @@ EncoderName = Annotated[
     str, typer.Argument(help="A folder, a packaged name (minilm-l6), a hub id, or the key of a train artifact.", show_default=False)
 ]
 EncoderRevision = Annotated[str | None, typer.Option("--revision", help="Commit of a hub checkpoint.")]
-Column = Annotated[str | None, typer.Option("--column", help="Where a table has its sentences; not needed if it has one column.")]
+TextColumn = Annotated[str | None, typer.Option("--column", help="Where a table has its sentences; not needed if it has one column.")]
 POOLINGS = "mean, cls, cls_mlp, cls_mlp_train_only, first_last or cls_last_five.  [default: what the encoder declares, else mean]"
 OwnPooling = Annotated[str | None, typer.Option("--pooling", metavar="TEXT", help=POOLINGS)]
 MaxLength = Annotated[int | None, typer.Option("--max-length", min=3, help="Tokens; the encoder's own limit if left out.")]
-Relation = Annotated[
+RelationWeights = Annotated[
     list[str] | None,
     typer.Option("--relation", metavar="NAME[=WEIGHT]", help="Score by this relation of the encoder; may be repeated."),
 ]
 GpusPerWorker = Annotated[
     float | None, typer.Option("--gpus-per-worker", min=0.0, help="GPUs of a worker; 0 for none.  [default: 1 where there are enough]")
 ]
-Precision = Annotated[str, typer.Option("--precision", help="fp32; tf32 on an NVIDIA GPU; bf16 for products in bfloat16.")]
+EncodingPrecision = Annotated[str, typer.Option("--precision", help="fp32; tf32 on an NVIDIA GPU; bf16 for products in bfloat16.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")]
 
 

@@ -14,10 +14,10 @@ from sentdist.cli.options import (
     DataRoot,
     EncoderName,
     EncoderRevision,
+    EncodingPrecision,
     GpusPerWorker,
     MaxLength,
     OwnPooling,
-    Precision,
     StoreRoot,
     named_gpus,
 )
@@ -48,7 +48,7 @@ def evaluate(
     revision: EncoderRevision = None,
     pooling: OwnPooling = None,
     max_length: MaxLength = None,
-    precision: Precision = "fp32",
+    precision: EncodingPrecision = "fp32",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
     mteb: Annotated[
@@ -97,7 +97,7 @@ def compare(
     bayes: Annotated[bool, typer.Option("--bayes", help="Also how probable it is that one is better, here and on other tasks.")] = False,
     rope: Annotated[float, typer.Option(help="Points within which two scores count as equal, for --bayes.", min=0.0)] = 0.5,
     max_length: MaxLength = None,
-    precision: Precision = "fp32",
+    precision: EncodingPrecision = "fp32",
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentdist.cli.options import (
-    Column,
     EncoderName,
     EncoderRevision,
+    EncodingPrecision,
     MaxLength,
     Overwrite,
     OwnPooling,
-    Precision,
-    Relation,
+    RelationWeights,
     StoreRoot,
+    TextColumn,
     check_choice,
     given_names,
     weights_of,
@@ -35,11 +35,11 @@ def encode(
     encoder: EncoderName,
     file: Annotated[str, typer.Argument(help="Sentences: .txt (one a line), .parquet, .csv, .tsv, .jsonl, or - for standard input.")],
     out: Annotated[Path, typer.Option("--out", help="OUT.npy, or OUT.parquet with ids.", show_default=False)],
-    column: Column = None,
+    column: TextColumn = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column with ids, to be kept beside the embeddings in Parquet.")] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Embeddings of length 1.")] = False,
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float16, on disk.")] = "float32",
-    precision: Precision = "fp32",
+    precision: EncodingPrecision = "fp32",
     max_length: MaxLength = None,
     pooling: OwnPooling = None,
     revision: EncoderRevision = None,
@@ -83,12 +83,12 @@ def similarity(
     column: Annotated[
         list[str] | None, typer.Option("--column", help="Where tables have their sentences; twice for a file of pairs, or for two files.")
     ] = None,
-    relation: Relation = None,
+    relation: RelationWeights = None,
     directions: Annotated[
         str, typer.Option("--directions", help="Of relations: max_both, the greater of both directions, or one, A as head.")
     ] = "max_both",
     out: Annotated[Path | None, typer.Option("--out", help="Write the pairs with their scores to OUT.csv or OUT.parquet.")] = None,
-    precision: Precision = "fp32",
+    precision: EncodingPrecision = "fp32",
     max_length: MaxLength = None,
     pooling: OwnPooling = None,
     revision: EncoderRevision = None,

@@ -12,7 +12,7 @@ from sentdist.errors import DataError
 
 CHUNK_ROWS = 1 << 18  # rows turned into Python integers at a time: about 60 MB for three columns
 
-Row = tuple[int, tuple[int, ...]]  # its number, the ids of its sentences
+NumberedRow = tuple[int, tuple[int, ...]]  # its number, the ids of its sentences
 
 
 def epoch_batches(ids_CR: np.ndarray, *, batch_size: int, seed: int, epoch: int, unique_sentences: bool) -> np.ndarray:
@@ -48,7 +48,7 @@ def epoch_batches(ids_CR: np.ndarray, *, batch_size: int, seed: int, epoch: int,
     return np.asarray(packed, dtype=np.int64)
 
 
-def _rows_in(order: np.ndarray, ids_CR: np.ndarray) -> Iterator[Row]:
+def _rows_in(order: np.ndarray, ids_CR: np.ndarray) -> Iterator[NumberedRow]:
     for first in range(0, len(order), CHUNK_ROWS):
         rows = order[first : first + CHUNK_ROWS]
         yield from zip(rows.tolist(), zip(*(column[rows].tolist() for column in ids_CR), strict=True), strict=True)
@@ -66,10 +66,10 @@ class _Packing:
         self.batch_size = batch_size
         self.batch: list[int] = []
         self.taken: set[int] = set()
-        self.waiting: dict[int, deque[Row]] = {}
+        self.waiting: dict[int, deque[NumberedRow]] = {}
         self.sentences: deque[int] = deque()  # the keys of `waiting`, in the order in which they are asked
 
-    def pack(self, rows: Iterator[Row]) -> list[list[int]]:
+    def pack(self, rows: Iterator[NumberedRow]) -> list[list[int]]:
         batches: list[list[int]] = []
         while True:
             self.batch, self.taken = [], set()
@@ -81,7 +81,7 @@ class _Packing:
                 return batches
             batches.append(self.batch)
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: NumberedRow) -> None:
         number, sentences = row
         if self.taken.isdisjoint(sentences):
             self.batch.append(number)

@@ -22,7 +22,7 @@ PLAIN = ("", ".txt")  # one sentence a line; without a suffix, as a shell's <(co
 LONGEST_LINE = 1 << 26  # letters; a file without line ends would fill the memory
 SENTENCE = "sentence"  # what the only column of a plain file is called here
 
-Batch = dict[str, list[str]]
+TextColumns = dict[str, list[str]]
 
 
 def looks_like_a_file(argument: str) -> bool:
@@ -47,7 +47,7 @@ class Texts:
     def name(self) -> str:
         return "standard input" if self.path is None else str(self.path)
 
-    def batches(self, num_rows: int) -> Iterator[Batch]:
+    def batches(self, num_rows: int) -> Iterator[TextColumns]:
         """Batches of `num_rows` rows, the last one shorter: for each column its texts, ids as text.
 
         Raises:

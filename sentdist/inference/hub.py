@@ -9,12 +9,12 @@ from sentdist.errors import DataError, EncoderError
 from sentdist.hub_errors import hub_trouble
 
 TIMEOUT_S = 20
-Kind = Literal["model", "dataset"]
+RepoType = Literal["model", "dataset"]
 
 # huggingface_hub takes half a second to import, hence the imports inside functions.
 
 
-def commit_of(name: str, kind: Kind, *, revision: str | None = None) -> str:
+def commit_of(name: str, kind: RepoType, *, revision: str | None = None) -> str:
     """The commit that a branch or tag of a repository stands for today; None: its main branch.
 
     Raises:

@@ -24,7 +24,7 @@ from sentdist.table_text import csv_cell
 PAIRS_AT_ONCE = 8_192
 SCHEMA = pa.schema([("sentence1", pa.large_string()), ("sentence2", pa.large_string()), ("score", pa.float64())])
 
-Pairs = tuple[list[str], list[str]]
+TextPairs = tuple[list[str], list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def cosines_by_relation(loaded: LoadedEncoder, first: str, second: str) -> list[
     ]
 
 
-def pair_batches(first: Texts, second: Texts | None) -> Iterator[Pairs]:
+def pair_batches(first: Texts, second: Texts | None) -> Iterator[TextPairs]:
     """Pairs from two columns of one file, or row by row from two files.
 
     Raises:
@@ -123,7 +123,7 @@ def pair_batches(first: Texts, second: Texts | None) -> Iterator[Pairs]:
         done += len(heads)
 
 
-def write_scores(scorer: PairScorer, pairs: Iterator[Pairs], out: Path) -> Iterator[int]:
+def write_scores(scorer: PairScorer, pairs: Iterator[TextPairs], out: Path) -> Iterator[int]:
     """Write columns sentence1, sentence2, score to a .csv or .parquet file; gives out how many pairs are done. The file is whole or absent.
 
     In CSV a sentence that a spreadsheet would take for a formula gets an apostrophe before it; Parquet holds all as they are.

@@ -11,7 +11,7 @@ from sentdist.plan.corpora.own import OWN
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.selection import DevTask
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, Found, ScoredTask
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, ResolvedTask, ScoredTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
 from sentdist.spelling import all_near, did_you_mean
@@ -89,7 +89,7 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
         splits = ("train", card.split, *([card.dev] if card.dev else []))
     pins = [resolver.source(card.source, split=one, revision=named.revision, columns=wanted, where=f"task {given}") for one in splits]
     return kind.make(
-        Found(
+        ResolvedTask(
             name=named.name,
             source=pins[0].name,
             revision=pins[0].revision,

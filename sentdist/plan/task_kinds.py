@@ -114,7 +114,7 @@ Floor = Literal["word_overlap", "bm25"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class ResolvedTask:
     """What planning knows of a named task once its sources were looked at. columns, documents: of its texts.
     splits: those of the source."""
 
@@ -158,7 +158,7 @@ class TaskKind:
     own: str | None = None
     chooses: bool = False
     averages: str | None = None
-    make: Callable[[Found], ChosenTask] | None
+    make: Callable[[ResolvedTask], ChosenTask] | None
     encodes: Callable[[ScoredTask, int], int]
 
     @property
@@ -172,26 +172,26 @@ class TaskKind:
         return self.averages or self.name
 
 
-def _pinned(found: Found) -> Task:
+def _pinned(found: ResolvedTask) -> Task:
     return Task.model_validate(found.values | {"kind": found.card.kind})
 
 
-def _classification(found: Found) -> ClassificationTask:
+def _classification(found: ResolvedTask) -> ClassificationTask:
     card = found.card
     has_dev = card.dev is None and found.is_own and card.split is not None and "dev" in found.splits
     own = {"dev": "dev" if has_dev else card.dev, "num_folds": card.num_folds, "classifier": card.classifier, "role": card.role}
     return ClassificationTask.model_validate(found.values | own | {"columns": found.columns, "label": card.label})
 
 
-def _paraphrases(found: Found) -> ParaphraseTask:
+def _paraphrases(found: ResolvedTask) -> ParaphraseTask:
     return ParaphraseTask.model_validate(found.values | {"columns": found.columns, "label": found.card.label})
 
 
-def _reranking(found: Found) -> RerankingTask:
+def _reranking(found: ResolvedTask) -> RerankingTask:
     return RerankingTask.model_validate(found.values | {"query": found.columns, "document": found.documents})
 
 
-def _clustering(found: Found) -> ClusteringTask:
+def _clustering(found: ResolvedTask) -> ClusteringTask:
     return ClusteringTask.model_validate(found.values | {"text": found.columns[0], "label": found.card.label})
 
 

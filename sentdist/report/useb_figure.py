@@ -14,7 +14,7 @@ from sentdist.report.style import Drawing, Looks, canvas, house_style, legend_co
 from sentdist.report.useb import FOUR, RELATION
 
 WIDTH_IN = 7.4
-Scores = Mapping[str, Mapping[str, Summary]]  # relation -> task -> over seeds
+TaskSummaries = Mapping[str, Mapping[str, Summary]]  # relation -> task -> over seeds
 
 
 def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (), *, looks: Looks | None = None) -> Drawing:
@@ -68,7 +68,7 @@ def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (),
 
 
 def _marks(
-    axes: Axes, task: str, found: Scores, places: Mapping[str, int], offset: float, *, label: str, looks: Looks
+    axes: Axes, task: str, found: TaskSummaries, places: Mapping[str, int], offset: float, *, label: str, looks: Looks
 ) -> None:  # fmt: skip
     known = {relation: scores[task] for relation, scores in found.items() if task in scores}
     best = max(known, key=lambda relation: known[relation].mean, default=None)

@@ -15,7 +15,7 @@ from sentdist.errors import StoreError, counted
 from sentdist.plan.stage import Json
 from sentdist.store.store import ArtifactStore
 
-State = Literal["running", "finished", "pruned", "failed"]
+TrialState = Literal["running", "finished", "pruned", "failed"]
 
 SEARCHES = "searches"
 SEAL_LENGTH = 8  # hex digits of the sha256 that stands before each line
@@ -125,7 +125,7 @@ class SearchTrial(_Value):
     method: str
     suggestion: dict[str, Json]
     train: str
-    state: State
+    state: TrialState
     rungs: tuple[RungReached, ...] = ()
     forecast_s: float | None = None
     error: str | None = None

@@ -128,13 +128,18 @@ def test_no_objective_crosses_ranks_but_by_gather() -> None:
     assert not crossing
 
 
-def test_a_class_has_a_name_of_its_own() -> None:
-    places = defaultdict(list)
+def test_the_name_of_a_type_stands_for_one_thing() -> None:
+    """Classes, and types that modules name: two of one name are two spellings of one type, word for word."""
+    meanings = defaultdict(set)
     for path in sorted((ROOT / "sentdist").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert not {name: found for name, found in places.items() if len(found) > 1}
+                meanings[node.name].add(f"{path.relative_to(ROOT)}:{node.lineno}")
+        for statement in tree.body:
+            if isinstance(statement, ast.Assign) and isinstance(name := statement.targets[0], ast.Name) and not name.id.isupper():
+                meanings[name.id].add(ast.unparse(statement.value))
+    assert not {name: sorted(found) for name, found in meanings.items() if name.lstrip("_")[0].isupper() and len(found) > 1}
 
 
 def test_no_file_is_longer_than_a_sitting() -> None:

@@ -15,7 +15,7 @@ UNSAID = 0.6  # likeness of a detail that only one of the two mentions
 WIDER = 0.75  # likeness of a word and the wider word that includes it
 KIN = 0.4  # likeness of two words with the same wider word: playing the guitar, playing the piano
 
-Change = Callable[[Scene, Draw, str], Scene | None]
+SceneChange = Callable[[Scene, Draw, str], Scene | None]
 
 
 def weakened(scene: Scene, draw: Draw, split: str) -> Scene:
@@ -52,7 +52,7 @@ def contradicted(scene: Scene, draw: Draw, split: str) -> tuple[Scene, bool]:
 def graded(draw: Draw, split: str) -> tuple[Scene, Scene]:
     """Return two scenes of a split that share much, some or nothing; the kinds of pair are equally frequent."""
     scene = scenes.draw_scene(draw, split, detail=0.6)
-    plan: Sequence[Change] = draw.one(
+    plan: Sequence[SceneChange] = draw.one(
         (
             (),
             (),

@@ -18,7 +18,7 @@ from sentdist.reading import reading
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Row = dict[str, str | int | float]
+ReleasedRow = dict[str, str | int | float]
 
 
 def find(name: str, data_root: Path | None) -> Path | None:
@@ -68,7 +68,7 @@ def facts(name: str, path: Path) -> FileFacts:
     )
 
 
-def _reader(path: Path) -> Callable[[Path], Iterator[Row]] | None:
+def _reader(path: Path) -> Callable[[Path], Iterator[ReleasedRow]] | None:
     if os.path.lexists(path) and not path.is_dir():
         if path.name.startswith("Twitter_URL_Corpus") and path.suffix == ".txt":
             return _twitter_url
@@ -80,26 +80,26 @@ def _reader(path: Path) -> Callable[[Path], Iterator[Row]] | None:
     return _scidocs if os.path.lexists(path / "data.json") else None
 
 
-def _paraphrase(first: str, second: str, votes: int) -> Iterator[Row]:
+def _paraphrase(first: str, second: str, votes: int) -> Iterator[ReleasedRow]:
     """A pair that at most 2 of 5 or 6 called a paraphrase is none, one of 4 or more is;
     3 is debatable and left out (USEB, arXiv 2104.06979)."""
     if votes != 3:
         yield {"sentence1": first, "sentence2": second, "label": int(votes > 3)}
 
 
-def _twitter_url(path: Path) -> Iterator[Row]:
+def _twitter_url(path: Path) -> Iterator[ReleasedRow]:
     """sentence, sentence, "(4, 6)": 4 of 6 workers said paraphrase (Lan et al. 2017)."""
     for first, second, votes, *_ in _lines(path):
         yield from _paraphrase(first, second, int(votes.strip("() ").split(",")[0]))
 
 
-def _pit(path: Path) -> Iterator[Row]:
+def _pit(path: Path) -> Iterator[ReleasedRow]:
     """topic, its name, sentence, sentence, an expert's grade 0 to 5, tags (SemEval-2015 Task 1)."""
     for _, _, first, second, grade, *_ in _lines(path):
         yield from _paraphrase(first, second, int(grade))
 
 
-def _str2022(path: Path) -> Iterator[Row]:
+def _str2022(path: Path) -> Iterator[ReleasedRow]:
     """PairID, Text with both sentences on a line each, Score from 0 to 1 (Abdalla et al. 2023)."""
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -107,7 +107,7 @@ def _str2022(path: Path) -> Iterator[Row]:
             yield {"sentence1": first.strip(), "sentence2": second.strip(), "score": float(row["Score"])}
 
 
-def _askubuntu(folder: Path) -> Iterator[Row]:
+def _askubuntu(folder: Path) -> Iterator[ReleasedRow]:
     """Titles of candidates in BM25's order; queries without a similar question are left out (Lei et al. 2016; USEB's protocol)."""
     titles = {key: title.strip() for key, title, *_ in _lines(folder / "text_tokenized.txt")}
     for split in ("dev", "test"):
@@ -121,7 +121,7 @@ def _askubuntu(folder: Path) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def _scidocs(folder: Path) -> Iterator[Row]:
+def _scidocs(folder: Path) -> Iterator[ReleasedRow]:
     """Titles of papers; the four relations of the test part are splits, and so are those of the valid part, as `cite-valid`;
     papers without a title are left out (Cohan et al. 2020, as USEB has it)."""
     data = json.loads((folder / "data.json").read_text(encoding="utf-8"))
@@ -137,7 +137,7 @@ def _scidocs(folder: Path) -> Iterator[Row]:
                     }  # fmt: skip
 
 
-def _cqadupstack(folder: Path) -> Iterator[Row]:
+def _cqadupstack(folder: Path) -> Iterator[ReleasedRow]:
     """A row a question and one of its duplicates, with the forum of both (Hoogeveen et al. 2015, as USEB has it)."""
     forums, judged = cqadupstack_parts(folder)
     for split, by_forum in judged.items():

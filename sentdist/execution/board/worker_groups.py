@@ -45,7 +45,7 @@ class Started:
     abort: Callable[[], Awaitable[None]]
 
 
-Start = Callable[[str, Demand], Started]  # with the name of the group
+StartGroup = Callable[[str, Demand], Started]  # with the name of the group
 
 
 @dataclass(kw_only=True, eq=False)
@@ -97,7 +97,7 @@ class WorkerGroups:
     Lives in the board's event loop.
     """
 
-    def __init__(self, start: Start, *, is_wanted: Callable[[], bool], linger_s: float = LINGER_S) -> None:
+    def __init__(self, start: StartGroup, *, is_wanted: Callable[[], bool], linger_s: float = LINGER_S) -> None:
         """is_wanted: whether anything that is built without a group waits for room on the cluster."""
         self._start, self._is_wanted, self._linger_s = start, is_wanted, linger_s
         self._groups: dict[str, _Group] = {}

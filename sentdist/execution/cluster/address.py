@@ -16,7 +16,7 @@ TCP_S = 2.0  # for the connection; a host on the other side of the world takes 0
 ANSWER_S = 10.0  # for the answer of a head that is there and busy
 START_ONE = "Start one (`sentdist up`, or see cluster/README.md), or take `sentdist run --local`."
 
-Answer = Literal["good", "nothing", "no token", "refused", "foreign", "no node here"]
+HeadAnswer = Literal["good", "nothing", "no token", "refused", "foreign", "no node here"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def _token_file() -> Path:
     return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token").expanduser()
 
 
-def ask(address: str) -> Answer:
+def ask(address: str) -> HeadAnswer:
     """Whether a head answers there, takes our token and has a node on this machine, which a driver needs; within `TCP_S` + `ANSWER_S`."""
     host, _, port = address.rpartition(":")
     try:
@@ -125,7 +125,7 @@ def ask(address: str) -> Answer:
     return _ask_head(address, said)
 
 
-def _ask_head(address: str, said: str | None) -> Answer:
+def _ask_head(address: str, said: str | None) -> HeadAnswer:
     import grpc
     from ray.core.generated import gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
 
@@ -155,7 +155,7 @@ def _channel(address: str):  # type: ignore[no-untyped-def]
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority, key, chain), options=options)
 
 
-def refusal(chosen: ChosenHead, answer: Answer) -> ResourceError | None:
+def refusal(chosen: ChosenHead, answer: HeadAnswer) -> ResourceError | None:
     """What to tell when a cluster does not answer as it must; None if it does."""
     where = f"Ray cluster at {chosen.address} ({chosen.because})"
     mode = os.environ.get("RAY_AUTH_MODE")

@@ -21,7 +21,7 @@ MIN_ROWS_PER_PART = 512  # fewer are made faster than they are handed out
 LOSSES_PER_PART = 3  # how often a part may lose its process or node; then it is probably the part itself that kills them
 
 
-Part = TypeVar("Part")
+TaskPart = TypeVar("TaskPart")
 Answer = TypeVar("Answer")
 PartIn = TypeVar("PartIn", contravariant=True)
 AnswerOut = TypeVar("AnswerOut", covariant=True)
@@ -42,8 +42,13 @@ def rows_per_part(num_rows: int, runtime: Runtime) -> int:
 
 
 def over_workers(
-    worker: Callable[..., PoolWorker[Part, Answer]], arguments: tuple[object, ...], parts: Iterable[Part], *, demand: Demand, where: str
-) -> Iterator[tuple[Part, Answer]]:
+    worker: Callable[..., PoolWorker[TaskPart, Answer]],
+    arguments: tuple[object, ...],
+    parts: Iterable[TaskPart],
+    *,
+    demand: Demand,
+    where: str,
+) -> Iterator[tuple[TaskPart, Answer]]:
     """Each part with what a worker made of it, as it comes; parts are drawn as workers become free.
 
     Nothing waits for another here: a worker begins when there is room for it and gets parts only once it lives, so that one worker can do
@@ -56,7 +61,7 @@ def over_workers(
         ResourceError: a part lost its worker again and again.
         Exception: what a worker raised, as it raised it.
     """
-    pool: _Pool[Part, Answer] = _Pool(worker, arguments, parts, demand=demand, where=where)
+    pool: _Pool[TaskPart, Answer] = _Pool(worker, arguments, parts, demand=demand, where=where)
     try:
         yield from pool.answers()
     finally:
@@ -64,19 +69,19 @@ def over_workers(
 
 
 @dataclass(kw_only=True)
-class _Task(Generic[Part]):
+class _Task(Generic[TaskPart]):
     """A part, and how many workers it has lost."""
 
-    part: Part
+    part: TaskPart
     num_lost: int = 0
 
 
-class _Pool(Generic[Part, Answer]):
+class _Pool(Generic[TaskPart, Answer]):
     def __init__(
         self,
-        worker: Callable[..., PoolWorker[Part, Answer]],
+        worker: Callable[..., PoolWorker[TaskPart, Answer]],
         arguments: tuple[object, ...],
-        parts: Iterable[Part],
+        parts: Iterable[TaskPart],
         *,
         demand: Demand,
         where: str,
@@ -87,10 +92,10 @@ class _Pool(Generic[Part, Answer]):
         self._left = iter(parts)
         self._tasks = deque(_Task(part=part) for part in islice(self._left, demand.workers))  # drawn or given back, and not being done
         self._coming: dict[ray.ObjectRef, Any] = {}  # the answer that a worker is up -> the worker
-        self._working: dict[ray.ObjectRef, tuple[Any, _Task[Part]]] = {}
+        self._working: dict[ray.ObjectRef, tuple[Any, _Task[TaskPart]]] = {}
         self._num_stillborn = 0  # workers in a row that died before their first part
 
-    def answers(self) -> Iterator[tuple[Part, Answer]]:
+    def answers(self) -> Iterator[tuple[TaskPart, Answer]]:
         for _ in range(len(self._tasks)):
             self._start()
         while self._coming or self._working:
@@ -122,7 +127,7 @@ class _Pool(Generic[Part, Answer]):
         self._num_stillborn = 0
         self._give(worker)
 
-    def _done(self, ready: ray.ObjectRef) -> Iterator[tuple[Part, Answer]]:
+    def _done(self, ready: ray.ObjectRef) -> Iterator[tuple[TaskPart, Answer]]:
         worker, task = self._working.pop(ready)
         try:
             answer: Answer = ray.get(ready)

@@ -15,7 +15,7 @@ Count = Annotated[int, Field(ge=1)]
 Fill = Literal["own_then_copies", "copies"]
 
 
-Labels = tuple[str, str]
+NliLabels = tuple[str, str]
 Rewording = Literal["word_deletion", "synonyms", "paraphrases"]
 
 PRINTED_FRACTIONS: dict[Rewording, float] = {"word_deletion": 0.1, "synonyms": 0.2, "paraphrases": 0.5}  # SupMPN, Appendix A.1
@@ -28,7 +28,7 @@ class GroupPart(Frozen):
     source_revision: str
     split: str | None = "train"
     columns: tuple[str, str, str] = ("premise", "hypothesis", "label")
-    labels: Labels = ("entailment", "contradiction")  # how the source writes them; ("0", "2") where labels are numbered
+    labels: NliLabels = ("entailment", "contradiction")  # how the source writes them; ("0", "2") where labels are numbered
 
 
 class Augmentation(Frozen):
@@ -84,7 +84,7 @@ class GroupPartSection(Frozen):
     revision: str | None = None
     split: str | None = "train"
     columns: tuple[str, str, str] = ("premise", "hypothesis", "label")
-    labels: Labels = ("entailment", "contradiction")
+    labels: NliLabels = ("entailment", "contradiction")
 
 
 class AugmentationSection(Frozen):

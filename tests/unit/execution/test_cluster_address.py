@@ -15,7 +15,7 @@ import pytest
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.execution.cluster import address as cluster_address
-from sentdist.execution.cluster.address import Answer, ChosenHead, LocalNode, ask, choose, refusal
+from sentdist.execution.cluster.address import ChosenHead, HeadAnswer, LocalNode, ask, choose, refusal
 from sentdist.execution.cluster.connection import connect
 from sentdist.execution.health import examine
 
@@ -67,7 +67,7 @@ def test_nothing_is_guessed(named: str | None, local: list[LocalNode], told: str
         ("no node here", "token", "ray job submit"),
     ],
 )
-def test_each_trouble_has_a_sentence_of_its_own(answer: Answer, mode: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_trouble_has_a_sentence_of_its_own(answer: HeadAnswer, mode: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", mode)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere/token")
     trouble = refusal(CHOSEN, answer)
@@ -113,7 +113,9 @@ def head() -> Iterator[str]:
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere/token"}, "no token"),
     ],
 )
-def test_the_token_is_tried_before_ray_is(environment: dict[str, str], answer: Answer, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_is_tried_before_ray_is(
+    environment: dict[str, str], answer: HeadAnswer, head: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
