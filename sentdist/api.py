@@ -9,7 +9,7 @@ Mistakes are a `SentdistError`: where, what was found, what was expected, what t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -23,6 +23,7 @@ from sentdist.errors import TrainingDiverged as TrainingDiverged
 from sentdist.inference.opening import encoder_use, open_store, store_root
 from sentdist.plan.recipe import Recipe as Recipe
 from sentdist.plan.unroll import Plan as Plan
+from sentdist.print_line import PrintLine
 
 if TYPE_CHECKING:
     import numpy as np
@@ -226,7 +227,7 @@ class Outcome:
 
 
 def run(
-    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: Callable[[str], None] = print
+    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: PrintLine = print
 ) -> list[Outcome]:
     """Build what a recipe needs without its grid, in this process; as `sentdist run --local`. What the store has is not built again.
 
@@ -240,7 +241,7 @@ def run(
 
 
 def sweep(
-    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: Callable[[str], None] = print
+    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: PrintLine = print
 ) -> list[Outcome]:
     """Build all trials of a recipe, its grid included, in this process; as `sentdist sweep --local`. Arguments and errors as in `run`."""
     return _build(_recipe(recipe, overrides), store, data, print_line)
@@ -313,7 +314,7 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
     return EmbeddingLoss(objective_from_values(name, values), width=width, relations=relations)
 
 
-def _build(recipe: Recipe, store: Place, data: Place, print_line: Callable[[str], None]) -> list[Outcome]:
+def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> list[Outcome]:
     plan, context = _planned(recipe, (), store, data)  # before torch is loaded: a mistake is told at once
 
     from sentdist.execution.local_progress import build_locally

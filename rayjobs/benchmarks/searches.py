@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Rung, Train, training_of
+from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_search
 from sentdist.stages.rungs import Standing
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def lattice(store: Path, data: Path | None, *, num_seeds: int) -> str:
     """Train the lattice, then replay searches over it."""
-    whole = _searched(store, data, "lattice", suggest="grid", say=print)
+    whole = _searched(store, data, "lattice", suggest="grid", print_line=print)
     halved = [_searched(store, data, "halved", suggest="random", seed=seed, samples=len(whole.trials), halving=HALVING)
               for seed in range(num_seeds)]  # fmt: skip
     ways = {way: [bests(_searched(store, data, way, suggest=way, seed=seed, samples=len(whole.trials))) for seed in range(num_seeds)]
@@ -105,9 +106,9 @@ def lattice_values(name: str, **search: Json) -> dict[str, Json]:
     }
 
 
-def _searched(store: Path, data: Path | None, name: str, *, say: Callable[[str], None] = lambda line: None, **search: Json) -> SearchRecord:
+def _searched(store: Path, data: Path | None, name: str, *, print_line: PrintLine = lambda line: None, **search: Json) -> SearchRecord:
     values = lattice_values(f"{name}-{search['seed']}" if "seed" in search else name, **search)
-    return search_in_process(*planned_search(recipe_from_values(values, where=name), store=str(store), data=data), print_line=say)
+    return search_in_process(*planned_search(recipe_from_values(values, where=name), store=str(store), data=data), print_line=print_line)
 
 
 def bests(record: SearchRecord) -> list[float]:

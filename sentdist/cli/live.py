@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import typer
 
 from sentdist.cli.printing import open_console
 from sentdist.errors import duration
+from sentdist.print_line import PrintLine
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,7 +22,7 @@ BAR_WIDTH = 40
 
 
 @contextmanager
-def told_live() -> Iterator[tuple[Callable[[str], None], Show | None]]:
+def told_live() -> Iterator[tuple[PrintLine, Show | None]]:
     """What prints a line, and what shows a sweep's progress while the context is open; in a pipe or a log there are lines only."""
     console = open_console()
     if not console.is_terminal:

@@ -74,7 +74,7 @@ def tuned(planned: PlannedSearch, context: Context, search: Callable[..., Search
     else:
         from sentdist.tracking.live_search import LiveSearch
 
-        with LiveSearch(tracking, context.store, name=planned.recipe.name, identity=planned.identity, say=typer.echo) as live:
+        with LiveSearch(tracking, context.store, name=planned.recipe.name, identity=planned.identity, print_line=typer.echo) as live:
             record = search(planned, context, print_line=typer.echo, watch=live.watch, tracker=live.tracker)
     cells = {seed for finalist in record.finalists for seed in finalist.cells}
     seeds = [seed for seed in planned.recipe.seeds if seed in cells] or None

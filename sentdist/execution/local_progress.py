@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from sentdist.errors import counted
@@ -13,6 +12,7 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage
 from sentdist.plan.unroll import Plan
+from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.devices import on_this_machine
 from sentdist.stages.local import Listener, run_local
@@ -23,7 +23,7 @@ from sentdist.store.store import Artifact
 from sentdist.store.sweep import save_sweep, sweep_record
 
 
-def build_locally(plan: Plan, context: Context, *, print_line: Callable[[str], None], show: Show | None = None) -> None:
+def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> None:
     """Build all trials of a plan in this process and note them as a sweep; print_line takes each line of progress, show all of it.
 
     Raises:
@@ -44,7 +44,7 @@ def build_locally(plan: Plan, context: Context, *, print_line: Callable[[str], N
     build_overlaps(plan, context)
 
 
-def local_listener(progress: SweepProgress, print_line: Callable[[str], None], *, show: Show | None = None) -> Listener:
+def local_listener(progress: SweepProgress, print_line: PrintLine, *, show: Show | None = None) -> Listener:
     """A listener for `run_local` that says every tenth of a training, every dev score and every finished stage."""
 
     def listen(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:

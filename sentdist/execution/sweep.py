@@ -29,6 +29,7 @@ from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.unroll import Plan, Trial
+from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.precisions import check_precisions
@@ -38,8 +39,6 @@ from sentdist.tracking.tracker import NullTracker, Tracker
 
 if TYPE_CHECKING:
     from sentdist.execution.trials import TrialOutcome
-
-PrintLine = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import logging
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.trial_processes import TrialProcesses
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial
+from sentdist.print_line import PrintLine
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import ArtifactStore
 
@@ -55,7 +56,7 @@ class TrialOutcome:
 
 
 def run_trials(
-    trials: Sequence[Trial], submission: Submission, body: Body, *, at_once: int, print_line: Callable[[str], None]
+    trials: Sequence[Trial], submission: Submission, body: Body, *, at_once: int, print_line: PrintLine
 ) -> dict[str, TrialOutcome]:
     """Run trials in Tune, first come first served, `at_once` at a time; how each ended, by key.
 
@@ -181,9 +182,9 @@ class _TrialLines(tune.Callback):
     errors: by key, as they were raised where it happened; of trials whose actor was lost again and again, what Tune says of it.
     """
 
-    def __init__(self, trials: dict[str, Trial], print_line: Callable[[str], None]) -> None:
+    def __init__(self, trials: dict[str, Trial], print_line: PrintLine) -> None:
         self._trials = trials
-        self._speak = print_line
+        self._print_line = print_line
         self._num_done = 0
         self.errors: dict[str, BaseException] = {}
         self.was_stopped = False
@@ -201,7 +202,7 @@ class _TrialLines(tune.Callback):
         scores = ", ".join(
             f"{task.name} {trial.last_result[task.name]:.2f}" for task in known.scores.tasks if task.name in trial.last_result
         )
-        self._say(f"{known.name}: {scores}")
+        self._print_end(f"{known.name}: {scores}")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         known = self._trials[trial.config["trial"]]
@@ -212,11 +213,11 @@ class _TrialLines(tune.Callback):
             remedy="Look at the nodes with `ray status`. What is finished is kept; submit again.",
         )
         self.errors.setdefault(trial.config["trial"], lost)
-        self._say(f"{known.name}: FAILED")
+        self._print_end(f"{known.name}: FAILED")
 
-    def _say(self, text: str) -> None:
+    def _print_end(self, text: str) -> None:
         self._num_done += 1
-        self._speak(f"trial {self._num_done}/{len(self._trials)}  {text}")
+        self._print_line(f"trial {self._num_done}/{len(self._trials)}  {text}")
 
 
 def packed(error: BaseException) -> str:

@@ -8,12 +8,13 @@ import socket
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sentdist.addresses import without_secrets
 from sentdist.errors import ServerError, listed
+from sentdist.print_line import PrintLine
 from sentdist.services.folders import ray_folder
 from sentdist.services.ports import HOST, Port, answers, free_port
 from sentdist.services.processes import RunningServer, end, launch
@@ -35,8 +36,6 @@ authorization_function = sentdist.tracking.mlflow_login:authenticate
 auth_cache_ttl_seconds = 600
 """
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
@@ -54,7 +53,7 @@ class _Starting:
     attempt: int = 1
 
 
-def up(state: State, hardware: Hardware, say: Say) -> None:
+def up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
     """Start what does not run yet, find what does, and return when both answer; within `START_S`, with a line at least every 10 s.
 
     Raises:
@@ -63,31 +62,31 @@ def up(state: State, hardware: Hardware, say: Say) -> None:
     if os.name != "posix":
         raise ServerError(where="sentdist up", found=sys.platform, expected="Linux or macOS", remedy="On Windows use WSL 2.")
     state.prepare()
-    with _alone(state, say):
-        _up(state, hardware, say)
+    with _alone(state, print_line):
+        _up(state, hardware, print_line)
 
 
-def _up(state: State, hardware: Hardware, say: Say) -> None:
-    to_start = [server for server in SERVERS if not _found_again(state, server, say)]
+def _up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
+    to_start = [server for server in SERVERS if not _found_again(state, server, print_line)]
     if "ray" not in to_start and hardware != Hardware():
-        say("Ray goes on with the hardware that it was started with: `sentdist down` first to change that.")
+        print_line("Ray goes on with the hardware that it was started with: `sentdist down` first to change that.")
     for server in to_start:
         for port in _ports(state, server):
             port.need()
     state.write_env()
     for server in to_start:
-        say(f"Starting {TITLES[server]} at {_address(state, server)} …")
+        print_line(f"Starting {TITLES[server]} at {_address(state, server)} …")
         _start(state, server, hardware)
     starting = [_Starting(server=server) for server in to_start]
     try:
-        _wait(starting, state, hardware, say)
+        _wait(starting, state, hardware, print_line)
     except BaseException:  # also Ctrl-C: what does not answer yet is not left half-started
         for one in starting:
             _give_up(state, one.server)
         raise
 
 
-def down(state: State, say: Say) -> None:
+def down(state: State, print_line: PrintLine) -> None:
     """End what `up` started in this folder, by its notes, and nothing else; within seconds.
 
     Raises:
@@ -99,7 +98,7 @@ def down(state: State, say: Say) -> None:
     end(noted)
     for server in SERVERS:
         state.note_file(server).unlink(missing_ok=True)
-        say(f"{TITLES[server]} stopped." if server in alive else f"{TITLES[server]} is not running.")
+        print_line(f"{TITLES[server]} stopped." if server in alive else f"{TITLES[server]} is not running.")
 
 
 def examine(state: State, environment: MutableMapping[str, str]) -> Iterator[tuple[bool, str]]:
@@ -124,7 +123,7 @@ def examine(state: State, environment: MutableMapping[str, str]) -> Iterator[tup
 
 
 @contextmanager
-def _alone(state: State, say: Say) -> Iterator[None]:
+def _alone(state: State, print_line: PrintLine) -> Iterator[None]:
     """While no other `up` starts the servers of this folder; the system ends a wait for one that was killed."""
     import fcntl  # of POSIX alone
 
@@ -132,19 +131,19 @@ def _alone(state: State, say: Say) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("Another `sentdist up` starts the servers of this folder; waiting for it …")
+            print_line("Another `sentdist up` starts the servers of this folder; waiting for it …")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _found_again(state: State, server: str, say: Say) -> bool:
+def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
     """Whether it runs, answers and keeps its files as it must. What an earlier one left behind is ended."""
     running = state.running(server)
     if running is None:
         return False
     if not running.is_alive:
         if left := running.processes():
-            say(f"{TITLES[server]} of an earlier start has ended; ending what it left: {len(left)} processes.")
+            print_line(f"{TITLES[server]} of an earlier start has ended; ending what it left: {len(left)} processes.")
         end([running])
         state.note_file(server).unlink(missing_ok=True)
         return False
@@ -164,11 +163,11 @@ def _found_again(state: State, server: str, say: Say) -> bool:
                 remedy=f"{remedy} Its log: {state.log(server)}",
             )
         time.sleep(PAUSE_S)
-    say(f"{TITLES[server]} is up already: {_address(state, server)}")
+    print_line(f"{TITLES[server]} is up already: {_address(state, server)}")
     return True
 
 
-def _wait(starting: list[_Starting], state: State, hardware: Hardware, say: Say) -> None:
+def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_line: PrintLine) -> None:
     began = said = time.monotonic()
     while starting:
         for one in list(starting):
@@ -176,10 +175,10 @@ def _wait(starting: list[_Starting], state: State, hardware: Hardware, say: Say)
             if _is_ready(state, one.server):
                 starting.remove(one)
                 said = time.monotonic()
-                say(f"{TITLES[one.server]} answers after {said - began:.0f} s.")
+                print_line(f"{TITLES[one.server]} answers after {said - began:.0f} s.")
             elif running is None or not running.is_alive:
                 if one.server == "ray" and one.attempt < RAY_ATTEMPTS and "timed out during startup" in _log(state, "ray"):
-                    say("Ray did not come up within its 30 s; once more …")
+                    print_line("Ray did not come up within its 30 s; once more …")
                     _give_up(state, "ray")
                     one.attempt += 1
                     _start(state, "ray", hardware)
@@ -196,7 +195,7 @@ def _wait(starting: list[_Starting], state: State, hardware: Hardware, say: Say)
             )
         if starting and now - said > SAY_EVERY_S:
             said = now
-            say(f"Waiting for {listed([TITLES[one.server] for one in starting])}: {now - began:.0f} s of at most {START_S:.0f} …")
+            print_line(f"Waiting for {listed([TITLES[one.server] for one in starting])}: {now - began:.0f} s of at most {START_S:.0f} …")
         time.sleep(PAUSE_S)
 
 

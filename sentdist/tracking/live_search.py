@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sentdist.print_line import PrintLine
 from sentdist.store.searches import SearchEvent, search_record
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.run_handle import MlflowRun
@@ -26,16 +27,16 @@ CLOSE_S = 60.0  # that the end of a search waits for a slow server
 class LiveSearch:
     """Follows a search, with a thread of its own: what is noted is brought to the server soon. Use it as a context.
 
-    A server that is away costs one line; the thread tries again now and then, and once more at the end. say: takes lines for people.
+    A server that is away costs one line; the thread tries again now and then, and once more at the end.
 
     Raises:
         RecipeError: `uri` is not the address of a server.
     """
 
-    def __init__(self, uri: str, store: ArtifactStore, *, name: str, identity: str, say: Callable[[str], None]) -> None:
+    def __init__(self, uri: str, store: ArtifactStore, *, name: str, identity: str, print_line: PrintLine) -> None:
         self.tracker: Tracker = SearchTracker(uri, name=name, identity=identity)
         self._server = Server(uri)
-        self._store, self._name, self._say = store, name, say
+        self._store, self._name, self._print_line = store, name, print_line
         self._events: Sequence[SearchEvent] = ()
         self._published: Published = {}
         self._num_told = 0
@@ -81,7 +82,7 @@ class LiveSearch:
         if found is None:
             self._published.clear()  # perhaps a run is gone: they are looked up anew
         for warning in self._server.warnings[self._num_told :]:
-            self._say(f"tracking: {warning}")
+            self._print_line(f"tracking: {warning}")
         self._num_told = len(self._server.warnings)
         return found is not None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from mlflow.entities import Run
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
 from sentdist.plan.suggestions import PlannedSearch
+from sentdist.print_line import PrintLine
 from sentdist.services.ports import free_port
 from sentdist.stages.context import Context
 from sentdist.store.searches import RungReached, SearchEvent, SearchRecord
@@ -75,8 +76,8 @@ def a_search(name: str, encoder: Path, folder: Path, **search: Json) -> tuple[Pl
     return tiny_search(encoder, write_data(folder / "data"), folder / "store", changes=changes, **given)
 
 
-def live(server_uri: str, planned: PlannedSearch, context: Context, say: Callable[[str], None]) -> LiveSearch:
-    return LiveSearch(server_uri, context.store, name=planned.recipe.name, identity=planned.identity, say=say)
+def live(server_uri: str, planned: PlannedSearch, context: Context, print_line: PrintLine) -> LiveSearch:
+    return LiveSearch(server_uri, context.store, name=planned.recipe.name, identity=planned.identity, print_line=print_line)
 
 
 def shows(shown: Shown, record: SearchRecord, *, all_curves: bool = True) -> None:

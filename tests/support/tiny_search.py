@@ -47,7 +47,7 @@ def tiny_search(
 def pretended(planned: PlannedSearch, context: Context, **options: Any) -> Conductor:
     """A conductor whose trials are told to it by the test."""
     return Conductor(
-        planned, context, lambda axes: TunedSuggester(axes, suggest="random", seed=0), **({"say": lambda line: None} | options)
+        planned, context, lambda axes: TunedSuggester(axes, suggest="random", seed=0), **({"print_line": lambda line: None} | options)
     )
 
 

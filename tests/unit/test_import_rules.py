@@ -29,6 +29,7 @@ FOR_ALL = {
     "frozen",
     "citation",
     "palette",
+    "print_line",
 }
 
 # package -> packages of sentdist that it may import from; itself and those for all always.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import ray
@@ -13,6 +13,7 @@ from sentdist.errors import StoreError, SweepStopped
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.progress import Show, SweepProgress
+from sentdist.print_line import PrintLine
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_names
 
@@ -20,9 +21,7 @@ LOOK_UP_S = 0.5  # how long after the end it may still wait for events
 
 
 @contextmanager
-def printed_events(
-    board: BoardClient, progress: SweepProgress, print_line: Callable[[str], None], *, show: Show | None = None
-) -> Iterator[None]:
+def printed_events(board: BoardClient, progress: SweepProgress, print_line: PrintLine, *, show: Show | None = None) -> Iterator[None]:
     """While the context is open, print a line for every event of the board, and one that says what runs where nothing happens for long.
 
     show: takes the progress several times a second.
@@ -40,9 +39,7 @@ def printed_events(
         printer.join()
 
 
-def _print_events(
-    board: BoardClient, progress: SweepProgress, print_line: Callable[[str], None], show: Show, is_over: threading.Event
-) -> None:
+def _print_events(board: BoardClient, progress: SweepProgress, print_line: PrintLine, show: Show, is_over: threading.Event) -> None:
     since: int | None = None
     store = _Store(board.submission.context.store)
     while True:

@@ -19,6 +19,7 @@ from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train, to_share
 from sentdist.plan.suggestions import PlannedSearch, told
+from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.rungs import standing
 from sentdist.store.searches import (
@@ -70,7 +71,7 @@ Watch = Callable[[Sequence[SearchEvent]], None]
 class Conductor:
     """One search. What it decides follows from what it has noted: after a restart it notes and decides the same from there on.
 
-    context: whose `shares` are those of the search. say: takes a line for people. watch: takes all that is noted, whenever there is more.
+    context: whose `shares` are those of the search. watch: takes all that is noted, whenever there is more.
     clock: None: `steady_clock()`. at_once: stages that run at the same time.
     """
 
@@ -80,7 +81,7 @@ class Conductor:
         context: Context,
         make: MakeSuggester,
         *,
-        say: Callable[[str], None],
+        print_line: PrintLine,
         watch: Watch | None = None,
         clock: Callable[[], float] | None = None,
         at_once: int = 1,
@@ -90,7 +91,7 @@ class Conductor:
         self.forecasts = Forecasts(planned, context.store)
         self._finalists = Finalists(planned, self.forecasts, at_once=at_once)
         self._can_judge = False  # whether the budget was held against a known speed
-        self._search, self._say, self._watch, self._clock = planned.search, say, watch, clock or steady_clock()
+        self._search, self._print_line, self._watch, self._clock = planned.search, print_line, watch, clock or steady_clock()
         self._identity, self._at_once = planned.identity, at_once
         self._suggesters = {method: make(planned.axes(method)) for method in planned.methods}
         self._asked = dict.fromkeys(planned.methods, 0)
@@ -155,7 +156,7 @@ class Conductor:
         drop_left(self.context.store, self._state.trials, self._trains, self._search.shares)
         if self._state.trials:
             of_them = f", {counted(len(self._unfinished), 'unfinished one')} among them" if self._unfinished else ""
-            self._say(f"{name}: goes on after {counted(len(self._state.trials), 'trial')}{of_them}")
+            self._print_line(f"{name}: goes on after {counted(len(self._state.trials), 'trial')}{of_them}")
 
     def _check_disk(self) -> None:
         known = {method: number for method in self.planned.methods if (number := self.planned.num_trials(method)) is not None}
@@ -163,7 +164,7 @@ class Conductor:
         estimate = search_disk_estimate(self.planned, self.context, left, at_once=self._at_once)
         self.context.store.check_writable(needed_bytes=estimate.least)
         if warning := estimate.warning(self.context.store.free_bytes()):
-            self._say(warning)
+            self._print_line(warning)
 
     def next(self) -> ToRun | None:
         """The next trial; None when there is none to begin: the search is over, or ends with the trials that run."""
@@ -182,7 +183,7 @@ class Conductor:
             found = self._fresh(method, self._cheapest)
             if found is None:
                 self._finished_methods.add(method)
-                self._say(f"{method}: nothing new is suggested; it ends with {counted(self._num_tried(method), 'trial')}")
+                self._print_line(f"{method}: nothing new is suggested; it ends with {counted(self._num_tried(method), 'trial')}")
                 continue
             number = max(self._state.trials, default=-1) + 1
             self._note(
@@ -224,7 +225,7 @@ class Conductor:
             self._can_judge = check_budget(
                 self.planned, self.forecasts, remedy="Raise the budget, or train on less: what was measured is kept."
             )
-            self._say(f"To train the finalists: {self._finalists.price.told}.")
+            self._print_line(f"To train the finalists: {self._finalists.price.told}.")
         if share >= 1.0:
             self._end(number, "finished")
             return False
@@ -241,7 +242,7 @@ class Conductor:
         """The best on dev of each method, among trials that came to their end; noted, with why the search is over."""
         found, seeds = [], self._finalists.seeds(self._hours.left, chosen=self._state.chosen)
         if len(seeds) < len(self.planned.recipe.seeds):
-            self._say(f"The budget has time for finalists with {counted(len(seeds), 'seed')} of {len(self.planned.recipe.seeds)}.")
+            self._print_line(f"The budget has time for finalists with {counted(len(seeds), 'seed')} of {len(self.planned.recipe.seeds)}.")
         record = self.record
         for method in self.planned.methods:
             done = [trial for trial in record.of_method(method) if trial.state == "finished" and trial.dev is not None]
@@ -319,7 +320,7 @@ class Conductor:
                 train = self.planned.train(method, suggestion)
             except SentdistError as error:  # values that do not go together
                 if is_told:
-                    self._say(f"{method}: {told(suggestion)} cannot be trained and is left out: {error}")
+                    self._print_line(f"{method}: {told(suggestion)} cannot be trained and is left out: {error}")
                 suggester.end(name, None)
                 continue
             if train.key in tried or train.key in given:
@@ -370,7 +371,7 @@ class Conductor:
             return
         if not self._has_diverged:
             self._has_diverged = True
-            self._say(f"trial {number}: its suggestion was made by another version; those that follow may differ, too")
+            self._print_line(f"trial {number}: its suggestion was made by another version; those that follow may differ, too")
         if found is not None:
             self._suggesters[event.method].end(found.name, None)
         self._trains[number] = self.planned.train(event.method, wanted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -16,6 +15,7 @@ from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Rung, to_share
 from sentdist.plan.suggestions import PlannedSearch
+from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.devices import on_this_machine
 from sentdist.stages.local import build_all
@@ -37,7 +37,7 @@ def search_in_process(
     planned: PlannedSearch,
     context: Context,
     *,
-    print_line: Callable[[str], None],
+    print_line: PrintLine,
     watch: Watch | None = None,
     tracker: Tracker | None = None,
 ) -> SearchRecord:
@@ -54,7 +54,7 @@ def search_in_process(
     check_precisions((planned.train(method, planned.first(method)) for method in planned.methods), runtime)
     context = replace(context, runtime=runtime)
     make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
-    conductor = Conductor(planned, context, make, say=print_line, watch=watch)
+    conductor = Conductor(planned, context, make, print_line=print_line, watch=watch)
     conductor.begin()
     try:
         while (trial := conductor.next()) is not None:
@@ -68,7 +68,7 @@ def search_in_process(
     return conductor.record
 
 
-def run_trial(trial: ToRun, conductor: Conductor, print_line: Callable[[str], None], tracker: Tracker) -> None:
+def run_trial(trial: ToRun, conductor: Conductor, print_line: PrintLine, tracker: Tracker) -> None:
     """Train one suggestion, rung by rung, until it is finished, pruned or fails."""
     listen = _Listener(conductor, print_line, tracker)
     for share in trial.shares:
@@ -90,7 +90,7 @@ def run_trial(trial: ToRun, conductor: Conductor, print_line: Callable[[str], No
 class _Listener:
     """Says what a long training does, now and then; tells the tracker its curve; ends it when the budget's hours are over."""
 
-    def __init__(self, conductor: Conductor, print_line: Callable[[str], None], tracker: Tracker) -> None:
+    def __init__(self, conductor: Conductor, print_line: PrintLine, tracker: Tracker) -> None:
         self._tracker = tracker
         self._session: TrainSession | None = None
         self._curve = TrackedCurve(NullRun(), [])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,7 @@ from sentdist.execution.trials import (
 )
 from sentdist.plan.stages import to_share
 from sentdist.plan.suggestions import PlannedSearch
+from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.rungs import standing
 from sentdist.store.scratch import scratch_folder
@@ -59,7 +59,7 @@ def search_on_cluster(
     planned: PlannedSearch,
     context: Context,
     *,
-    print_line: Callable[[str], None],
+    print_line: PrintLine,
     watch: Watch | None = None,
     tracker: Tracker | None = None,
     at_once: int | None = None,
@@ -79,7 +79,7 @@ def search_on_cluster(
     context = offer.context
     make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
     width = at_once or offer.capacity.max_concurrent_trials
-    conductor = Conductor(planned, context, make, say=print_line, watch=watch, at_once=width)
+    conductor = Conductor(planned, context, make, print_line=print_line, watch=watch, at_once=width)
     conductor.begin()
     print_line(f"{planned.recipe.name}: search, {counted(width, 'trial')} at once, {offer.devices}; store {context.store.shown}")
     for note in offer.notes:
@@ -93,7 +93,7 @@ def search_on_cluster(
     return conductor.record
 
 
-def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_line: Callable[[str], None]) -> None:
+def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_line: PrintLine) -> None:
     """Have Tune run trials until the conductor has no more; its own files are kept in the store."""
     quieten()
     name = conductor.planned.recipe.name
@@ -192,7 +192,7 @@ class _Decides(FIFOScheduler):
     broken: what kept it from noting; it ends the search.
     """
 
-    def __init__(self, conductor: Conductor, ends: _Ends, print_line: Callable[[str], None]) -> None:
+    def __init__(self, conductor: Conductor, ends: _Ends, print_line: PrintLine) -> None:
         super().__init__()
         self._conductor = conductor
         self._ends = ends

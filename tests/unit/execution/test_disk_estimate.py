@@ -80,8 +80,8 @@ def test_a_search_whose_finalists_find_no_room_does_not_begin(
     told: list[str] = []
     free = search_disk_estimate(planned, context, {}).least + 1
     monkeypatch.setattr(ArtifactStore, "free_bytes", lambda store: free)
-    pretended(planned, context, say=told.append).begin()
+    pretended(planned, context, print_line=told.append).begin()
     assert any("too little. It may stop on the way" in line for line in told)
     free = 10_000
     with pytest.raises(StoreError, match="GB free; expected"):
-        pretended(planned, context, say=told.append).begin()
+        pretended(planned, context, print_line=told.append).begin()
