@@ -283,7 +283,7 @@ def on_ray(store: Path, *, num_trials: int) -> str:
 
 def _search_on_ray(store: Path, num_trials: int) -> tuple[float, float]:
     """Processor seconds of all processes of a cluster: until it is up, and of the search."""
-    from sentdist.execution.cluster.own import own_cluster
+    from sentdist.execution.cluster.own_cluster import own_cluster
     from sentdist.execution.searching import on_cluster
 
     values = tiny_values("machinery", {}, suggest="tpe", samples=num_trials)

@@ -298,7 +298,7 @@ def _confirming(name: str, opened: ArtifactStore, data: Path | None) -> tuple[Pl
 
 
 def _print_scores(name: str, store: ArtifactStore) -> None:
-    from sentdist.report.brief import brief_table
+    from sentdist.report.brief_table import brief_table
     from sentdist.store.sweep import load_sweep
 
     sweep = load_sweep(store, name)

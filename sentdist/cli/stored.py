@@ -83,7 +83,7 @@ def store_drop(
 
     A sweep that needs them builds them again.
     """
-    from sentdist.store.tidying import dependents
+    from sentdist.store.garbage import dependents
 
     opened = open_store(store)
     artifact = opened.find(key)
@@ -108,7 +108,7 @@ def store_gc(
     Data without a record, which crashed writers left; what was moved aside as damaged; checkpoints of trainings that are finished,
     or that nobody has gone on with for 30 days.
     """
-    from sentdist.store.tidying import collect_garbage, orphans
+    from sentdist.store.garbage import collect_garbage, orphans
 
     opened = open_store(store)
     seconds = older_than_hours * 3600

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from sentdist.data.likeness import KnownTexts, fold_disguised
+from sentdist.data.near_duplicates import KnownTexts, fold_disguised
 from sentdist.data.task_texts import TaskTexts
 
 Level = Literal["exact", "normalised", "near", "sentence", "one"]

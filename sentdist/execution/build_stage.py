@@ -16,7 +16,7 @@ from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Rung, Targets, Train
-from sentdist.stages.bodies import build_in_process
+from sentdist.stages.build_in_process import build_in_process
 from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.store.store import Artifact
 

@@ -13,8 +13,8 @@ from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations, useb
 from sentdist.report.block import Block
-from sentdist.report.head import finding, page_facts
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
+from sentdist.report.page_head import finding, page_facts
 from sentdist.report.paper import tables_of
 from sentdist.report.relations import LINK_HEADER, link_table
 from sentdist.report.rows import ResultRow

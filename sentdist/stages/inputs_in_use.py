@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sentdist.errors import ArtifactLost, StoreError
-from sentdist.store.seen import Use
 from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.store.verified import Use
 
 InUse = dict[str, tuple[ArtifactStore, Artifact, Use]]  # by folder
 _in_use: list[InUse] = []  # of each stage that this process builds; one may build another one that it needs

@@ -17,7 +17,7 @@ from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Rung, Train, training_of
 from sentdist.plan.unroll import Plan
-from sentdist.stages.bodies import build_in_process
+from sentdist.stages.build_in_process import build_in_process
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told

@@ -40,8 +40,8 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
-from sentdist.stages.curve import HISTORY_FILE, Curve, history_lines
 from sentdist.stages.inputs import folder_of, load_encoder
+from sentdist.stages.learning_curve import HISTORY_FILE, Curve, history_lines
 from sentdist.stages.objectives import make_objective, num_columns
 from sentdist.stages.scores.by_relation import mean_of_parts, score_by
 from sentdist.stages.scores.scorer import live_scorer

@@ -14,7 +14,7 @@ from pyarrow import fs
 from sentdist.addresses import without_secrets
 from sentdist.disk_errors import NO_RIGHT, WORDS, words_for
 from sentdist.errors import StoreError
-from sentdist.store.silence import told_if_silent
+from sentdist.store.slow_store import told_if_silent
 
 REASONS: dict[int | None, str] = {
     **WORDS,

@@ -13,7 +13,7 @@ from sentdist.errors import StoreError
 from sentdist.store.durable import make_folder, publish_folder, replace_file
 from sentdist.store.record import RECORD, Record
 from sentdist.store.scratch import scratch_folder
-from sentdist.store.silence import told_if_silent
+from sentdist.store.slow_store import told_if_silent
 
 STAGING = ".staging"  # what is being made; it stays when nothing is, so that the store is known by it
 

@@ -26,7 +26,7 @@ from sentdist.store.local_root import STAGING, LocalRoot
 from sentdist.store.object_root import ObjectRoot
 from sentdist.store.record import RECORD, Artifact, Record
 from sentdist.store.scratch import scratch_folder
-from sentdist.store.seen import Use, damage_unless_seen
+from sentdist.store.verified import Use, damage_unless_verified
 
 READERS = 16  # records that are read at once
 BUILT_AGAIN = "It counts as not finished and is built again when it is needed."
@@ -340,13 +340,13 @@ class ArtifactStore:
                 return None
 
     def _damage(self, artifact: Artifact, folder: Path, names: tuple[str, ...]) -> str | None:
-        """As `damage_unless_seen`; no names: of all files."""
+        """As `damage_unless_verified`; no names: of all files."""
         checksums = artifact.record.checksums
         unknown = next((name for name in names if name not in checksums), None)
         if unknown is not None:
             return f"{unknown}: not among its files"
         with reading(self.shown):
-            return damage_unless_seen(folder, checksums, names or tuple(checksums))
+            return damage_unless_verified(folder, checksums, names or tuple(checksums))
 
     def _copy(self, record: Record) -> Path:
         try:

@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from sentdist.data.likeness import KnownTexts, fold_disguised
+from sentdist.data.near_duplicates import KnownTexts, fold_disguised
 from sentdist.data.seeded_order import digest_u64
 from sentdist.errors import DataError, brief, counted
 

@@ -11,8 +11,8 @@ from sentdist.errors import ResourceError, SentdistError, counted, named
 from sentdist.execution.disk_estimate import search_disk_estimate
 from sentdist.execution.searching.budgets import Finalists, Hours, check_budget, steady_clock
 from sentdist.execution.searching.halving import goes_on
-from sentdist.execution.searching.leftovers import drop_below, drop_left
 from sentdist.execution.searching.lines import trial_line
+from sentdist.execution.searching.old_rungs import drop_below, drop_left
 from sentdist.execution.searching.prices import Forecasts, paid
 from sentdist.execution.searching.trial import ToRun
 from sentdist.plan.search import Axis

@@ -9,7 +9,7 @@ from sentdist.errors import counted, duration
 from sentdist.plan.wording import value_text
 from sentdist.report.block import Block
 from sentdist.report.comparisons import distance, distance_and_verdict
-from sentdist.report.head import column_words
+from sentdist.report.page_head import column_words
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
 from sentdist.report.search.facts import ScoredFinalist, SearchedMethod, SearchFacts, sentences
 from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances

@@ -15,7 +15,7 @@ from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import CorpusTable
-from sentdist.stages.own import read_own
+from sentdist.stages.own_file import read_own
 
 
 def rows(stage: plan.GradedCorpus, context: Context) -> CorpusTable:

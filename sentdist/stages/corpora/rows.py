@@ -10,7 +10,7 @@ from sentdist.data.sources.pinned import read_source
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import CorpusTable
-from sentdist.stages.own import read_own
+from sentdist.stages.own_file import read_own
 
 
 def rows(stage: Corpus, context: Context) -> CorpusTable:

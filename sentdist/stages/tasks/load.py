@@ -10,8 +10,8 @@ from typing import Any
 from sentdist.data.sources.mirror import data_folder
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import ScoredTask, TripletTask
+from sentdist.stages.tasks.held_out_rows import load_own_rows
 from sentdist.stages.tasks.loaded_task import LoadedTask
-from sentdist.stages.tasks.own import load_own_rows
 
 Folders = tuple[tuple[str, str], ...]
 

@@ -9,7 +9,7 @@ import pytest
 
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.unroll import unroll
-from sentdist.report.brief import brief_table
+from sentdist.report.brief_table import brief_table
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.local import run_local

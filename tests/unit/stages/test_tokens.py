@@ -24,7 +24,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of, load_encoder
 from sentdist.stages.local import build_here, train_here
 from sentdist.stages.tokens import tokens_of, tokens_stage
-from sentdist.store.tidying import dependents
+from sentdist.store.garbage import dependents
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 

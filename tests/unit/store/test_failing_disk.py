@@ -21,8 +21,8 @@ from pyarrow import fs
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.store import seen
 from sentdist.store import store as store_module
+from sentdist.store import verified
 from sentdist.store.store import ASIDE, ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
 
@@ -179,7 +179,7 @@ def test_a_failing_disk_is_told_in_one_sentence_and_costs_nothing(
     place = _copied(built, tmp_path, lacks=("train/rcl*", "scores/rcl*") if command[0] in ("run", "plan") else ())
     finished = {artifact.key: artifact.record for artifact in ArtifactStore(place.store).artifacts()}
     for number, words in NUMBERS.items():
-        seen.forget()  # as in a new process
+        verified.forget()  # as in a new process
         failure = Failure(number, str(place.store))
         with monkeypatch.context() as patched:
             OPERATIONS[operation](patched, failure)

@@ -9,7 +9,7 @@ import pytest
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.plan.unroll import Plan
-from sentdist.report.brief import brief_table
+from sentdist.report.brief_table import brief_table
 from sentdist.store.forecast import START_UP_S, Forecast, forecast
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record

@@ -18,13 +18,13 @@ from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Corpus, Train
 from sentdist.stages.local import run_local
-from sentdist.store import integrity, seen
+from sentdist.store import integrity, verified
 from sentdist.store import store as store_module
+from sentdist.store.garbage import collect_garbage, dependents, orphans
 from sentdist.store.integrity import FileChecksum
 from sentdist.store.record import Record
 from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore
 from sentdist.store.sweep import load_sweep
-from sentdist.store.tidying import collect_garbage, dependents, orphans
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 CORPUS = Corpus(source="nli/triplets", source_revision="r")
@@ -35,7 +35,7 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forget what this process has found whole, as a new one would not know it."""
 
     def forget() -> None:
-        seen.forget()
+        verified.forget()
         monkeypatch.setattr(store_module, "_stuck", {})
 
     forget()

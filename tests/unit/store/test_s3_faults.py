@@ -15,7 +15,7 @@ from sentdist.errors import ArtifactLost, StoreError
 from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.plan.stages import Corpus, Train
 from sentdist.stages.ranks import ALONE
-from sentdist.store import seen
+from sentdist.store import verified
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 from tests.support.planning import plan_of, small_recipe
@@ -43,7 +43,7 @@ def store(s3: FaultyS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     for name, value in {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
-    seen.forget()
+    verified.forget()
     yield ArtifactStore(s3.root(tmp_path.name))
     s3.be(None)
 
@@ -93,7 +93,7 @@ def test_a_copy_that_changes_while_it_is_read_is_made_again_and_the_artifact_sta
     artifact = _commit(store)
     folder = store.folder(artifact)
     os.utime(folder, (0, 0))
-    use = seen.Use(folder, artifact.record.files)
+    use = verified.Use(folder, artifact.record.files)
     store.check_unchanged(artifact, use)
     assert folder.stat().st_mtime > 0, "a copy in use is not taken for an old one"
     with (folder / "data.bin").open("r+b") as file:
@@ -109,13 +109,13 @@ def test_two_processes_that_share_a_copy_begin_anew_once_each_when_it_goes(store
     folder = store.folder(artifact)
     files, uses, mapped = artifact.record.files, [], []
     for _ in range(2):
-        uses.append(seen.Use(folder, files))
+        uses.append(verified.Use(folder, files))
         mapped.append((folder / "data.bin").open("rb"))  # as a mapping holds it, so that no other file has its inode
     shutil.rmtree(folder)
     for number in range(2):
         with pytest.raises(ArtifactLost, match=r"of its copy .*begins anew"):
             store.check_unchanged(artifact, uses[number])
-        uses[number] = seen.Use(store.folder(artifact), files)
+        uses[number] = verified.Use(store.folder(artifact), files)
         mapped.append((folder / "data.bin").open("rb"))
     for use in uses:
         store.check_unchanged(artifact, use)
@@ -133,7 +133,7 @@ def test_an_artifact_that_another_process_moves_away_while_it_is_copied_is_lost(
 def test_damage_on_the_server_is_moved_aside_and_damage_of_a_copy_is_copied_again(s3: FaultyS3, store: ArtifactStore) -> None:
     artifact = _commit(store)
     (store.folder(artifact) / "data.bin").write_bytes(b"x")
-    seen.forget()
+    verified.forget()
     assert (store.folder(artifact) / "data.bin").stat().st_size == 1_000_000
     store.write_text(f"{artifact.record.files_place}/data.bin", "y" * 1_000_000)
     assert "data.bin" in (store.damage(artifact) or "")

@@ -18,8 +18,8 @@ from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Corpus, Train
 from sentdist.store.differences import explained
+from sentdist.store.garbage import collect_garbage, orphans
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
-from sentdist.store.tidying import collect_garbage, orphans
 
 CORPUS = Corpus(source="nli/triplets", source_revision="r")
 

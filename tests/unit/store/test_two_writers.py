@@ -15,8 +15,8 @@ from sentdist.errors import StoreError
 from sentdist.plan.stages import Corpus
 from sentdist.stages.local import build_here
 from sentdist.store import store as store_module
+from sentdist.store.garbage import collect_garbage, orphans
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
-from sentdist.store.tidying import collect_garbage, orphans
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 CORPUS = Corpus(source="nli/triplets", source_revision="r")

@@ -40,7 +40,7 @@ def forget() -> None:
     _whole.clear()
 
 
-def damage_unless_seen(folder: Path, checksums: Mapping[str, FileChecksum], names: Iterable[str]) -> str | None:
+def damage_unless_verified(folder: Path, checksums: Mapping[str, FileChecksum], names: Iterable[str]) -> str | None:
     """As `damage_of`, of those files that this process has not yet found whole as they are now."""
     unseen = [name for name in names if not _is_as_seen(folder / name, checksums[name])]
     before = {name: status for name in unseen if (status := _status(folder / name)) is not None}  # what changes while it is read is noticed

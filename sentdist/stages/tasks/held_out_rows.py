@@ -10,7 +10,7 @@ import numpy as np
 from sentdist.data.pairs import Pairs
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import TripletTask
-from sentdist.stages.own import own_queries, read_own
+from sentdist.stages.own_file import own_queries, read_own
 from sentdist.stages.tasks.retrieval import LoadedRetrieval
 from sentdist.stages.tasks.sts import LoadedSts
 from sentdist.stages.tasks.triplets import LoadedTriplets

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sentdist.plan.stages import Corpus, Train
-from sentdist.store import scratch, tidying
+from sentdist.store import garbage, scratch
+from sentdist.store.garbage import ELSEWHERE_KEPT_S, UNFINISHED_KEPT_S, collect_garbage, orphans
 from sentdist.store.store import STAGING, ArtifactStore
-from sentdist.store.tidying import ELSEWHERE_KEPT_S, UNFINISHED_KEPT_S, collect_garbage, orphans
 from tests.support.planning import plan_of, small_recipe
 
 CORPUS = Corpus(source="nli/triplets", source_revision="r")
@@ -91,7 +91,7 @@ def test_what_is_gone_by_then_is_passed_over(store: ArtifactStore, monkeypatch: 
     (Path(store.base) / STAGING / "probe-1").unlink()
     (Path(store.base) / STAGING / "abandoned" / "half.bin").unlink()
     (Path(store.base) / STAGING / "abandoned").rmdir()
-    monkeypatch.setattr(tidying, "orphans", lambda *_, **__: listed)
+    monkeypatch.setattr(garbage, "orphans", lambda *_, **__: listed)
     assert collect_garbage(store) == [f"{STAGING}/probe-2"]
 
 
@@ -100,6 +100,6 @@ def test_what_is_finished_by_then_stays(store: ArtifactStore, monkeypatch: pytes
     listed = orphans(store, older_than_s=-1)
     assert listed == [CORPUS.place]
     _commit(store, CORPUS)
-    monkeypatch.setattr(tidying, "orphans", lambda *_, **__: listed)
+    monkeypatch.setattr(garbage, "orphans", lambda *_, **__: listed)
     assert collect_garbage(store) == []
     assert store.has(CORPUS)

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import fs
 
 from sentdist.plan.stages import Corpus
-from sentdist.store import silence
+from sentdist.store import slow_store
 from sentdist.store import store as store_module
 from sentdist.store.store import ArtifactStore
 from tests.support.waiting import wait_for
@@ -23,8 +23,8 @@ CORPUS = Corpus(source="nli/triplets", source_revision="r")
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute that is over soon."""
-    monkeypatch.setattr(silence, "PATIENCE_S", 0.3)
-    monkeypatch.setattr(silence, "_watcher", [])
+    monkeypatch.setattr(slow_store, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(slow_store, "_watcher", [])
 
 
 @pytest.mark.usefixtures("soon")
@@ -71,15 +71,15 @@ def test_threads_that_ask_at_once_begin_one_watch(monkeypatch: pytest.MonkeyPatc
             threading.Event().wait(0.05)
 
     def ask(_: int) -> None:
-        with silence.told_if_silent("store"):
+        with slow_store.told_if_silent("store"):
             pass
 
     with ThreadPoolExecutor(max_workers=3) as threads:
         barrier = threading.Barrier(3)
         list(threads.map(lambda _: barrier.wait(), range(3)))  # three threads there are
-        monkeypatch.setattr(silence.threading, "Thread", Slow)
+        monkeypatch.setattr(slow_store.threading, "Thread", Slow)
         assert list(threads.map(ask, range(3))) == [None] * 3
-    assert len(silence._watcher) == 1
+    assert len(slow_store._watcher) == 1
 
 
 @pytest.mark.usefixtures("soon")
