@@ -52,7 +52,7 @@ def encode(
     """
     from sentdist.data.texts import open_texts
     from sentdist.inference.embedding_file import DTYPES, SUFFIXES
-    from sentdist.inference.whole_file import check_output
+    from sentdist.inference.outputs import check_output
 
     check_choice("--dtype", dtype, DTYPES)
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
@@ -100,7 +100,7 @@ def similarity(
     Two sentences, or the pairs of a file or of two: one score a line, cosine or by relations.
     """
     from sentdist.data.texts import looks_like_a_file
-    from sentdist.inference.whole_file import check_output
+    from sentdist.inference.outputs import check_output
 
     weights = weights_of(relation or [])
     check_choice("--directions", directions, ("max_both", "one"))

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sentdist.durable import whole_file
 from sentdist.errors import LONGEST_VALUE, DataError, one_line
-from sentdist.inference.whole_file import whole_file
 from sentdist.plan.stage import Json
 from sentdist.reading import read_array, read_json_object
 
@@ -41,7 +41,7 @@ def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Jso
     Raises:
         DataError: numbers that float16 cannot hold.
     """
-    with whole_file(path) as part:
+    with whole_file(path, synced=True) as part:
         with part.open("wb") as file:
             writer: _NpyWriter | _ParquetWriter
             if path.suffix == ".npy":
@@ -50,8 +50,6 @@ def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Jso
                 writer = _ParquetWriter(file, width, np.dtype(dtype), facts, with_ids=with_ids)
             with closing(writer):
                 yield writer
-            file.flush()
-            os.fsync(file.fileno())
         if path.suffix == ".npy":
             _facts_file(path).write_text(json.dumps(facts, indent=1) + "\n")
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from sentdist.errors import DataError
+from sentdist.inference.outputs import whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import declared_pooling
@@ -48,23 +45,3 @@ def export_graph(use: EncoderUse, to: Path) -> float:
     with whole_folder(to) as part:
         loaded = LoadedEncoder.load(use)
         return export_onnx(part, loaded.encoder.to("cpu"), checkpoint=loaded.folder)
-
-
-@contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """A new folder beside `path` to write to; it becomes `path` when the context ends, and goes away when it ends by an error.
-
-    Raises:
-        DataError: `path` is there and not empty, or the folder that it should lie in is not.
-    """
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise DataError(where=str(path), found="something that is there already", expected="a new folder", remedy="Choose another name.")
-    if not path.absolute().parent.is_dir():
-        raise DataError(where=str(path), found="no folder for it to lie in", expected="a folder that is there", remedy="Make it.")
-    part = path.absolute().with_name(f"{path.name}.{os.getpid()}.part")
-    part.mkdir()
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)

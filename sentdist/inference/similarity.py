@@ -12,10 +12,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from sentdist.data.texts import Texts
+from sentdist.durable import whole_file
 from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.relational import similarities_by_relation
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.inference.whole_file import whole_file
 from sentdist.learning.relation_file import has_relations, read_relations
 from sentdist.plan.relational import RelationalScoring
 from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
@@ -129,7 +129,7 @@ def write_scores(scorer: PairScorer, pairs: Iterator[TextPairs], out: Path) -> I
     In CSV a sentence that a spreadsheet would take for a formula gets an apostrophe before it; Parquet holds all as they are.
     """
     done, shown = 0, csv_cell if out.suffix == ".csv" else str
-    with whole_file(out) as part, _table_writer(part) as writer:
+    with whole_file(out) as part, _table_writer(part, out.suffix) as writer:
         for first, second in pairs:
             texts = [pa.array(map(shown, half), pa.large_string()) for half in (first, second)]
             columns = [*texts, pa.array(scorer.scores(first, second))]
@@ -138,5 +138,5 @@ def write_scores(scorer: PairScorer, pairs: Iterator[TextPairs], out: Path) -> I
             yield done
 
 
-def _table_writer(path: Path) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:
-    return pq.ParquetWriter(path, SCHEMA) if path.suffix == ".parquet" else pyarrow.csv.CSVWriter(path, SCHEMA)
+def _table_writer(path: Path, suffix: str) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:
+    return pq.ParquetWriter(path, SCHEMA) if suffix == ".parquet" else pyarrow.csv.CSVWriter(path, SCHEMA)

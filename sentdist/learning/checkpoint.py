@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
 from sentdist.disk_errors import words_for
+from sentdist.durable import whole_file
 from sentdist.errors import StoreError, named
 from sentdist.learning.device_random import device_random_state, set_device_random_state
 from sentdist.learning.early_stopping import EarlyStopping
@@ -56,16 +56,11 @@ class Progress:
 
 
 def write_progress(folder: Path, progress: Progress, facts: EngineFacts) -> None:
-    """Commit the checkpoint in `folder`: written aside, then renamed, so that it is whole or absent.
-    StoreError when it cannot be written."""
-    written = folder / f".{PROGRESS_FILE}.{os.getpid()}"
+    """Commit the checkpoint in `folder`, which is whole or absent; StoreError when it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with written.open("w") as file:
-            json.dump({"progress": asdict(progress), "engine": asdict(facts)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(folder / PROGRESS_FILE)
+        with whole_file(folder / PROGRESS_FILE, synced=True) as part:
+            part.write_text(json.dumps({"progress": asdict(progress), "engine": asdict(facts)}, indent=1))
     except OSError as error:
         raise StoreError(
             where=str(folder),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from contextlib import suppress
 from pathlib import Path
 
+from sentdist.durable import whole_file
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.field_comments import CommentedSchema
 from sentdist.plan.inheritance import LIKE
@@ -62,9 +62,8 @@ def keep_schema_of(recipe: Path) -> None:
     file, content = recipe.parent / named.group(1), schema_text().encode()
     with suppress(OSError):
         if not file.exists() or file.read_bytes() != content:
-            beside = file.with_suffix(f".{os.getpid()}")
-            beside.write_bytes(content)
-            beside.replace(file)
+            with whole_file(file) as part:
+                part.write_bytes(content)
 
 
 def _refuse_other_keys(value: Json) -> None:

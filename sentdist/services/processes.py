@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from sentdist.durable import whole_file
+
 MARK = "SENTDIST_SERVER"  # in the environment of a server and of everything that it starts
 CLOCK_S = 2.0  # how far two answers of the system may differ about when a process began
 END_S = 5.0
@@ -85,9 +87,8 @@ class RunningServer:
 
     def note(self, path: Path) -> None:
         """Write it down, whole or not at all."""
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(asdict(self)))
-        os.replace(new, path)
+        with whole_file(path) as part:
+            part.write_text(json.dumps(asdict(self)))
 
 
 def noted(path: Path) -> RunningServer | None:

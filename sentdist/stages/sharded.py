@@ -4,13 +4,13 @@ here one part after another, on a cluster by as many workers as there are."""
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Protocol
 
+from sentdist.durable import whole_file
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Targets, Tokens
 from sentdist.stages.commit import commit
@@ -77,12 +77,9 @@ def staged_shards(store: ArtifactStore) -> Iterator[Path]:
 
 
 def write_shard(body: ShardedBody, shard: int, rows_per_shard: int, folder: Path) -> None:
-    """Make a shard in `folder`; renamed when it is whole: a worker that was taken for lost may still be writing the same one."""
-    place = folder / shard_name(shard, body)
-    unfinished = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}")
-    with unfinished.open("wb") as file:
+    """Make a shard in `folder`; whole or absent: a worker that was taken for lost may still be writing the same one."""
+    with whole_file(folder / shard_name(shard, body)) as part, part.open("wb") as file:
         body.write(shard_rows(shard, body.num_rows, rows_per_shard), file)
-    unfinished.replace(place)
 
 
 def publish(stage: Sharded | Tokens, folder: Path, context: Context, *, body: ShardedBody, rows_per_shard: int, started: float) -> Artifact:

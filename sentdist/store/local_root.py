@@ -9,8 +9,8 @@ import shutil
 import uuid
 from pathlib import Path
 
+from sentdist.durable import make_folder, publish_folder, whole_file
 from sentdist.errors import StoreError
-from sentdist.store.durable import make_folder, publish_folder, replace_file
 from sentdist.store.record import RECORD, Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.slow_store import told_if_silent
@@ -77,7 +77,8 @@ class LocalRoot:
         path = self._base / place
         with told_if_silent(self._shown):
             self.make_folder(path.parent)
-            replace_file(path, content, beside=f"{path.name}.{uuid.uuid4().hex[:8]}.part")
+            with whole_file(path, synced=True) as part:
+                part.write_bytes(content)
 
     def _is_there(self) -> bool:
         """Asked by an attempt to make the folder, too: a file server's client may still remember that it was not there."""

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from sentdist.durable import append_line
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import is_of_disk, not_written, open_root, reading, shown_root, writing
 from sentdist.store.copies import copy_of, keep_copy
-from sentdist.store.durable import append_line
 from sentdist.store.integrity import checksums_below, damage_of, damage_of_content
 from sentdist.store.local_root import STAGING, LocalRoot
 from sentdist.store.object_root import ObjectRoot

@@ -19,6 +19,7 @@ CROSSING = {"gather.py"}  # the only one that knows of other ranks
 FOR_ALL = {
     "errors",
     "disk_errors",
+    "durable",
     "addresses",
     "spelling",
     "hub_errors",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from sentdist.data.retrieval import Retrieval
 from sentdist.data.seeded_order import digest_u64
 from sentdist.data.sources import hub
 from sentdist.data.sources.file_facts import content_digest
+from sentdist.durable import whole_file
 from sentdist.errors import DataError, brief, counted, listed
 from sentdist.reading import read_array, unreadable
 
@@ -357,13 +358,11 @@ def _note(revision: str, file: OwnFile) -> Path:
 
 def _keep(note: Path, sides: Sides) -> None:
     """Note the sides: three counts, then a number a row; a cache that cannot be written costs time, not the run."""
-    partial = note.with_suffix(f".{os.getpid()}.npy")
-    try:
+    numbers = np.array([sides.num_groups, sides.largest_group, sides.num_linked, *sides.of_rows.tolist()], dtype=np.int64)
+    with suppress(OSError):
         note.parent.mkdir(parents=True, exist_ok=True)
-        np.save(partial, np.array([sides.num_groups, sides.largest_group, sides.num_linked, *sides.of_rows.tolist()], dtype=np.int64))
-        partial.replace(note)
-    except OSError:
-        return
+        with whole_file(note) as part, part.open("wb") as file:
+            np.save(file, numbers)
 
 
 def _noted(note: Path, num_rows: int) -> Sides | None:

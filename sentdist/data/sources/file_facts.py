@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sentdist.cache import cache_folder
+from sentdist.durable import whole_file
 from sentdist.reading import unreadable
 
 MOST_BYTES = 1 << 24  # of a note
@@ -69,13 +70,10 @@ def recall_note(identity: Sequence[str | int]) -> FileFacts | None:
 def remember_note(identity: Sequence[str | int], facts: FileFacts) -> None:
     """Note facts under an identity, in one move: a reader sees the old note or the new one."""
     note = _note_of(identity)
-    partial = note.with_suffix(f".{os.getpid()}")
-    try:
+    with suppress(OSError):
         note.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps({"identity": list(identity), **asdict(facts)}))
-        partial.replace(note)
-    except OSError:
-        return
+        with whole_file(note) as part:
+            part.write_text(json.dumps({"identity": list(identity), **asdict(facts)}))
 
 
 def _identity(path: Path) -> list[str | int]:

@@ -6,13 +6,13 @@ import hashlib
 import os
 import re
 import time
-import uuid
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.addresses import without_secrets
 from sentdist.cache import cache_folder
+from sentdist.durable import whole_file
 from sentdist.errors import DataError, first_line
 from sentdist.reading import reading
 
@@ -41,9 +41,8 @@ def data_folder(place: str | os.PathLike[str] | None) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # an address may hold a key
         if not _shows(folder, address):  # others read it at any moment, so it is not written again and again
-            part = folder / f"{ORIGIN}.{uuid.uuid4().hex[:8]}.part"
-            part.write_text(address, encoding="utf-8")
-            part.replace(folder / ORIGIN)
+            with whole_file(folder / ORIGIN) as part:
+                part.write_text(address, encoding="utf-8")
     except OSError as error:
         raise DataError(where=str(folder), found=first_line(error), expected="room for data", remedy="Set SENTDIST_CACHE.") from error
     return folder
@@ -82,16 +81,13 @@ def _bring_file(filesystem: fs.FileSystem, remote: str, local: Path, *, size: in
 
     if local.is_file() and (status := local.stat()).st_size == size and abs(status.st_mtime - changed) < 1.0:
         return
-    partial = local.with_name(f"{local.name}.{os.getpid()}.part")
     try:
         local.parent.mkdir(parents=True, exist_ok=True)
-        pyarrow.fs.copy_files(remote, str(partial), source_filesystem=filesystem, destination_filesystem=pyarrow.fs.LocalFileSystem())
-        os.utime(partial, (changed, changed))
-        partial.replace(local)
+        with whole_file(local) as part:
+            pyarrow.fs.copy_files(remote, str(part), source_filesystem=filesystem, destination_filesystem=pyarrow.fs.LocalFileSystem())
+            os.utime(part, (changed, changed))
     except OSError as error:
         raise _unanswered(origin, error) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @lru_cache(maxsize=8)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from pyarrow import fs
 
 from sentdist.disk_errors import words_for
+from sentdist.durable import make_folder, sync_folder, sync_tree, whole_file
 from sentdist.errors import StoreError
 from sentdist.plan.stage import Stage
 from sentdist.store.access import reading, reason_of
-from sentdist.store.durable import make_folder, replace_file, sync_folder, sync_tree
 from sentdist.store.integrity import FileChecksum, checksums_below, damage_of
 from sentdist.store.local_root import STAGING
 from sentdist.store.scratch import scratch_folder
@@ -174,7 +174,8 @@ class RunningFolder:
             seal = _Seal(rank=self.ranks.rank, world_size=self.ranks.world_size, files=checksums_below(scratch))
             if self._store.is_local:
                 _move(scratch, Path(target))
-                replace_file(Path(target) / _Seal.name(self.ranks.rank), seal.content, beside=f".seal-{self.ranks.rank:05d}")
+                with whole_file(Path(target) / _Seal.name(self.ranks.rank), synced=True) as part:
+                    part.write_bytes(seal.content)
                 return
             self._store.filesystem.create_dir(target, recursive=True)
             fs.copy_files(str(scratch), target, destination_filesystem=self._store.filesystem)

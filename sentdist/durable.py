@@ -1,11 +1,13 @@
-"""How files come to a local disk so that a power loss leaves them whole or absent: data is synced before the name that makes it count."""
+"""How files come to a local disk whole or not at all: under another name first, and synced where a power loss must find them so."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
-from contextlib import suppress
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -50,19 +52,24 @@ def write_file(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def replace_file(path: Path, content: bytes, *, beside: str) -> None:
-    """Write a file that is seen whole or not at all, also after a power loss. beside: the name it is written under first."""
-    part = path.with_name(beside)
+@contextmanager
+def whole_file(path: Path, *, synced: bool = False) -> Iterator[Path]:
+    """A name beside `path` to write to; it becomes `path` when the context ends, and goes away when it ends by an error.
+
+    Who reads `path` sees the old file or the new one, and of two writers each writes under a name of its own.
+    synced: so also after a power loss, and the new one is on the disk when this returns; that costs two waits for the disk.
+    """
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield part
+        if synced:
+            sync_file(part)
         os.replace(part, path)
-    except OSError:
+    except BaseException:
         part.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if synced:
+        sync_folder(path.parent)
 
 
 def publish_folder(folder: Path, target: Path, *, last: str, content: bytes) -> None:
