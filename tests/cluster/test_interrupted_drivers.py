@@ -52,7 +52,11 @@ def test_a_search_whose_driver_ends_inside_tune(
     with pytest.raises(type(error)):
         search_on_cluster(planned, there, print_line=lambda line: None, watch=ends_at(kind, number, error))
     assert time.monotonic() - started < 240
-    wait_for(lambda: not any(map(cluster.actors, ("_Desk", "ImplicitFunc", "BoardActor"))), what="Tune and the board to end", seconds=30.0)
+    wait_for(
+        lambda: not any(map(cluster.actors, ("_TrialMailbox", "ImplicitFunc", "BoardActor"))),
+        what="Tune and the board to end",
+        seconds=30.0,
+    )
     found = search_on_cluster(planned, there, print_line=lambda line: None, at_once=1)
     assert outcome(found) == outcome(alone)
 
@@ -79,8 +83,10 @@ def test_a_head_that_starts_no_process_ends_the_search(
 ) -> None:
     from sentdist.execution.searching import on_cluster
 
-    monkeypatch.setattr(on_cluster, "DESK_S", 0.0)
+    monkeypatch.setattr(on_cluster, "MAILBOX_S", 0.0)
     planned, context = tiny_search(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store", changes=ONLY, space=SPACE)
     with pytest.raises(ResourceError, match="no process for the search within 0 s"):
         on_cluster.search_on_cluster(planned, context, print_line=lambda line: None)
-    wait_for(lambda: not any(map(cluster.actors, ("_Desk", "ImplicitFunc", "BoardActor"))), what="what it started to end", seconds=60.0)
+    wait_for(
+        lambda: not any(map(cluster.actors, ("_TrialMailbox", "ImplicitFunc", "BoardActor"))), what="what it started to end", seconds=60.0
+    )

@@ -49,7 +49,7 @@ from sentdist.tracking.tracker import NullTracker, Tracker
 
 NUMBER = "trial"  # the field of a trial's config that names it here
 SHARE = "share"
-DESK_S = 600.0  # for a process on the head to start; on a machine with five times as much to do as it can it takes 40 s
+MAILBOX_S = 600.0  # for a process on the head to start; on a machine with five times as much to do as it can it takes 40 s
 NO_END = 2**31  # trials: the searcher says when there are no more
 
 log = logging.getLogger(__name__)
@@ -98,18 +98,18 @@ def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_li
     quieten()
     name = conductor.planned.recipe.name
     board = BoardClient(submission, build_stage)
-    desk: Any = ray.remote(num_cpus=0, resources=HEAD)(_Desk).remote()
-    ends = _Ends(conductor)
-    scheduler = _Decides(conductor, ends, print_line)
+    mailbox: Any = ray.remote(num_cpus=0, resources=HEAD)(_TrialMailbox).remote()
+    stopper = _ConductorStopper(conductor)
+    scheduler = _ConductorScheduler(conductor, stopper, print_line)
     body: Body = build_stage
     processes = TrialProcesses()
     scratch = Path(tempfile.gettempdir())
     try:
         with scratch_folder(scratch, "tune") as folder, processes.ended_on_leaving():
             tune.Tuner(
-                tune.with_resources(tune.with_parameters(_run_trial, desk=desk, submission=submission, body=body), TRIAL_RESOURCES),
+                tune.with_resources(tune.with_parameters(_run_trial, mailbox=mailbox, submission=submission, body=body), TRIAL_RESOURCES),
                 tune_config=tune.TuneConfig(
-                    search_alg=_Asks(conductor, desk),
+                    search_alg=_ConductorSearcher(conductor, mailbox),
                     scheduler=scheduler,
                     num_samples=NO_END,
                     max_concurrent_trials=at_once,
@@ -119,7 +119,7 @@ def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_li
                     name=name,
                     storage_path=str(folder),
                     verbose=0,
-                    stop=ends,
+                    stop=stopper,
                     # `ExperimentAnalysis` and `ResultGrid` read what the first two write.
                     callbacks=[JsonLoggerCallback(), CSVLoggerCallback(), processes],
                     failure_config=tune.FailureConfig(max_failures=LOST_ACTORS),
@@ -130,8 +130,8 @@ def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_li
         raise scratch_trouble(scratch, error) from error
     finally:
         board.leave()
-        ray.kill(desk)
-    if ends.was_stopped:
+        ray.kill(mailbox)
+    if stopper.was_stopped:
         conductor.stop()
         raise SweepStopped(
             where=name, found="that it was stopped by `sentdist stop`", expected="that it goes on",
@@ -141,7 +141,7 @@ def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_li
         raise scheduler.broken
 
 
-class _Desk:
+class _TrialMailbox:
     """Holds the trials until their processes ask for them: a config shows what was suggested, and a stage is no part of that."""
 
     def __init__(self) -> None:
@@ -156,23 +156,23 @@ class _Desk:
         return self._trials[number]
 
 
-class _Asks(Searcher):
+class _ConductorSearcher(Searcher):
     """The conductor as a searcher of Tune's. What trials bring the conductor is told by the scheduler, whom Tune asks first."""
 
-    def __init__(self, conductor: Conductor, desk: Any) -> None:
+    def __init__(self, conductor: Conductor, mailbox: Any) -> None:
         super().__init__()  # without a metric: Tune would refuse what a trial reports of an error
         self._conductor = conductor
-        self._desk = desk
+        self._mailbox = mailbox
 
     def suggest(self, trial_id: str) -> Any:
         trial = self._conductor.next()
         if trial is None:
             return Searcher.FINISHED
         try:
-            ray.get(self._desk.put.remote(trial), timeout=DESK_S)
+            ray.get(self._mailbox.put.remote(trial), timeout=MAILBOX_S)
         except GetTimeoutError:
             raise ResourceError(
-                where="the cluster's head", found=f"no process for the search within {DESK_S:.0f} s", expected="room for one that only waits",
+                where="the cluster's head", found=f"no process for the search within {MAILBOX_S:.0f} s", expected="room for one that only waits",
                 remedy="Look at it with `ray status`. What is finished is kept; submit again.",
             ) from None  # fmt: skip
         return {NUMBER: trial.number, "method": trial.method, "seed": trial.train.seed, **trial.suggestion}
@@ -186,16 +186,16 @@ class _Asks(Searcher):
         return {}  # Tune keeps a copy with its own files; nothing is read from that
 
 
-class _Decides(FIFOScheduler):
+class _ConductorScheduler(FIFOScheduler):
     """The conductor as a scheduler of Tune's: notes each rung, and ends trials that go no further.
 
     broken: what kept it from noting; it ends the search.
     """
 
-    def __init__(self, conductor: Conductor, ends: _Ends, print_line: PrintLine) -> None:
+    def __init__(self, conductor: Conductor, stopper: _ConductorStopper, print_line: PrintLine) -> None:
         super().__init__()
         self._conductor = conductor
-        self._ends = ends
+        self._stopper = stopper
         self._print_line = print_line
         self._failed: dict[int, BaseException] = {}
         self.broken: BaseException | None = None
@@ -214,7 +214,7 @@ class _Decides(FIFOScheduler):
             goes_on = self._conductor.arrive(number, float(result[SHARE]))
         except Exception as error:
             self.broken = error
-            self._ends.now()
+            self._stopper.now()
             return str(TrialScheduler.STOP)
         self._print_line(self._conductor.line(number))
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
@@ -229,7 +229,7 @@ class _Decides(FIFOScheduler):
         return {}  # as above
 
 
-class _Ends(tune.Stopper):
+class _ConductorStopper(tune.Stopper):
     """Ends Tune's run when somebody has stopped the search, when its hours are over, or when it cannot be noted any more."""
 
     def __init__(self, conductor: Conductor) -> None:
@@ -255,9 +255,9 @@ class _Ends(tune.Stopper):
         return {}  # as above
 
 
-def _run_trial(config: dict[str, Any], desk: Any, submission: Submission, body: Body) -> None:
+def _run_trial(config: dict[str, Any], mailbox: Any, submission: Submission, body: Body) -> None:
     """One trial, in an actor that only waits: each rung is built where the board puts it, and reported."""
-    trial: ToRun = ray.get(desk.of.remote(config[NUMBER]))
+    trial: ToRun = ray.get(mailbox.of.remote(config[NUMBER]))
     context = submission.context
     board = BoardClient(submission, body)
     try:
