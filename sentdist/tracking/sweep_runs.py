@@ -46,6 +46,7 @@ PUBLISHED = "sentdist.published"  # set last: a run that has the time of its rec
 REASON = "sentdist.reason"
 COLOR = "mlflow.runColor"  # of its charts: seeds of a cell look alike
 MODEL = "sentdist.model"
+RECORDS = "records.json"  # what the store says of a run's stages
 REPORT = "sentdist.report"  # the report's page among the artifacts
 
 
@@ -255,17 +256,18 @@ class SweepRuns:
         update.parameters(self.layout.parameters(owner))
         update.inputs(self.layout.data_sets(owner))
         is_complete = run.data.tags.get(PUBLISHED) == _stamp(own)
+        shown: dict[str, object] = {}  # by kind: in one file, since each costs a request
         for key, record in own.items():
             if key != owner and self.layout.owner(key) != owner:  # a training with a run of its own: its figures, not its curve
                 update.figures(final_metrics(record), _started_ms(record))
                 continue
             update.figures(final_metrics(record), _ended_ms(record))
             if not is_complete:
-                history = (self.store.read_text(f"{record.place}/{HISTORY}") if record.kind == "train" else None) or ""
-                folder = "" if key == owner else "train/"
-                update.files({f"{folder}record.json": record.model_dump_json(indent=1)})
-                update.files({f"{folder}{HISTORY}": history} if history else {})
-                update.curve(curve_points(history))
+                shown[record.kind] = record.model_dump(mode="json")
+                if record.kind == "train":
+                    update.curve(curve_points(self.store.read_text(f"{record.place}/{HISTORY}") or ""))
+        if shown:
+            update.files({RECORDS: json.dumps(shown, indent=1, ensure_ascii=False)})
         update.tags({PARENT: self._parent_id, NOTE: self._note(owner, own, reason or run.data.tags.get(REASON))})
         if owner in self.layout.trials:
             update.tags({COLOR: self._colors[self.layout.trials[owner].cell]})

@@ -56,8 +56,9 @@ def test_curves_scores_and_system_metrics_stand_on_the_trial(tracked: Tracked) -
     assert run.data.metrics["dev_score"] == 80.5
     assert run.data.metrics["avg_sts"] == pytest.approx(sum(run.data.metrics[task] for task in STS) / 7, abs=0.01)
     assert any(name.startswith("system/cpu") for name in run.data.metrics)
-    assert {"record.json", "train"} <= tracked.artifacts(run)
-    assert tracked.artifacts(run, "train") == {"train/record.json", "train/history.jsonl"}
+    assert tracked.artifacts(run) == {"records.json"}
+    shown = json.loads(Path(tracked.client.download_artifacts(run.info.run_id, "records.json")).read_text())
+    assert {kind: record["kind"] for kind, record in shown.items()} == {"train": "train", "scores": "scores"}
 
 
 def test_a_shared_training_keeps_its_curve_and_lends_its_figures(tracked: Tracked) -> None:
