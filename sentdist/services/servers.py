@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sqlite3
 import sys
 import time
 import zlib
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from sentdist.addresses import without_secrets
 from sentdist.errors import ServerError, listed
@@ -281,6 +283,8 @@ def _start_mlflow(state: State) -> RunningServer:
         "MLFLOW_FLASK_SERVER_SECRET_KEY": make_secret(state.folder / "mlflow_secret_key"),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }
+    database = state.folder / "mlflow.db"
+    write_ahead(database)
     (state.folder / "mlflow_auth.ini").write_text(AUTH.format(users=str(users).replace("%", "%%")))
     command = [
         sys.executable,
@@ -295,6 +299,15 @@ def _start_mlflow(state: State) -> RunningServer:
         "--port",
         str(state.ports.mlflow),
     ]
-    command += ["--backend-store-uri", f"sqlite:///{state.folder / 'mlflow.db'}", "--serve-artifacts", "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{database}", "--serve-artifacts", "--workers", "1"]
     command += ["--artifacts-destination", str(state.folder / "mlflow-artifacts")]
     return launch("mlflow", command, environment, state.log("mlflow"), ports={"mlflow": state.ports.mlflow}, cwd=state.log("mlflow").parent)
+
+
+def write_ahead(database: Path) -> None:
+    """Have SQLite write changes into a log beside the file: a page that is read and a sweep that writes do not wait for each other.
+
+    The file remembers it; the processes that use it run on one host. What SQLite cannot open is left to MLflow, which says so.
+    """
+    with suppress(sqlite3.Error), closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")

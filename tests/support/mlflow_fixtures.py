@@ -18,6 +18,7 @@ from pathlib import Path
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Corpus, Scores, Train
 from sentdist.plan.unroll import Plan
+from sentdist.services.servers import write_ahead
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.tracking.tracker import Tracker
 from tests.support.planning import plan_of, small_recipe
@@ -40,6 +41,7 @@ class MlflowServer:
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        write_ahead(self.folder / "mlflow.db")
         command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
         command += ["--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db", "--artifacts-destination", str(self.folder / "artifacts")]
         environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

@@ -6,9 +6,11 @@ import os
 import shlex
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -187,6 +189,31 @@ def test_mlflow_gets_a_password_of_its_own_once(
     assert made[1][1]
     assert made[2][0] != made[0][0]
     assert not made[2][1]  # the users of a data base keep their passwords: it must go with the file
+
+
+def test_a_page_that_is_read_and_a_sweep_that_writes_do_not_wait_for_each_other(
+    started: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Port, "need", lambda port: None)
+    state = _prepared(tmp_path, **FREE)
+    database = state.folder / "mlflow.db"
+    with closing(sqlite3.connect(database)) as older:  # of a version that knew no log
+        older.execute("CREATE TABLE runs (name TEXT)")
+        older.execute("INSERT INTO runs VALUES ('kept')")
+        older.commit()
+    _up(state)
+    with closing(sqlite3.connect(database, timeout=0)) as page, closing(sqlite3.connect(database, timeout=0)) as sweep:
+        page.execute("BEGIN")
+        assert page.execute("SELECT name FROM runs").fetchall() == [("kept",)]
+        sweep.execute("INSERT INTO runs VALUES ('new')")
+        assert page.execute("SELECT name FROM runs").fetchall() == [("kept",)]
+        sweep.commit()  # "database is locked" without the log
+
+
+def test_a_database_that_is_none_is_left_to_mlflow(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_bytes(b"no data base" * 1000)
+    servers.write_ahead(tmp_path / "mlflow.db")
+    assert (tmp_path / "mlflow.db").read_bytes() == b"no data base" * 1000
 
 
 def test_a_port_that_is_taken_is_told_before_anything_starts(started: list[object], tmp_path: Path) -> None:
