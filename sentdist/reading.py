@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import stat
@@ -14,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from sentdist.disk_errors import AGAIN, NO_RIGHT, RIGHTS, words_for
 from sentdist.errors import DataError, SentdistError, brief, first_line
+from sentdist.sizes import disk_size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,7 +102,7 @@ def unreadable(path: Path, *, most_bytes: int | None = None, may_be_pipe: bool =
         if is_kind(status.st_mode) and not (may_be_pipe and is_kind is stat.S_ISFIFO):
             return f"{name}, not a file"
     if most_bytes is not None and status.st_size > most_bytes:
-        return f"{shown_bytes(status.st_size)}, more than the {shown_bytes(most_bytes)} that are read here"
+        return f"{disk_size(status.st_size)}, more than the {disk_size(most_bytes)} that are read here"
     return None
 
 
@@ -173,12 +173,6 @@ def bounded_lines(file: IO[str], *, longest: int) -> Iterator[str]:
         if len(line) > longest:
             raise ValueError(f"a line of more than {longest:,} letters")
         yield line
-
-
-def shown_bytes(size: int) -> str:
-    """A size in the unit that leaves one to three digits before the point: '125 MB'."""
-    power = min(4, int(math.log(max(size, 1), 1000)))
-    return f"{size / 1000**power:.3g} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]}"
 
 
 def _line_of(error: UnicodeError, path: Path | None) -> str:

@@ -12,7 +12,7 @@ from sentdist.cli.completing import trainings
 from sentdist.cli.options import StoreRoot
 from sentdist.errors import counted
 from sentdist.inference.opening import encoder_use, open_store
-from sentdist.reading import shown_bytes
+from sentdist.sizes import disk_size
 
 
 def pin(
@@ -67,7 +67,7 @@ def push(
         if dry_run:
             typer.echo(card)
             for path in files:
-                typer.echo(f"{path.relative_to(folder)}  {shown_bytes(path.stat().st_size)}")
+                typer.echo(f"{path.relative_to(folder)}  {disk_size(path.stat().st_size)}")
             typer.echo(f"Nothing was sent. {counted(len(files), 'file')} to {to}: add --send.")
             return
         typer.echo(f"Sent: {send_folder(folder, to, private=private)}")

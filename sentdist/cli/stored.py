@@ -9,6 +9,7 @@ import typer
 from sentdist.cli.options import StoreRoot, check_choice
 from sentdist.errors import counted
 from sentdist.inference.opening import open_store
+from sentdist.sizes import disk_size
 
 store_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at and tidy the artifact store.")
 
@@ -30,8 +31,7 @@ def store_list(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, s
     _check_kind(kind)
     for artifact in open_store(store).artifacts(kind):  # no table: a narrow terminal would break the keys
         record = artifact.record
-        megabytes = sum(record.files.values()) / 1e6
-        typer.echo(f"{record.created_at}  {record.seconds:9.1f} s  {megabytes:9.1f} MB  {record.place}")
+        typer.echo(f"{record.created_at}  {record.seconds:9.1f} s  {disk_size(sum(record.files.values())):>9}  {record.place}")
 
 
 @store_app.command("show")
@@ -58,7 +58,7 @@ def store_check(
     num_bytes = num_damaged = num_checked = num_without = 0
     with open_console(stderr=True).status("looking") as status:
         for artifact in opened.artifacts(kind):
-            status.update(f"{num_checked} artifacts, {num_bytes / 1e9:.1f} GB: {artifact.record.place}")
+            status.update(f"{num_checked} artifacts, {disk_size(num_bytes)}: {artifact.record.place}")
             damage = opened.damage(artifact)
             if damage is not None:
                 num_damaged += 1
@@ -67,7 +67,7 @@ def store_check(
             num_without += not artifact.record.digests
             num_bytes += sum(artifact.record.files.values())
     old = f", {num_without} of them older than digests: only their sizes were compared" if num_without else ""
-    typer.echo(f"{counted(num_checked, 'artifact')}, {num_bytes / 1e9:.1f} GB read{old}; {num_damaged} damaged.")
+    typer.echo(f"{counted(num_checked, 'artifact')}, {disk_size(num_bytes)} read{old}; {num_damaged} damaged.")
     if num_damaged:
         raise typer.Exit(1)
 

@@ -11,6 +11,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
+from sentdist.sizes import disk_size
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.worker_memory import EncoderSize, encoder_size
@@ -33,8 +34,8 @@ class DiskEstimate:
 
     def line(self, free: int | None) -> str:
         """For people, beside what is free (None where a store does not say)."""
-        beside = "" if free is None else f", {_size(free)} free{': too little' if self.likely > free else ''}"
-        return f"It writes about {_size(self.likely)} into the store{beside}."
+        beside = "" if free is None else f", {disk_size(free)} free{': too little' if self.likely > free else ''}"
+        return f"It writes about {disk_size(self.likely)} into the store{beside}."
 
     def warning(self, free: int | None) -> str | None:
         """What to say before work starts that may not fit."""
@@ -84,7 +85,3 @@ def bytes_beside_weights(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, E
         case Train() | Targets() | Scores():
             return SMALL_STAGE_BYTES
     raise TypeError(f"nobody said what the stage {stage.kind} writes")
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:.0f} MB"

@@ -23,6 +23,7 @@ from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal
 from sentdist.services import servers
 from sentdist.services.asking import Reply, basic, get
 from sentdist.services.state import state_of
+from sentdist.sizes import disk_size
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.server import read_password
 
@@ -130,11 +131,11 @@ def _version(name: str) -> str | None:
 def _shared_memory() -> Finding:
     if not Path("/dev/shm").is_dir():
         return Finding(subject="shared memory", state="note", text="no /dev/shm here; Ray uses files in its temporary folder instead.")
-    free = shutil.disk_usage("/dev/shm").free / 1e9
-    if free < 1.0:
-        text = f"{free:.1f} GB free in /dev/shm; Ray will use slow files. In a container: --shm-size=4g."
+    free = shutil.disk_usage("/dev/shm").free
+    if free < 1e9:
+        text = f"{disk_size(free)} free in /dev/shm; Ray will use slow files. In a container: --shm-size=4g."
         return Finding(subject="shared memory", state="note", text=text)
-    return Finding(subject="shared memory", state="good", text=f"{free:.1f} GB free in /dev/shm")
+    return Finding(subject="shared memory", state="good", text=f"{disk_size(free)} free in /dev/shm")
 
 
 def _store(root: str) -> Finding:

@@ -12,6 +12,7 @@ from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
+from sentdist.sizes import memory_size
 
 # Ray Train's controller answers `ray.train.report` once a health check: at its default of 2 s a dev score would cost up to 2 s.
 HEALTH_CHECK_S = 0.2
@@ -171,7 +172,7 @@ def gpu_memory_note(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: 
     if not asked or worker_bytes <= min(asked, 1.0) * smallest:
         return None
     share = share_of_a_gpu(runtime, nodes, worker_bytes=worker_bytes)
-    takes = f"A worker takes about {worker_bytes / 2**30:.1f} GiB of a GPU by estimate, of which the smallest has {smallest / 2**30:.1f}"
+    takes = f"A worker takes about {memory_size(worker_bytes)} of a GPU by estimate, of which the smallest has {memory_size(smallest)}"
     gets = f": each gets {share:g} of one, not {asked:g}" if share > asked else ""
     return f"{takes}{gets}. A smaller runtime.micro_batch takes less."
 
@@ -254,7 +255,7 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
     width = min(runtime.most_workers, fitting)
     at_once = fitting // width
     if in_memory // width < at_once:
-        at_once, limited_by = max(1, int(in_memory // width)), f"memory: {worker_bytes / 2**30:.1f} GiB a worker"
+        at_once, limited_by = max(1, int(in_memory // width)), f"memory: {memory_size(worker_bytes)} a worker"
     return Capacity(
         trainings_at_once=at_once,
         limited_by=limited_by,

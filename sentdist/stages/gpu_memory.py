@@ -13,6 +13,7 @@ from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Encoded, Rung, Scores, Targets, Train
+from sentdist.sizes import memory_size
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.worker_memory import encoder_size, fitting_micro_batch, sentences_at_a_time
@@ -46,7 +47,7 @@ def _full_gpu(stage: Stage, context: Context) -> ResourceError:
             remedy = "Set runtime.gpus_per_worker=1, or runtime.device=cpu."
         case _:
             raise TypeError(f"nobody said what the stage {stage.kind} does on a GPU")
-    mine = f"{share:g} of a GPU's {total / 2**30:.1f} GiB" if share < 1 else f"a GPU of {total / 2**30:.1f} GiB, {free / 2**30:.1f} free,"
+    mine = f"{share:g} of a GPU's {memory_size(total)}" if share < 1 else f"a GPU of {memory_size(total)}, {memory_size(free)} free,"
     return ResourceError(where=f"{stage.kind} {stage.label}", found=f"{mine} full with {tried}", expected="work that fits", remedy=remedy)
 
 

@@ -19,6 +19,7 @@ from pyarrow import fs
 from sentdist.durable import append_line
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
+from sentdist.sizes import disk_size
 from sentdist.store.access import is_of_disk, not_written, open_root, reading, shown_root, writing
 from sentdist.store.copies import copy_of, keep_copy
 from sentdist.store.integrity import checksums_below, damage_of, damage_of_content
@@ -268,8 +269,8 @@ class ArtifactStore:
         if free is not None and free < needed_bytes:
             raise StoreError(
                 where=self.shown,
-                found=f"{free / 1e9:.1f} GB free",
-                expected=f"about {needed_bytes / 1e9:.1f} GB",
+                found=f"{disk_size(free)} free",
+                expected=f"about {disk_size(needed_bytes)}",
                 remedy="Free room (`sentdist store gc` removes what is of no use) or use another store.",
             )
 

@@ -31,6 +31,7 @@ FOR_ALL = {
     "citation",
     "palette",
     "print_line",
+    "sizes",
 }
 
 # package -> packages of sentdist that it may import from; itself and those for all always.

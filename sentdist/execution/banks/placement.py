@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sentdist.errors import ResourceError
+from sentdist.sizes import memory_size
 
 SPILL_FROM = 0.8  # of an object store: where Ray begins to move objects to disk (object_spilling_threshold)
 DISK_UNTIL = 0.95  # of a disk: where Ray refuses to spill more (local_fs_capacity_threshold)
@@ -27,9 +28,11 @@ class BankPlacement:
     @property
     def line(self) -> str:
         """For people: the size, and where it will lie."""
-        others = f" beside {_size(self.held_bytes)} of other banks" if self.held_bytes else ""
-        where = "in memory" if not self.spilled_bytes else f"{_size(self.spilled_bytes)} of it spilled to disk, where look-ups are slower"
-        return f"bank of {_size(self.wanted_bytes)}{others} for an object store of {_size(self.memory_bytes)} a node: {where}"
+        others = f" beside {memory_size(self.held_bytes)} of other banks" if self.held_bytes else ""
+        where = (
+            "in memory" if not self.spilled_bytes else f"{memory_size(self.spilled_bytes)} of it spilled to disk, where look-ups are slower"
+        )
+        return f"bank of {memory_size(self.wanted_bytes)}{others} for an object store of {memory_size(self.memory_bytes)} a node: {where}"
 
 
 def placement_for(wanted_bytes: int, *, held_bytes: int, memory_bytes: int, disk_bytes: int) -> BankPlacement:
@@ -43,9 +46,9 @@ def placement_for(wanted_bytes: int, *, held_bytes: int, memory_bytes: int, disk
     if spilled > disk_bytes:
         raise ResourceError(
             where="object store",
-            found=f"banks of {_size(wanted_bytes)}, {_size(held_bytes)} of other banks, an object store of {_size(memory_bytes)} "
-            f"on the smallest node, {_size(disk_bytes)} of disk to spill to",
-            expected=f"at most {_size(int(memory_bytes * SPILL_FROM) + disk_bytes)} in all",
+            found=f"banks of {memory_size(wanted_bytes)}, {memory_size(held_bytes)} of other banks, an object store of {memory_size(memory_bytes)} "
+            f"on the smallest node, {memory_size(disk_bytes)} of disk to spill to",
+            expected=f"at most {memory_size(int(memory_bytes * SPILL_FROM) + disk_bytes)} in all",
             remedy="Drop other banks (`sentdist bank drop`), store banks as float16, start Ray with --object-store-memory, "
             "or set runtime.bank_in_object_store=false to map them from files.",
         )
@@ -62,8 +65,3 @@ def smallest_object_store(rows: Iterable[Mapping[str, object]]) -> int:
 def disk_to_spill_to(*, total_bytes: int, free_bytes: int) -> int:
     """Bytes that Ray will spill to a disk before it finds it too full."""
     return max(0, free_bytes - int(total_bytes * (1 - DISK_UNTIL)))
-
-
-def _size(num_bytes: int) -> str:
-    unit, name = next(((unit, name) for unit, name in ((2**30, "GiB"), (2**20, "MiB")) if num_bytes >= unit), (2**10, "KiB"))
-    return f"{num_bytes / unit:.1f} {name}"

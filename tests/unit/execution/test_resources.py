@@ -61,11 +61,11 @@ def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
     ("asked", "takes_gib", "gpus", "share", "note"),
     [
         (0.25, 3.0, [16.0], 0.25, None),  # its part is enough
-        (0.25, 6.0, [16.0], 0.4, "6.0 GiB of a GPU by estimate, of which the smallest has 16.0: each gets 0.4 of one, not 0.25."),
+        (0.25, 6.0, [16.0], 0.4, "6.0 GiB of a GPU by estimate, of which the smallest has 16.0 GiB: each gets 0.4 of one, not 0.25."),
         (0.25, 6.0, [16.0, 80.0], 0.4, "each gets 0.4 of one"),  # it may come onto the smaller one
         (0.25, 90.0, [80.0], 1.0, "each gets 1 of one"),
         (0.25, 90.0, [], 0.25, None),  # nobody knows how large they are
-        (1.0, 90.0, [80.0], 1.0, "of which the smallest has 80.0. A smaller runtime.micro_batch takes less."),
+        (1.0, 90.0, [80.0], 1.0, "of which the smallest has 80.0 GiB. A smaller runtime.micro_batch takes less."),
         (1.0, 70.0, [80.0], 1.0, None),
         (0.0, 90.0, [80.0], 0.0, None),
     ],

@@ -42,7 +42,11 @@ def told(stage: Any, where: Context) -> str:
     [
         (
             {"gpus_per_worker": 1},
-            ["a GPU of 8.0 GiB, 1.0 free, full with 12,288 sentences at a time", "Set runtime.micro_batch=266, ", "training.batch_size=88"],
+            [
+                "a GPU of 8.0 GiB, 1.0 GiB free, full with 12,288 sentences at a time",
+                "Set runtime.micro_batch=266, ",
+                "training.batch_size=88",
+            ],
         ),
         ({"gpus_per_worker": 0.25}, ["0.25 of a GPU's 8.0 GiB full"]),
         ({"gpus_per_worker": 1, "micro_batch": 64}, ["full with 64 sentences", "runtime.micro_batch=32,"]),  # the estimate had it fit
