@@ -31,4 +31,5 @@ def test_what_a_task_raises_is_logged_at_once_and_a_cancelled_one_says_nothing(c
         assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
 
     asyncio.run(drive())
-    assert done == ["it"] and len(caplog.records) == 1
+    of_tasks = [record for record in caplog.records if record.name.startswith(("sentdist.execution.board", "asyncio"))]
+    assert done == ["it"] and len(of_tasks) == 1  # a thread that another test has left may log, too
