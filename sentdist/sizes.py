@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DECIMAL = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
-BINARY = ("bytes", "KiB", "MiB", "GiB", "TiB")
+BINARY = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def disk_size(num_bytes: float) -> str:

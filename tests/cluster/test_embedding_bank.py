@@ -263,5 +263,5 @@ def test_the_size_is_known_before_and_too_large_a_bank_refused_with_numbers(cont
     assert placement_of(_stage(0), context).wanted_bytes == SENTENCES * WIDTH * 2
     with pytest.raises(StoreError, match="no corpus or no encoder"):
         placement_of(_stage(1), context)
-    with pytest.raises(ResourceError, match=r"banks of \d+\.\d GiB"):
+    with pytest.raises(ResourceError, match=r"banks of 1\.0 EiB"):
         ray.get(owner.placement.remote(2**60))
