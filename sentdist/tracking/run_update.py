@@ -59,7 +59,7 @@ class RunUpdate:
         self._inputs += [given for identity, given in reversed(once.items()) if identity not in there]
 
     def files(self, texts: Mapping[str, str]) -> None:
-        """Artifacts by their path; they are written over what is there."""
+        """Artifacts by their name; they are written over what is there."""
         self._files |= texts
 
     def end(self, status: str, ended_ms: int | None = None) -> None:
@@ -157,8 +157,6 @@ def _send_files(client: MlflowClient, run: Run, texts: Mapping[str, str]) -> Non
 
     repository = get_artifact_repository(run.info.artifact_uri, tracking_uri=client.tracking_uri)
     with scratch_folder(Path(tempfile.gettempdir()), "run") as folder:
-        for path, text in texts.items():
-            file = folder / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-            repository.log_artifact(str(file), path.rpartition("/")[0] or None)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+            repository.log_artifact(str(folder / name))

@@ -297,7 +297,7 @@ class Conductor:
         return len(self._tried(method))
 
     def _fresh(self, method: str, pick: Pick, *, is_told: bool = True) -> Candidate | None:
-        """A suggestion that a method has not tried; None where it has no more. is_told: whether people hear of those that are left out."""
+        """A suggestion that a method has not tried; None where it has no more. is_told: whether a line tells those that are left out."""
         found = list(islice(self._candidates(method, is_told=is_told), CANDIDATES if self._search.prefer_cheaper else 1))
         if not found:
             return None
