@@ -7,13 +7,14 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
 
-from sentdist.execution.banks.owner import bank_owner
+from sentdist.execution.banks.owner import BankOrder, HeldBank, bank_owner
 from sentdist.execution.banks.reader import open_bank, order_of
 from sentdist.learning.bank import FileBank
 from sentdist.stages.context import Context
@@ -58,11 +59,7 @@ def loses_a_node_and_runs_short(store: ArtifactStore) -> None:
 
 def _lose(node: Any, cluster: Any, store: ArtifactStore) -> None:
     orders = [order_of(bank_stage(number), Context(store=store)) for number in (0, 1)]
-    held, _ = ray.get(bank_owner(store.root).shards.remote(orders, ()))
-    shards = [shard for bank in held for shard in bank.shards]
-    ray.wait(shards, num_returns=len(shards), fetch_local=False)
-    places = ray.experimental.get_object_locations(shards)
-    assert any(place["node_ids"] == [node.node_id] for place in places.values()), f"no shard lies on the second node alone: {places}"
+    held = _with_shards_on(node, orders, store)
     cluster.remove_node(node, allow_graceful=False)
     _check_rows(store, 0)
     _check_rows(store, 1)
@@ -70,6 +67,21 @@ def _lose(node: Any, cluster: Any, store: ArtifactStore) -> None:
     assert [bank.generation for bank in again] == [bank.generation for bank in held], (
         "they came back by lineage, not because they were asked for anew"
     )
+
+
+def _with_shards_on(node: Any, orders: list[BankOrder], store: ArtifactStore) -> list[HeldBank]:
+    """Banks of which this node alone holds a shard or more. A node that has just joined gets none until the head's scheduler knows it."""
+    lost: tuple[str, ...] = ()
+    for _ in range(20):
+        held, _ = ray.get(bank_owner(store.root).shards.remote(orders, lost))
+        shards = [shard for bank in held for shard in bank.shards]
+        ray.wait(shards, num_returns=len(shards), fetch_local=False)
+        places = ray.experimental.get_object_locations(shards)
+        if any(place["node_ids"] == [node.node_id] for place in places.values()):
+            return list(held)
+        lost = tuple(bank.generation for bank in held)
+        time.sleep(0.5)
+    raise AssertionError(f"no shard lies on the second node alone: {places}")
 
 
 def _run_short(store: ArtifactStore) -> None:
