@@ -10,7 +10,8 @@ EntryType = Literal["article", "inproceedings", "misc"]
 
 @dataclass(frozen=True, kw_only=True)
 class Citation:
-    """One work; `role` is what it was used for here, `where` its journal or proceedings, `url` a lasting address."""
+    """One work; `role` is what it was used for here, `where` its journal or proceedings, `url` a lasting address.
+    gave: patterns (fnmatch) of the names of data sources and checkpoints that are its, in lower case."""
 
     key: str
     kind: EntryType
@@ -20,6 +21,7 @@ class Citation:
     year: int
     url: str
     role: str
+    gave: tuple[str, ...] = ()
 
     @property
     def short(self) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.data.cells import some_text_in, text_in
 from sentdist.data.sources.files import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
@@ -69,7 +70,7 @@ def read_labelled(
             raise DataError(
                 where=name, found=f"no {label} in row {row}", expected="a label in every row", remedy="Complete or drop the row."
             )
-    texts = [_texts_of(name, table, column, kept) for column in columns]
+    texts = [_texts_of(name, table, column, kept, text_in) for column in columns]
     return Labelled(
         texts=tuple(tuple(text or EMPTY for text in column) for column in texts),
         labels=tuple(str(values[row]) for row in kept),
@@ -87,22 +88,12 @@ def read_texts(
         DataError: absent columns or split, a source without rows, a text that is none, or without a word.
     """
     table = read_source(name, split=split, data_root=data_root, columns=columns, hub_revision=hub_revision)
-    texts = [_texts_of(name, table, column, range(table.num_rows)) for column in columns]
-    empty = next(
-        ((row, column) for column, values in zip(columns, texts, strict=True) for row, text in enumerate(values) if not text), None
-    )
-    if empty is not None or not table.num_rows:
-        found = "no rows" if empty is None else f"no {empty[1]} in row {empty[0]}"
-        raise DataError(where=name, found=found, expected=f"rows with {', '.join(columns)}", remedy="Complete or drop the row.")
-    return tuple(map(tuple, texts))
+    if not table.num_rows:
+        raise DataError(where=name, found="no rows", expected=f"rows with {', '.join(columns)}", remedy="Complete the source.")
+    return tuple(tuple(_texts_of(name, table, column, range(table.num_rows), some_text_in)) for column in columns)
 
 
-def _texts_of(name: str, table: pa.Table, column: str, rows: Sequence[int]) -> list[str]:
-    values = table[column].to_pylist()
-    return [_words(name, row, column, values[row]) for row in rows]
-
-
-def _words(name: str, row: int, column: str, value: object) -> str:
-    if value is not None and not isinstance(value, str):
-        raise DataError(where=name, found=f"{column} {value!r} in row {row}", expected="a text", remedy="Name the column that holds texts.")
-    return " ".join((value or "").split())
+def _texts_of(name: str, table: pa.Table, column: str, rows: Sequence[int], checked: Callable[..., str]) -> list[str]:
+    """Runs of spaces are made one."""
+    cells = table[column].to_pylist()
+    return [" ".join(checked(cells[row], where=name, row=row, column=column).split()) for row in rows]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sentdist.data.cells import some_text_in
+from sentdist.data.sources.files import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 
@@ -54,14 +56,7 @@ def read_pairs(
     and for an empty sentence.
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
-    absent = [column for column in ("sentence1", "sentence2", "score") if column not in table.column_names]
-    if absent:
-        raise DataError(
-            where=name,
-            found=f"columns {', '.join(table.column_names)}",
-            expected="columns sentence1, sentence2, score",
-            remedy=f"Rename the columns of the file ({', '.join(absent)} missing).",
-        )
+    check_columns(name, table.column_names, ("sentence1", "sentence2", "score"))
     where = name if split is None else f"{name}, split {split}"
     subsets = table["subset"].to_pylist() if "subset" in table.column_names else [name] * table.num_rows
     groups = table["group"].to_pylist() if "group" in table.column_names else [""] * table.num_rows
@@ -71,7 +66,9 @@ def read_pairs(
         if score is None or score == "":
             continue
         value = _score(where, row, score, score_range)
-        first, second = _sentence(where, row, "sentence1", sentence1), _sentence(where, row, "sentence2", sentence2)
+        first, second = (
+            some_text_in(text, where=where, row=row, column=column) for column, text in (("sentence1", sentence1), ("sentence2", sentence2))
+        )
         graded.append((str(subset), str(group), first, second, value))
     if not graded:
         raise DataError(
@@ -102,12 +99,3 @@ def _score(where: str, row: int, score: object, score_range: tuple[float, float]
             remedy="Correct the row or remove it.",
         )
     return value
-
-
-def _sentence(where: str, row: int, column: str, sentence: object) -> str:
-    if not isinstance(sentence, str) or not sentence.strip():
-        found = (
-            f"an empty {column} in row {row}" if sentence is None or isinstance(sentence, str) else f"{column} {sentence!r} in row {row}"
-        )
-        raise DataError(where=where, found=found, expected="a sentence", remedy="Correct the row or remove it.")
-    return sentence

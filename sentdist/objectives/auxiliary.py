@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -110,9 +109,9 @@ class Auxiliary(ObjectiveSpec):
         """Refused: adversaries, which only an encoder that moves evades."""
         return None if self.adversary == "none" else Misfit(f"{self.adversary} adversaries", "adversary: none", "Set adversary: none.")
 
-    @classmethod
-    def used_citations(cls, values: Mapping[str, object]) -> tuple[Citation, ...]:
-        return tuple(work for work in cls.citations if work is not GANIN or values.get("adversary") == "reversal")
+    @property
+    def used_citations(self) -> tuple[Citation, ...]:
+        return tuple(work for work in self.citations if work is not GANIN or self.adversary == "reversal")
 
     def make_loss(self, given: Given) -> Objective:
         from sentdist.objectives.learned.adversaries import Adversaries

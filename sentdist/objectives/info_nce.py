@@ -42,6 +42,7 @@ SIMCSE = Citation(
     year=2021,
     url="https://arxiv.org/abs/2104.08821",
     role="contrastive learning of sentences",
+    gave=("*simcse-*",),
 )
 
 

@@ -22,7 +22,8 @@ PAPER = Citation(
     where="NAACL-HLT",
     year=2019,
     url="https://arxiv.org/abs/1810.04805",
-    role="masked language modelling",
+    role="masked language modelling, pretrained encoder",
+    gave=("bert-*", "*/bert-*"),
 )
 
 

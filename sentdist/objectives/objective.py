@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Protocol, Self
@@ -175,10 +174,10 @@ class ObjectiveSpec(Frozen):
         """
         return Misfit("no parameters of its own", "an objective that learns something beside the encoder", "Set freeze_encoder: false.")
 
-    @classmethod
-    def used_citations(cls, values: Mapping[str, object]) -> tuple[Citation, ...]:
-        """Whose work these values, as a record has them, rest on."""
-        return cls.citations
+    @property
+    def used_citations(self) -> tuple[Citation, ...]:
+        """Whose work these values rest on."""
+        return self.citations
 
     @property
     def reads_negatives(self) -> bool:

@@ -82,6 +82,11 @@ class Regularizers(Frozen):
     hidden_dropout: Fraction | None = None
     drophead: Fraction = 0.0
 
+    @property
+    def works(self) -> tuple[str, ...]:
+        """Keys of the works that those in use are of."""
+        return (*(("dropattention",) if self.attention_dropout else ()), *(("drophead",) if self.drophead else ()))
+
 
 class Stopping(Frozen):
     """Early stopping on the training loss, in the two readings of RCL's "has not decreased for 3 steps"."""

@@ -8,14 +8,15 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCard:
-    """What is known of a task before its data is seen. `citation` is a key of `sentdist.report.citations`."""
+    """What is known of a task before its data is seen. citation: a key of `sentdist.report.citations`; None: its texts are
+    generated here, or a user's own."""
 
     kind: str  # of `TASK_KINDS`
     source: str
     split: str | None  # that is scored; None: all rows
     metric: str
     licence: str
-    citation: str
+    citation: str | None
     title: str | None = None  # of its column in a report; None: its name
     num_items: int | None = None  # pairs, queries or texts, where the published set has a known size
     columns: tuple[str, ...] = ()  # of the texts, where they differ from a user's own file of the kind
@@ -333,12 +334,10 @@ TASKS: dict[str, TaskCard] = {
         kind="geometry", source="sts/stsb", split="test", metric="uniformity", licence="CC BY-SA 4.0", citation="geometry", num_items=1379
     ),
     "scenes-sts": TaskCard(
-        title="Scenes STS", kind="sts", source="generated/sts", split="test", metric="spearman", licence="Apache-2.0", citation="sentdist"
+        title="Scenes STS", kind="sts", source="generated/sts", split="test", metric="spearman", licence="Apache-2.0", citation=None
     ),
-    "scenes-sts-dev": TaskCard(
-        kind="sts", source="generated/sts", split="dev", metric="spearman", licence="Apache-2.0", citation="sentdist"
-    ),
-    "scenes-faq": TaskCard(kind="retrieval", source="generated/faq", split=None, metric="map", licence="Apache-2.0", citation="sentdist"),
+    "scenes-sts-dev": TaskCard(kind="sts", source="generated/sts", split="dev", metric="spearman", licence="Apache-2.0", citation=None),
+    "scenes-faq": TaskCard(kind="retrieval", source="generated/faq", split=None, metric="map", licence="Apache-2.0", citation=None),
 }
 
 TASKS |= {

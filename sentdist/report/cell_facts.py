@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.objectives import Sum, phi_of, terms_of
+from sentdist.plan.objectives import Sum, phi_of
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.store.record import Record
@@ -70,12 +70,6 @@ class CellFacts:
     def source(self) -> str | None:
         """Of its corpus; the first of several."""
         return None if self.corpus is None else self.corpus.sources[0].source
-
-    @property
-    def works(self) -> tuple[str, ...]:
-        """Keys of the works that the objective and its terms rest on."""
-        terms = () if self.train is None else terms_of(self.train.objective)
-        return tuple(work.key for term in terms for work in term.used_citations(dict(term)))
 
     @property
     def chosen_on_test(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 
 from sentdist.citation import Citation
 from sentdist.errors import DataError
@@ -10,7 +11,9 @@ from sentdist.plan.objectives import OBJECTIVES
 
 
 def _works(*citations: Citation) -> dict[str, Citation]:
-    return {citation.key: citation for citation in citations}
+    works = {citation.key: citation for citation in citations}
+    assert len(works) == len(set(citations)), "two works have one key"
+    return works
 
 
 _STS_AUTHORS = ("Eneko Agirre", "Daniel Cer", "Mona Diab", "Aitor Gonzalez-Agirre")
@@ -23,11 +26,13 @@ CITATIONS: dict[str, Citation] = _works(
     Citation(key="dropattention", kind="misc", authors=("Lin Zehui", "Pengfei Liu", "Luyao Huang", "Junkun Chen", "Xipeng Qiu", "Xuanjing Huang"), title="DropAttention: A Regularization Method for Fully-Connected Self-Attention Networks",
              where="arXiv 1907.11065", year=2019, url="https://arxiv.org/abs/1907.11065", role="baseline"),
     Citation(key="sbert", kind="inproceedings", authors=("Nils Reimers", "Iryna Gurevych"), title="Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks",
-             where="EMNLP-IJCNLP", year=2019, url="https://arxiv.org/abs/1908.10084", role="encoder family and file format"),
+             where="EMNLP-IJCNLP", year=2019, url="https://arxiv.org/abs/1908.10084", role="encoder family and file format", gave=("*sentence-transformers/*",)),
     Citation(key="minilm", kind="inproceedings", authors=("Wenhui Wang", "Furu Wei", "Li Dong", "Hangbo Bao", "Nan Yang", "Ming Zhou"), title="MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained Transformers",
-             where="NeurIPS", year=2020, url="https://arxiv.org/abs/2002.10957", role="pretrained encoder"),
+             where="NeurIPS", year=2020, url="https://arxiv.org/abs/2002.10957", role="pretrained encoder", gave=("*minilm*",)),
     Citation(key="roberta", kind="misc", authors=("Yinhan Liu", "Myle Ott", "Naman Goyal", "Jingfei Du", "Mandar Joshi", "Danqi Chen", "Omer Levy", "Mike Lewis", "Luke Zettlemoyer", "Veselin Stoyanov"), title="RoBERTa: A Robustly Optimized BERT Pretraining Approach",
-             where="arXiv 1907.11692", year=2019, url="https://arxiv.org/abs/1907.11692", role="pretrained encoder"),
+             where="arXiv 1907.11692", year=2019, url="https://arxiv.org/abs/1907.11692", role="pretrained encoder", gave=("*roberta-*",)),
+    Citation(key="nomic", kind="misc", authors=("Zach Nussbaum", "John X. Morris", "Brandon Duderstadt", "Andriy Mulyar"), title="Nomic Embed: Training a Reproducible Long Context Text Embedder",
+             where="arXiv 2402.01613", year=2024, url="https://arxiv.org/abs/2402.01613", role="pretrained encoder", gave=("nomic-ai/nomic-embed-text-*",)),
     Citation(key="sts12", kind="inproceedings", authors=_STS_AUTHORS, title="SemEval-2012 Task 6: A Pilot on Semantic Textual Similarity",
              where="SemEval", year=2012, url="https://aclanthology.org/S12-1051", role="test set"),
     Citation(key="sts13", kind="inproceedings", authors=(*_STS_AUTHORS, "Weiwei Guo"), title="*SEM 2013 Shared Task: Semantic Textual Similarity",
@@ -39,9 +44,9 @@ CITATIONS: dict[str, Citation] = _works(
     Citation(key="sts16", kind="inproceedings", authors=("Eneko Agirre", "Carmen Banea", "Daniel Cer", "Mona Diab", "Aitor Gonzalez-Agirre", "Rada Mihalcea", "German Rigau", "Janyce Wiebe"), title="SemEval-2016 Task 1: Semantic Textual Similarity, Monolingual and Cross-Lingual Evaluation",
              where="SemEval", year=2016, url="https://aclanthology.org/S16-1081", role="test set"),
     Citation(key="stsb", kind="inproceedings", authors=("Daniel Cer", "Mona Diab", "Eneko Agirre", "Iñigo Lopez-Gazpio", "Lucia Specia"), title="SemEval-2017 Task 1: Semantic Textual Similarity Multilingual and Crosslingual Focused Evaluation",
-             where="SemEval", year=2017, url="https://aclanthology.org/S17-2001", role="test set and selection on its dev split"),
+             where="SemEval", year=2017, url="https://aclanthology.org/S17-2001", role="similarity data", gave=("sts*/stsb", "*/stsb*-sts*")),
     Citation(key="sick", kind="inproceedings", authors=("Marco Marelli", "Stefano Menini", "Marco Baroni", "Luisa Bentivogli", "Raffaella Bernardi", "Roberto Zamparelli"), title="A SICK Cure for the Evaluation of Compositional Distributional Semantic Models",
-             where="LREC", year=2014, url="https://aclanthology.org/L14-1314", role="test set"),
+             where="LREC", year=2014, url="https://aclanthology.org/L14-1314", role="similarity data", gave=("sts*/sick", "*/sickr-sts*")),
     Citation(key="senteval", kind="inproceedings", authors=("Alexis Conneau", "Douwe Kiela"), title="SentEval: An Evaluation Toolkit for Universal Sentence Representations",
              where="LREC", year=2018, url="https://arxiv.org/abs/1803.05449", role="protocol of the transfer tasks"),
     Citation(key="mr", kind="inproceedings", authors=("Bo Pang", "Lillian Lee"), title="Seeing Stars: Exploiting Class Relationships for Sentiment Categorization with Respect to Rating Scales",
@@ -65,7 +70,7 @@ CITATIONS: dict[str, Citation] = _works(
     Citation(key="cranfield", kind="misc", authors=("Cyril Cleverdon",), title="The Cranfield Tests on Index Language Devices",
              where="Aslib Proceedings 19(6)", year=1967, url="https://doi.org/10.1108/eb050097", role="retrieval data"),
     Citation(key="qqp", kind="misc", authors=("Shankar Iyer", "Nikhil Dandekar", "Kornél Csernai"), title="First Quora Dataset Release: Question Pairs",
-             where="Quora", year=2017, url="https://quoradata.quora.com/First-Quora-Dataset-Release-Question-Pairs", role="paraphrase data"),
+             where="Quora", year=2017, url="https://quoradata.quora.com/First-Quora-Dataset-Release-Question-Pairs", role="paraphrase data", gave=("pairs/qqp*",)),
     Citation(key="twitter_url", kind="inproceedings", authors=("Wuwei Lan", "Siyu Qiu", "Hua He", "Wei Xu"), title="A Continuously Growing Dataset of Sentential Paraphrases",
              where="EMNLP", year=2017, url="https://arxiv.org/abs/1708.00391", role="paraphrase data"),
     Citation(key="pit2015", kind="inproceedings", authors=("Wei Xu", "Chris Callison-Burch", "Bill Dolan"), title="SemEval-2015 Task 1: Paraphrase and Semantic Similarity in Twitter (PIT)",
@@ -80,12 +85,10 @@ CITATIONS: dict[str, Citation] = _works(
              where="ACL", year=2020, url="https://arxiv.org/abs/2004.07180", role="re-ranking data"),
     Citation(key="cqadupstack", kind="inproceedings", authors=("Doris Hoogeveen", "Karin M. Verspoor", "Timothy Baldwin"), title="CQADupStack: A Benchmark Data Set for Community Question-Answering Research",
              where="ADCS", year=2015, url="https://doi.org/10.1145/2838931.2838934", role="retrieval data"),
-    Citation(key="useb", kind="inproceedings", authors=("Kexin Wang", "Nils Reimers", "Iryna Gurevych"), title="TSDAE: Using Transformer-based Sequential Denoising Auto-Encoder for Unsupervised Sentence Embedding Learning",
-             where="Findings of EMNLP", year=2021, url="https://arxiv.org/abs/2104.06979", role="benchmark of four tasks"),
     Citation(key="faqir", kind="inproceedings", authors=("Mladen Karan", "Jan Šnajder"), title="FAQIR: A Frequently Asked Questions Retrieval Test Collection",
-             where="Text, Speech, and Dialogue", year=2016, url="https://takelab.fer.hr/data/faqir/", role="retrieval data"),
+             where="Text, Speech, and Dialogue", year=2016, url="https://takelab.fer.hr/data/faqir/", role="retrieval data", gave=("retrieval/faqir",)),
     Citation(key="cough", kind="misc", authors=("Xinliang Frederick Zhang", "Heming Sun", "Xiang Yue", "Emmett Jesrani", "Simon Lin", "Huan Sun"), title="COUGH: A Challenge Dataset and Models for COVID-19 FAQ Retrieval",
-             where="arXiv 2010.12800", year=2020, url="https://arxiv.org/abs/2010.12800", role="retrieval data"),
+             where="arXiv 2010.12800", year=2020, url="https://arxiv.org/abs/2010.12800", role="retrieval data", gave=("retrieval/cough",)),
     Citation(key="banking77", kind="inproceedings", authors=("Iñigo Casanueva", "Tadas Temčinas", "Daniela Gerz", "Matthew Henderson", "Ivan Vulić"), title="Efficient Intent Detection with Dual Sentence Encoders",
              where="NLP for Conversational AI", year=2020, url="https://arxiv.org/abs/2003.04807", role="intents"),
     Citation(key="v_measure", kind="inproceedings", authors=("Andrew Rosenberg", "Julia Hirschberg"), title="V-Measure: A Conditional Entropy-Based External Cluster Evaluation Measure",
@@ -93,13 +96,23 @@ CITATIONS: dict[str, Citation] = _works(
     Citation(key="str2022", kind="inproceedings", authors=("Mohamed Abdalla", "Krishnapriya Vishnubhotla", "Saif M. Mohammad"), title="What Makes Sentences Semantically Related: A Textual Relatedness Dataset and Empirical Study",
              where="EACL", year=2023, url="https://arxiv.org/abs/2110.04845", role="test set"),
     Citation(key="snli", kind="inproceedings", authors=("Samuel R. Bowman", "Gabor Angeli", "Christopher Potts", "Christopher D. Manning"), title="A Large Annotated Corpus for Learning Natural Language Inference",
-             where="EMNLP", year=2015, url="https://arxiv.org/abs/1508.05326", role="training data"),
+             where="EMNLP", year=2015, url="https://arxiv.org/abs/1508.05326", role="training data", gave=("nli/snli", "nli/snli_counterfactual", "nli/triplets", "*/all-nli*", "*/nli-*")),
     Citation(key="mnli", kind="inproceedings", authors=("Adina Williams", "Nikita Nangia", "Samuel R. Bowman"), title="A Broad-Coverage Challenge Corpus for Sentence Understanding through Inference",
-             where="NAACL-HLT", year=2018, url="https://arxiv.org/abs/1704.05426", role="training data"),
+             where="NAACL-HLT", year=2018, url="https://arxiv.org/abs/1704.05426", role="training data", gave=("nli/mnli", "nli/triplets", "*/all-nli*", "*/nli-*")),
+    Citation(key="counterfactual", kind="inproceedings", authors=("Divyansh Kaushik", "Eduard Hovy", "Zachary C. Lipton"), title="Learning the Difference that Makes a Difference with Counterfactually-Augmented Data",
+             where="ICLR", year=2020, url="https://arxiv.org/abs/1909.12434", role="training data", gave=("nli/snli_counterfactual", "nli/triplets")),
+    Citation(key="new_protocols", kind="inproceedings", authors=("Samuel R. Bowman", "Jennimaria Palomaki", "Livio Baldini Soares", "Emily Pitler"), title="New Protocols and Negative Results for Textual Entailment Data Collection",
+             where="EMNLP", year=2020, url="https://arxiv.org/abs/2004.11997", role="training data", gave=("nli/new_protocols", "nli/triplets")),
+    Citation(key="paranmt", kind="inproceedings", authors=("John Wieting", "Kevin Gimpel"), title="ParaNMT-50M: Pushing the Limits of Paraphrastic Sentence Embeddings with Millions of Machine Translations",
+             where="ACL", year=2018, url="https://arxiv.org/abs/1711.05732", role="training data", gave=("pairs/paranmt*",)),
+    Citation(key="glue", kind="inproceedings", authors=("Alex Wang", "Amanpreet Singh", "Julian Michael", "Felix Hill", "Omer Levy", "Samuel R. Bowman"), title="GLUE: A Multi-Task Benchmark and Analysis Platform for Natural Language Understanding",
+             where="ICLR", year=2019, url="https://arxiv.org/abs/1804.07461", role="training data", gave=("pairs/qnli",)),
+    Citation(key="wikisplit", kind="inproceedings", authors=("Jan A. Botha", "Manaal Faruqui", "John Alex", "Jason Baldridge", "Dipanjan Das"), title="Learning To Split and Rephrase From Wikipedia Edit History",
+             where="EMNLP", year=2018, url="https://arxiv.org/abs/1808.09468", role="training data", gave=("pairs/wikisplit",)),
+    Citation(key="flickr30k", kind="article", authors=("Peter Young", "Alice Lai", "Micah Hodosh", "Julia Hockenmaier"), title="From Image Descriptions to Visual Denotations: New Similarity Metrics for Semantic Inference over Event Descriptions",
+             where="Transactions of the ACL 2", year=2014, url="https://aclanthology.org/Q14-1006", role="training data", gave=("text/flickr30k_captions",)),
     Citation(key="stackfaq", kind="article", authors=("Mladen Karan", "Jan Šnajder"), title="Paraphrase-Focused Learning to Rank for Domain-Specific Frequently Asked Questions Retrieval",
-             where="Expert Systems with Applications 91", year=2018, url="https://doi.org/10.1016/j.eswa.2017.09.031", role="FAQ retrieval data"),
-    Citation(key="cough", kind="misc", authors=("Xinliang Frederick Zhang", "Heming Sun", "Xiang Yue", "Emmett Jesrani", "Simon Lin", "Huan Sun"), title="COUGH: A Challenge Dataset and Models for COVID-19 FAQ Retrieval",
-             where="arXiv 2010.12800", year=2020, url="https://arxiv.org/abs/2010.12800", role="FAQ retrieval data"),
+             where="Expert Systems with Applications 91", year=2018, url="https://doi.org/10.1016/j.eswa.2017.09.031", role="FAQ retrieval data", gave=("retrieval/stackfaq",)),
     Citation(key="geometry", kind="inproceedings", authors=("Tongzhou Wang", "Phillip Isola"), title="Understanding Contrastive Representation Learning through Alignment and Uniformity on the Hypersphere",
              where="ICML", year=2020, url="https://arxiv.org/abs/2005.10242", role="alignment and uniformity"),
     Citation(key="effective_rank", kind="inproceedings", authors=("Olivier Roy", "Martin Vetterli"), title="The Effective Rank: A Measure of Effective Dimensionality",
@@ -149,6 +162,11 @@ def cite(used: Iterable[str]) -> list[Citation]:
             where="citations", found=f"{unknown}", expected=f"some of {sorted(CITATIONS)}", remedy="Add the work to report/citations.py."
         )
     return [citation for key, citation in CITATIONS.items() if key in wanted]
+
+
+def givers(name: str) -> list[str]:
+    """Keys of the works that gave a source of data or a checkpoint, by its name: a hub id, a packaged name or a folder's."""
+    return [key for key, one in CITATIONS.items() if any(fnmatchcase(name.lower(), pattern) for pattern in one.gave)]
 
 
 def to_bibtex(citations: Sequence[Citation]) -> str:

@@ -20,6 +20,7 @@ from sentdist.report.evaluated import IT
 from sentdist.report.leaks import current_overlaps, leak_rows
 from sentdist.report.rows import ResultRow, group_rows
 from sentdist.report.templating import render
+from sentdist.report.works import works_of_stages
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
 from sentdist.store.store import Artifact, ArtifactStore
@@ -73,7 +74,7 @@ def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence:
     upstream = {stage.key for stage in topological((train,))}
     corpora = [one for one in known.values() if one.kind in CORPUS_KINDS and one.key in upstream]
     terms = list(terms_of(train.objective))
-    works = [work.key for term in terms for work in term.citations] + ["sbert", "sentdist"]
+    works = {*works_of_stages((train,)), "sbert"}  # the folder is in sentence-transformers' format
     page = CardPage(
         name=name,
         title=name.partition("/")[2],
@@ -89,7 +90,7 @@ def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence:
         leaks=_leak_rows(store, corpora),
         settings=_settings(train, record),
         licence=licence,
-        citations=citations.cite(set(works) & citations.CITATIONS.keys()),
+        citations=citations.cite(works),
     )
     return render("encoder_card.md.jinja", page=page)
 

@@ -116,7 +116,7 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     part = None if facts is None else search_part(facts, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {})
     chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep)) if part is None else ""
     drawings = list(sweep_drawings(sweep, store, records, found=found, tables=tables))
-    used = citations.cite([*works_of_sweep(found, sweep, records, tables), *(part.works if part is not None else ())])
+    used = citations.cite([*works_of_sweep(found, records, tables), *(part.works if part is not None else ())])
     head = page_facts(sweep, records, found.facts.values())
     page = SweepPage(
         title=sweep.name,

@@ -4,31 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.objectives import terms_of
+from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.stage import Stage, topological
+from sentdist.plan.stages import Scores, Train
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
-from sentdist.report import citations
+from sentdist.report.citations import givers
 from sentdist.report.sweep_rows import SweepRows
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record
-from sentdist.store.sweep import SweepRecord
 
 
-def works_of_sweep(found: SweepRows, sweep: SweepRecord, records: Mapping[str, Record], tables: Iterable[ResultTable]) -> list[str]:
+def works_of_sweep(found: SweepRows, records: Mapping[str, Record], tables: Iterable[ResultTable]) -> list[str]:
     """Keys of citations, sorted."""
     used = {*_of_tests(tables), *_of_machines(records.values())}
-    used |= {TASKS[task].citation for task in found.tasks if task in TASKS}
+    used |= {work for task in found.tasks if task in TASKS and (work := TASKS[task].citation) is not None}
     used |= {"simcse"} if set(found.tasks) & set(TASK_GROUPS["sts"]) else set()  # whose protocol these tasks are scored by
     has_geometry = any(name.startswith("geometry") and name.endswith(".uniformity") for one in records.values() for name in one.results)
     used |= {work for kind in {*found.other, *(["geometry"] if has_geometry else [])} for work in TASK_KINDS[kind].works}
-    for facts in found.facts.values():
-        used |= set(facts.works)
-        used |= {"drophead"} if facts.drophead else set()
-        used |= {"dropattention"} if facts.attention_dropout else set()
-        used |= {"snli", "mnli"} if (facts.source or "").startswith("nli/") else set()
-    encoder = sweep.recipe.get("encoder") or {}
-    checkpoint = str(encoder.get("checkpoint", "minilm-l6")) if isinstance(encoder, dict) else ""
-    used |= {"minilm", "sbert"} if "minilm" in checkpoint.lower() else set()
-    return sorted(used & citations.CITATIONS.keys())
+    used |= works_of_stages(stage for facts in found.facts.values() for stage in (facts.train, facts.scores) if stage is not None)
+    return sorted(used)
+
+
+def works_of_stages(targets: Iterable[Stage]) -> set[str]:
+    """Keys of citations: whose objectives, regularizers, checkpoints and data the stages and all their inputs use."""
+    used: set[str] = set()
+    for stage in topological(tuple(targets)):
+        if isinstance(stage, CorpusStage):
+            used.update(work for one in stage.sources for work in givers(one.source))
+        elif isinstance(stage, Train):
+            used.update(work.key for term in terms_of(stage.objective) for work in term.used_citations)
+            used.update(stage.regularizers.works, givers(stage.encoder.checkpoint))
+        elif isinstance(stage, Scores) and isinstance(stage.encoder, EncoderSpec):
+            used.update(givers(stage.encoder.checkpoint))
+    return used
 
 
 def _of_tests(tables: Iterable[ResultTable]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from sentdist.plan.papers import PAPERS
 from sentdist.plan.stage import Json
 from sentdist.report.cell_facts import cell_facts
 from sentdist.report.paper import tables_of
+from sentdist.report.works import works_of_stages
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking.run_layout import RunLayout
 from tests.support.every_stage import records_of
@@ -46,7 +47,7 @@ def compared(name: str) -> Json:
     said: Json = {
         label: {
             "objective": one.objective, "phis": list(one.phis), "batch": one.batch_size, "dropouts": [one.attention_dropout, one.drophead],
-            "corpus": one.source, "works": list(one.works), "trained": one.told or None,
+            "corpus": one.source, "works": sorted(works_of_stages(stage for stage in (one.train, one.scores) if stage is not None)), "trained": one.told or None,
         }
         for label, one in cells.items()
     }  # fmt: skip

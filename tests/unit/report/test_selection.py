@@ -108,7 +108,7 @@ def test_what_carried_a_training_out_is_cited(
         key: one.model_copy(update={"runtime": runtime, "environment": environment}) for key, one in sweep.records(context.store).items()
     }
     found = sweep_rows(sweep, context.store, records)
-    assert {"ray", "deepspeed"} & set(works_of_sweep(found, sweep, records, [])) == cited
+    assert {"ray", "deepspeed"} & set(works_of_sweep(found, records, [])) == cited
 
 
 def test_one_run_each_has_intervals_over_items(tmp_path: Path, tiny_encoder_dir: Path) -> None:
