@@ -16,6 +16,8 @@ from sentdist.plan.task_kinds import ScoredTask
 from sentdist.store.restored import Gone
 from sentdist.store.sweep import TrialRecord
 
+DataSet = tuple[str, str, str]  # name, digest, and what it is read for: train, dev or test
+
 NOT_SHOWN = ("source", "source_revision", "parts", "relations", "fold", "document_field", "without")  # of a corpus
 
 
@@ -33,9 +35,8 @@ def stage_parameters(stage: Stage) -> dict[str, str]:
     return _texts(_stage(stage) | {"kind": stage.kind})
 
 
-def data_sets(stage: Stage) -> list[tuple[str, str, str]]:
-    """(name, digest, context) of the data that a stage reads, directly or through its inputs: train, dev or test. Raises TypeError for
-    what no plan has."""
+def data_sets(stage: Stage) -> list[DataSet]:
+    """The data that a stage reads, directly or through its inputs. Raises TypeError for what no plan has."""
     return list(dict.fromkeys(_data_sets(stage)))
 
 
@@ -117,7 +118,7 @@ def _encoder(encoder: EncoderSpec | LexicalSpec) -> dict[str, Json]:
     return found | {"encoder.initialization": "random" if encoder.initialization == "random" else None, "encoder.layers": encoder.layers}
 
 
-def _data_sets(stage: Stage) -> Iterator[tuple[str, str, str]]:
+def _data_sets(stage: Stage) -> Iterator[DataSet]:
     match stage:
         case CorpusStage():
             yield from ((_named(one.source, one.split), one.source_revision, "train") for one in stage.sources)
@@ -139,7 +140,7 @@ def _data_sets(stage: Stage) -> Iterator[tuple[str, str, str]]:
             raise TypeError(f"nobody said what data the stage {stage.kind} reads")
 
 
-def _task(task: ScoredTask, context: str) -> tuple[str, str, str]:
+def _task(task: ScoredTask, context: str) -> DataSet:
     return _named(task.source, None if isinstance(task, LinkTask) else task.split), task.revision, context
 
 

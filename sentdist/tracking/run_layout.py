@@ -10,7 +10,7 @@ from sentdist.plan.stage import Stage
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
 from sentdist.store.sweep import SweepRecord, TrialRecord
-from sentdist.tracking.parameters import data_sets, stage_parameters, trial_parameters
+from sentdist.tracking.parameters import DataSet, data_sets, stage_parameters, trial_parameters
 from sentdist.tracking.summary import distinct_trials
 
 KINDS = {"train": "training"}  # where the word of a run's name is not the kind's own
@@ -71,8 +71,20 @@ class RunLayout:
             return trial_parameters(self.trials[owner], self.stages.get(owner))
         return stage_parameters(self.stages[owner]) if owner in self.stages else {}
 
-    def data_sets(self, owner: str) -> list[tuple[str, str, str]]:
-        return data_sets(self.stages[owner]) if owner in self.stages else []
+    def data_sets(self, owner: str) -> list[DataSet]:
+        """Of a trial those that stand not on the sweep's run."""
+        found = data_sets(self.stages[owner]) if owner in self.stages else []
+        return [one for one in found if one not in self.common_data_sets] if owner in self.trials else found
+
+    @cached_property
+    def common_data_sets(self) -> tuple[DataSet, ...]:
+        """What each of several trained trials reads: it stands on the sweep's run, once. Nothing where one of them is not known."""
+        trained = [key for key, trial in self.trials.items() if trial.train is not None]
+        if len(trained) < 2 or not set(trained) <= self.stages.keys():
+            return ()
+        read = [data_sets(self.stages[key]) for key in trained]
+        common = set(read[0]).intersection(*read)
+        return tuple(one for one in read[0] if one in common)
 
     def made_from(self, owner: str) -> list[str]:
         """Keys of the shared stages that the run's stages take in directly, in the order of building."""

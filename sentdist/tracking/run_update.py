@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.store.scratch import scratch_folder
+from sentdist.tracking.parameters import DataSet
 from sentdist.tracking.server import despite_collisions
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class RunUpdate:
         self._metrics: list[Point] = []
         self._curve: list[Point] = []
         self._tags: dict[str, str] = {}
-        self._inputs: list[tuple[str, str, str]] = []
+        self._inputs: list[DataSet] = []
         self._files: dict[str, str] = {}
         self._status: str | None = None
         self._ended_ms: int | None = None
@@ -52,7 +53,7 @@ class RunUpdate:
         """Those points are sent that the run lacks: some were sent live, or none for want of a server."""
         self._curve += points
 
-    def inputs(self, data_sets: Iterable[tuple[str, str, str]]) -> None:
+    def inputs(self, data_sets: Iterable[DataSet]) -> None:
         """Data sets (name, digest, context). MLflow keeps one context for a data set that is given twice."""
         there = {(item.dataset.name, item.dataset.digest) for item in (self.run.inputs.dataset_inputs if self.run.inputs else ())}
         once = {(name, _digest(digest)): (name, digest, context) for name, digest, context in reversed(list(data_sets))}
@@ -135,7 +136,7 @@ def add_tags(client: MlflowClient, run: Run, values: Mapping[str, str]) -> None:
     update.send(client)
 
 
-def _send_inputs(client: MlflowClient, run_id: str, data_sets: Sequence[tuple[str, str, str]]) -> None:
+def _send_inputs(client: MlflowClient, run_id: str, data_sets: Sequence[DataSet]) -> None:
     given = [_data_set(*item) for item in data_sets]
     despite_collisions(lambda: client.log_inputs(run_id, datasets=given), table="datasets", at_most=len(given))
 

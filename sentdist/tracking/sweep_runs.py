@@ -19,7 +19,7 @@ from sentdist.tracking import notes, summary
 from sentdist.tracking.figures import HISTORY, curve_points, final_metrics, metric_name
 from sentdist.tracking.notes import Link
 from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import RunUpdate, add_tags
+from sentdist.tracking.run_update import RunUpdate
 from sentdist.tracking.server import (
     NOTE,
     PARENT,
@@ -97,8 +97,11 @@ class SweepRuns:
         if is_running and run.info.status != "RUNNING":
             client.update_run(self.parent, status="RUNNING")
         client.log_dict(self.parent, json.loads(json.dumps(sweep.recipe)), "recipe.yaml")
+        update = RunUpdate(run)
+        update.inputs(self.layout.common_data_sets)
         if is_running and NOTE not in run.data.tags:
-            add_tags(client, run, {NOTE: notes.sweep_note(sweep, {}, trials={}, views=self._view_links, store=self._address(""))})
+            update.tags({NOTE: notes.sweep_note(sweep, {}, trials={}, views=self._view_links, store=self._address(""))})
+        update.send(client)
 
     def begin(self, client: MlflowClient, key: str) -> str:
         """The id of the run for a stage that is about to be built."""

@@ -94,11 +94,14 @@ def test_parameters_can_be_searched(tracked: Tracked, filter_string: str, number
     assert len(tracked.runs(filter_string)) == number
 
 
-def test_data_sets_are_inputs(tracked: Tracked) -> None:
-    run = tracked.trials["Eq. 1 · seed 0"]
-    found = {(item.dataset.name, tag.value) for item in run.inputs.dataset_inputs for tag in item.tags}
-    assert {("nli/triplets (train)", "train"), ("sts/stsb (dev)", "dev"), ("sts/stsb (test)", "test"), ("sts/sts12", "test")} <= found
-    assert {item.dataset.digest for item in run.inputs.dataset_inputs} == {"sha256:0000000000000000"}
+def test_data_sets_that_all_trials_read_are_inputs_of_the_sweep_and_the_rest_of_the_trial(tracked: Tracked) -> None:
+    of_sweep, of_trial = (
+        {(item.dataset.name, item.dataset.digest, tag.value) for item in run.inputs.dataset_inputs for tag in item.tags}
+        for run in (tracked.parent, tracked.trials["Eq. 1 · seed 0"])
+    )
+    digest = "sha256:0000000000000000"
+    assert {("nli/triplets (train)", digest, "train"), ("sts/stsb (test)", digest, "test"), ("sts/sts12", digest, "test")} <= of_sweep
+    assert of_trial == {("sts/stsb (dev)", digest, "dev")}  # one method keeps its last weights: it reads no dev set
 
 
 def test_the_experiment_offers_views_that_lead_to_trials_and_stages(tracked: Tracked) -> None:

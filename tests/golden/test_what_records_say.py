@@ -16,6 +16,7 @@ from sentdist.report.cell_facts import cell_facts
 from sentdist.report.paper import tables_of
 from sentdist.report.works import works_of_stages
 from sentdist.store.sweep import sweep_record
+from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_layout import RunLayout
 from tests.support.every_stage import records_of
 from tests.support.planning import RECIPES, shipped_plan
@@ -32,7 +33,7 @@ def tracked(name: str) -> Json:
     runs = {f"method {trial.method}": trial.key for trial in reversed(layout.trials.values())}
     runs |= {f"shared {layout.kind(key)}": key for key in reversed(layout.shared)}
     found: Json = {
-        run: {"parameters": layout.parameters(key), "data": layout.data_sets(key), "from": layout.made_from(key)}  # type: ignore[dict-item]
+        run: {"parameters": layout.parameters(key), "data": data_sets(layout.stages[key]), "from": layout.made_from(key)}  # type: ignore[dict-item]
         for run, key in runs.items()
     }
     return found

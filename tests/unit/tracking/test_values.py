@@ -118,9 +118,33 @@ def test_two_methods_that_come_to_the_same_stages_are_one_run() -> None:
 
 def test_data_sets_say_what_they_are_for() -> None:
     layout = layout_of(small_sweep("s"))
-    found = layout.data_sets(next(trial.key for trial in layout.trials.values() if trial.method == "rcl"))
+    found = data_sets(layout.stages[next(trial.key for trial in layout.trials.values() if trial.method == "rcl")])
     assert found[:2] == [("nli/triplets (train)", "sha256:0000000000000000", "train"), ("sts/stsb (dev)", "sha256:0000000000000000", "dev")]
     assert {context for *_, context in found[2:]} == {"test"}
+
+
+def test_what_all_trained_trials_read_stands_on_the_sweep_s_run_and_the_rest_on_theirs() -> None:
+    layout = layout_of(small_sweep("s"))
+    trained = {key: data_sets(layout.stages[key]) for key, trial in layout.trials.items() if trial.train is not None}
+    for key, read in trained.items():
+        assert sorted([*layout.common_data_sets, *layout.data_sets(key)]) == sorted(read)
+    assert {context for *_, context in layout.common_data_sets} == {"train", "test"}
+    names = ("snli", "mnli")
+    corpora: dict[str, Json] = {name: {"source": f"nli/{name}"} for name in names}
+    methods: dict[str, Json] = {name: {"objective": {"name": "info_nce"}, "corpus": name} for name in names}
+    differ = layout_of(plan_of(small_recipe(corpora=corpora, methods=methods)))
+    assert [[name for name, _, context in differ.data_sets(key) if context == "train"] for key in differ.trials] == [
+        ["nli/snli (train)"], ["nli/mnli (train)"],
+    ]  # fmt: skip
+    assert {context for *_, context in differ.common_data_sets} == {"dev", "test"}
+
+
+def test_nothing_is_common_to_one_trial_or_to_trials_that_are_not_all_known() -> None:
+    one = layout_of(plan_of(small_recipe(methods={"alone": {"objective": {"name": "info_nce"}}})))
+    assert one.common_data_sets == () and len(one.data_sets(next(iter(one.trials)))) > 2
+    plan = small_sweep("s")
+    known = {stage.key: stage for stage in plan.stages if stage.key != plan.trials[-1].scores.key}
+    assert RunLayout(sweep=sweep_record(plan), stages=known).common_data_sets == ()
 
 
 def test_the_average_over_sts_needs_all_seven() -> None:
