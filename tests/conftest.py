@@ -81,6 +81,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def plain_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No compiled kernels: layers compute by torch's operations, as on a machine without a compiler."""
+    from sentdist.learning.kernels import calls
+
+    monkeypatch.setattr(calls, "why_not", lambda: "not in this test")
+
+
 @pytest.fixture(scope="session")
 def minilm() -> Path:
     """The folder of all-MiniLM-L6-v2 inside its installed package."""

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return maskable_encoder(tmp_path_factory.mktemp("maskable"))
 
 
-@pytest.mark.usefixtures("one_thread")
+@pytest.mark.usefixtures("one_thread", "plain_layers")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_objective_learns_there_what_it_learns_here(name: str, folder: Path) -> None:
     here = two_steps(name, folder, on("cpu"), micro_batch=5)

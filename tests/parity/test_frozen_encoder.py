@@ -262,13 +262,14 @@ def test_relations_alone_are_chosen_by_the_scores_that_they_change(tmp_path: Pat
     methods = whole["methods"]
     assert isinstance(methods, dict)
     found: Any = next(one for one in methods.values() if isinstance(one, dict) and one.get("view"))
-    own = {"objective": {"name": "rse"}, "view": found["view"], "training": {"freeze_encoder": True, "learning_rate": 0.05}}
+    own = {"objective": {"name": "rse"}, "view": found["view"], "training": {"freeze_encoder": True, "learning_rate": 0.05, "epochs": 8}}
     values = whole | {"methods": {"m": own}, "baseline": None, "evaluation": {"tasks": ["stsb"]}}
     stage, context = train_of(values, write_relations_data(tmp_path / "data"), tmp_path / "store", "m")
     session = TrainSession(stage, context, make_engine=TorchEngine, bank=None)
     before = session.engine.weights()
     scores = [event.score for event in session.events() if isinstance(event, DevScore)]
     after = session.engine.weights()
+
     assert len(set(scores)) > 1 and session.progress.best_score == max(scores)
     assert all(torch.equal(after[name], before[name]) is name.startswith("encoder.") for name in before)
 

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import fused_attention, fused_kernel
 from sentdist.learning.encoder.private_torch import softmax_backward
 from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
+from sentdist.learning.kernels import calls
 
 FLAT_ATTENTION = "sentdist_flat"
 _GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentence; measured on a CPU, flat between 300 and 1500
@@ -207,6 +209,12 @@ def flat_attention(
     p = dropout if module.training else 0.0
     scale = width**-0.5 if scaling is None else scaling
     query, key, value = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
+    if calls.serve_states(query, key, value):
+        scales = (
+            head_scales(segments.num_sentences, num_heads, drophead, device=query.device) if drophead > 0.0 and module.training else None
+        )
+        context = compiled_attention(query, key, value, boundaries=segments.boundaries, scale=scale, p=p, head_scales=scales)
+        return context.unsqueeze(0), None
     kernel = fused_kernel(query.device, query.dtype, width)
     if kernel is not None:
         lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest

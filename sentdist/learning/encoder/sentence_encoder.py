@@ -15,6 +15,7 @@ from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.encoder.export import EncoderCard, export
 from sentdist.learning.encoder.flat_attention import Segments
+from sentdist.learning.encoder.fused_layer import fuse_layers
 from sentdist.learning.encoder.padded import padded_layers
 from sentdist.learning.encoder.pooling import POOLINGS, PoolingHead, has_head, needs_all_layers, pool
 from sentdist.learning.encoder.pretrained import (
@@ -96,6 +97,7 @@ class SentenceEncoder(nn.Module):
         _check_vocabulary(tokenizer, model, folder)
         _check_drophead(drophead, padded_reason, folder)
         replace_dropout(model)
+        fuse_layers(model)
         longest = longest_input(folder, model.config, tokenizer)
         encoder = cls(
             model=model,

@@ -16,10 +16,12 @@ from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.targets import FileTargets
 from sentdist.errors import RecipeError
 from sentdist.learning.bank import FileBank
-from sentdist.learning.encoder import flat_attention
+from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.regularizers import Dropout
 from sentdist.learning.engine import TorchEngine
+from sentdist.learning.kernels import calls
+from sentdist.learning.kernels.calls import Mask
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json
 from sentdist.stages.inputs import folder_of
@@ -29,6 +31,7 @@ from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import STILL, Place, opened, planned, run, stage_of, start_of
 from tests.parity.wiring.reference import Student
 from tests.parity.wiring.training_cases import BANK, TAGGER, O
+from tests.support.kernel_reference import factors
 from tests.support.tiny_tagger import TAGS, tag
 
 pytestmark = pytest.mark.parity
@@ -105,12 +108,19 @@ def probabilities(place: Place, regularizers: Json, monkeypatch: pytest.MonkeyPa
             module.register_forward_hook(
                 lambda _, given, out: found["hidden"].update([round(float((out == 0).float().mean() - (given[0] == 0).float().mean()), 1)])
             )
-    draw, heads = flat_attention.dropout_factors, flat_attention.head_scales
+    attention, add_norm, heads = calls.attention, calls.add_norm, fused_layer.head_scales
 
-    def watched_factors(values: Tensor, p: float) -> Tensor:
-        factors = draw(values, p)
-        found["attention"].update([round(float((factors == 0).float().mean()), 1)])
-        return factors
+    def zeros(name: str, mask: Mask | None) -> None:
+        if mask is not None:
+            found[name].update([round(float((factors(mask, (4096,)) == 0).double().mean()), 1)])
+
+    def watched_attention(states: Any, sentences: Any, mask: Mask | None, **named: Any) -> Any:
+        zeros("attention", mask)
+        return attention(states, sentences, mask, **named)
+
+    def watched_norm(product: Tensor, bias: Tensor, mask: Mask | None, *given: Any, **named: Any) -> Any:
+        zeros("hidden", mask)
+        return add_norm(product, bias, mask, *given, **named)
 
     def watched_heads(*given: Any, **named: Any) -> Tensor:
         scales = heads(*given, **named)
@@ -118,8 +128,9 @@ def probabilities(place: Place, regularizers: Json, monkeypatch: pytest.MonkeyPa
         return scales
 
     with monkeypatch.context() as patch:
-        patch.setattr(flat_attention, "dropout_factors", watched_factors)
-        patch.setattr(flat_attention, "head_scales", watched_heads)
+        patch.setattr(calls, "attention", watched_attention)
+        patch.setattr(calls, "add_norm", watched_norm)
+        patch.setattr(fused_layer, "head_scales", watched_heads)
         run(made.session)
     return found
 
@@ -151,14 +162,20 @@ def test_dropouts_drop_what_the_recipe_says(
 
 
 @covers("Training.precision")
-def test_bf16_computes_layers_in_bfloat16(place: Place) -> None:
+def test_bf16_computes_layers_in_bfloat16(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, set[torch.dtype]] = {"fp32": set(), "bf16": set()}
     for precision, types in seen.items():
         made = opened(place, "triplets", {"training.precision": precision, "training.epochs": 1})
-        for module in made.session.engine.encoder.modules():
-            if isinstance(module, torch.nn.Linear):
-                module.register_forward_hook(lambda *given, types=types: types.add(given[2].dtype))
-        run(made.session)
+        gelu = calls.gelu
+
+        def watched(product: Tensor, bias: Tensor, types: set[torch.dtype] = types, gelu: Any = gelu) -> Tensor:
+            types.add(product.dtype)
+            made: Tensor = gelu(product, bias)
+            return made
+
+        with monkeypatch.context() as patch:
+            patch.setattr(calls, "gelu", watched)
+            run(made.session)
     assert seen == {"fp32": {torch.float32}, "bf16": {torch.bfloat16}}
 
 

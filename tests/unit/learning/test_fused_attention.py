@@ -20,6 +20,7 @@ def test_masks_of_forward_and_backward_are_the_same_however_many_sentences_there
     assert 0.01 < float((found.context == 0.0).float().mean()) < 0.5  # short sentences lose all their weights at times
 
 
+@pytest.mark.usefixtures("plain_layers")  # the pretended kernels compute by the same operations
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_more_sentences_than_a_grid_has_places(dtype: torch.dtype) -> None:
     lengths = [1] * MOST_SENTENCES + [2, 1, 3]

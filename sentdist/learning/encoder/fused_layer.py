@@ -1,0 +1,251 @@
+"""A layer of the BERT family as one operation of a processor: matrix products by torch, all between them by compiled kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from transformers.activations import GELUActivation
+
+from sentdist.learning.encoder.flat_attention import Segments
+from sentdist.learning.encoder.regularizers import head_scales
+from sentdist.learning.kernels import calls
+from sentdist.learning.kernels.calls import Mask, Sentences, States
+
+_LINEARS = (
+    "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense", "intermediate.dense", "output.dense",
+)  # fmt: skip
+_NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
+_DROPOUTS = ("attention.self.dropout", "attention.output.dropout", "output.dropout")
+_ACTIVATION = "intermediate.intermediate_act_fn"
+
+
+def fuse_layers(model: nn.Module) -> None:
+    """Let each layer of `model` that has BERT's parts compute as one operation, on a CPU and among flat sentences.
+
+    Names, parameters, value and gradient stay. Dropout draws other masks, by kernels/lanes.h, since a mask that is drawn again need not be
+    kept. Where weights are on a GPU, sharded (ZeRO-3) or not in float32, or this machine has no kernels, a layer computes as before.
+    """
+    for layer in model.modules():
+        if _has_parts_of_bert(layer):
+            layer.__class__ = _fused(type(layer))  # type: ignore[arg-type]  # mypy: a class has no hash
+
+
+@cache
+def _fused(kind: type[nn.Module]) -> type[nn.Module]:
+    """A layer of that kind that computes as one operation where it can. A class, not a function in the layer: transformers wraps the
+    `forward` of each class of layers, and recomputes what is asked of it."""
+
+    class FusedLayer(kind):  # type: ignore[misc, valid-type]
+        def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            out = _forward(self, hidden_states, **kwargs)
+            return super().forward(hidden_states, *args, **kwargs) if out is None else out
+
+    return FusedLayer
+
+
+def _has_parts_of_bert(layer: nn.Module) -> bool:
+    """Whether it is a layer of an encoder, with norms behind its sums and a GELU by the error function, and has no other part."""
+    leaves = {name: part for name, part in layer.named_modules() if not any(part.children())}
+    activation = leaves.pop(_ACTIVATION, None)
+    kinds = dict.fromkeys(_LINEARS, nn.Linear) | dict.fromkeys(_NORMS, nn.LayerNorm) | dict.fromkeys(_DROPOUTS, nn.Dropout)
+    return (
+        leaves.keys() == kinds.keys()
+        and all(isinstance(part, kinds[name]) for name, part in leaves.items())
+        and isinstance(activation, GELUActivation)
+        and activation.act is nn.functional.gelu
+    )
+
+
+def _forward(
+    layer: nn.Module, hidden_states: Tensor, *, segments: Segments | None = None, drophead: float = 0.0, **_: object
+) -> Tensor | None:
+    """(1, T, W) to (1, T, W) float32; None where the kernels do not serve."""
+    # Without a derivative the products are those of the layer's own parts, in whose place packed ones may stand.
+    parameters = _parameters(layer, (*_LINEARS, *_NORMS) if torch.is_grad_enabled() else _NORMS)
+    if segments is None or not calls.serve(hidden_states, *parameters, products=_product_type()):
+        return None
+    asked = _asked(layer, segments, drophead=drophead)
+    hidden = hidden_states.squeeze(0)
+    if not torch.is_grad_enabled():
+        return _infer(layer, hidden, asked).unsqueeze(0)
+    with torch.autocast("cpu", enabled=False):
+        out: Tensor = _Layer.apply(hidden, asked, *parameters)
+    return out.unsqueeze(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What a layer computes, beside its weights. dtype: of the products. masks: of attention, of its output, of the layer's output."""
+
+    sentences: Sentences
+    dtype: torch.dtype
+    masks: tuple[Mask | None, ...]
+    epsilons: tuple[float, float]
+
+
+def _asked(layer: Any, segments: Segments, *, drophead: float) -> _Asked:
+    """Draw what the layer drops, from torch's default generator: a recomputed pass draws it again."""
+    heads = segments.num_heads
+    dropouts = [layer.get_submodule(name).p if layer.training else 0.0 for name in _DROPOUTS]
+    masks = calls.draw_masks(dropouts)
+    scales = None
+    if drophead > 0.0 and layer.training:
+        scales = head_scales(segments.num_sentences, heads, drophead, device=torch.device("cpu"))
+    attention = layer.attention.self
+    return _Asked(
+        sentences=Sentences(
+            boundaries=segments.boundaries, heads=heads, head_width=attention.attention_head_size, scale=attention.scaling, head_scales=scales
+        ),
+        dtype=_product_type(),
+        masks=masks,
+        epsilons=(layer.attention.output.LayerNorm.eps, layer.output.LayerNorm.eps),
+    )  # fmt: skip
+
+
+def _product_type() -> torch.dtype:
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
+
+
+def _parameters(layer: nn.Module, names: Sequence[str]) -> list[Tensor]:
+    """Weight and bias of each."""
+    parts: list[Any] = [layer.get_submodule(name) for name in names]
+    return [tensor for part in parts for tensor in (part.weight, part.bias)]
+
+
+def _infer(layer: Any, hidden: Tensor, asked: _Asked) -> Tensor:
+    """(T, W) to (T, W) float32, without what a derivative needs. Its products are the layer's own parts', which may be packed ones."""
+    inside, outside = layer.attention, layer.output
+    entered = hidden.to(asked.dtype)
+    states = States(inside.self.query(entered), inside.self.key(entered), inside.self.value(entered))
+    context, _ = calls.attention(states, asked.sentences, asked.masks[0], keep=False)
+    middle = _normed(inside.output, context, asked.masks[1], hidden)
+    return _normed(outside, layer.intermediate(middle.product_ready), asked.masks[2], middle.out).out
+
+
+def _normed(part: Any, entered: Tensor, mask: Mask | None, residual: Tensor) -> calls.Normed:
+    norm = part.LayerNorm
+    return calls.add_norm(part.dense(entered), None, mask, residual, norm.weight, norm.bias, epsilon=norm.eps, keep=False)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """A layer's parameters, in the order of _LINEARS and _NORMS."""
+
+    query: Tensor
+    query_bias: Tensor
+    key: Tensor
+    key_bias: Tensor
+    value: Tensor
+    value_bias: Tensor
+    context: Tensor
+    context_bias: Tensor
+    inner: Tensor
+    inner_bias: Tensor
+    outer: Tensor
+    outer_bias: Tensor
+    middle_norm: Tensor
+    middle_shift: Tensor
+    last_norm: Tensor
+    last_shift: Tensor
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What the derivative reads: tensors of T rows, in the type of the products but for those of the norms, and the three projections."""
+
+    entered: Tensor
+    projection: Tensor
+    states: Tensor
+    context: Tensor
+    statistics: Tensor
+    middle: Tensor
+    middle_inverse: Tensor
+    entering: Tensor
+    product: Tensor
+    activated: Tensor
+    last: Tensor
+    last_inverse: Tensor
+
+
+def _compute(hidden: Tensor, asked: _Asked, weights: _Weights) -> tuple[Tensor, _Kept]:
+    """(T, W) float32 to the layer's output, (T, W) float32, and what the derivative reads."""
+    dtype = asked.dtype
+    entered = hidden.to(dtype)
+    projection = torch.cat([weights.query, weights.key, weights.value]).to(dtype)
+    states = entered @ projection.t()
+    context, statistics = calls.attention(_split(states, weights), asked.sentences, asked.masks[0], keep=True)
+    middle = calls.add_norm(
+        context @ weights.context.to(dtype).t(), weights.context_bias, asked.masks[1], hidden, weights.middle_norm, weights.middle_shift,
+        epsilon=asked.epsilons[0], keep=True,
+    )  # fmt: skip
+    product = middle.product_ready @ weights.inner.to(dtype).t()
+    activated = calls.gelu(product, weights.inner_bias)
+    last = calls.add_norm(
+        activated @ weights.outer.to(dtype).t(), weights.outer_bias, asked.masks[2], middle.out, weights.last_norm, weights.last_shift,
+        epsilon=asked.epsilons[1], keep=True,
+    )  # fmt: skip
+    assert statistics is not None and middle.for_derivative is not None and last.for_derivative is not None
+    kept = _Kept(
+        entered, projection, states, context, statistics, *middle.for_derivative, middle.product_ready, product, activated, *last.for_derivative
+    )  # fmt: skip
+    return last.out, kept
+
+
+class _Layer(torch.autograd.Function):
+    """`_compute` with its derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, asked: _Asked, *parameters: Tensor) -> Tensor:
+        out, kept = _compute(hidden, asked, _Weights(*parameters))
+        ctx.save_for_backward(*parameters, *(getattr(kept, field.name) for field in fields(_Kept)))
+        ctx.asked = asked
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        asked, dtype, saved = ctx.asked, ctx.asked.dtype, ctx.saved_tensors  # which may be asked for once
+        weights, kept = _Weights(*saved[: len(fields(_Weights))]), _Kept(*saved[len(fields(_Weights)) :])
+        last = calls.add_norm_backward(
+            grad.contiguous(), None, (kept.last, kept.last_inverse), weights.last_norm, asked.masks[2], dtype=dtype
+        )  # fmt: skip
+        to_outer = _weight_grad(last.product, kept.activated)
+        to_product = last.product @ weights.outer.to(dtype)
+        to_inner_bias = calls.gelu_backward(kept.product, weights.inner_bias, to_product)
+        to_inner = _weight_grad(to_product, kept.entering)
+        middle = calls.add_norm_backward(
+            last.residual, to_product @ weights.inner.to(dtype), (kept.middle, kept.middle_inverse), weights.middle_norm, asked.masks[1],
+            dtype=dtype,
+        )  # fmt: skip
+        to_context = _weight_grad(middle.product, kept.context)
+        to_states = torch.empty_like(kept.states)
+        calls.attention_backward(
+            _split(kept.states, weights), asked.sentences, asked.masks[0], grad=middle.product @ weights.context.to(dtype),
+            statistics=kept.statistics, to=_thirds(to_states),
+        )  # fmt: skip
+        to_projection, to_bias = _weight_grad(to_states, kept.entered).chunk(3), calls.column_sums(to_states).chunk(3)
+        to_hidden = calls.add_to(middle.residual, to_states @ kept.projection)
+        grads = _Weights(
+            to_projection[0], to_bias[0], to_projection[1], to_bias[1], to_projection[2], to_bias[2], to_context, middle.bias, to_inner,
+            to_inner_bias, to_outer, last.bias, middle.weight, middle.shift, last.weight, last.shift,
+        )  # fmt: skip
+        return to_hidden, None, *(getattr(grads, field.name) for field in fields(_Weights))
+
+
+def _weight_grad(grad: Tensor, entered: Tensor) -> Tensor:
+    return (grad.t() @ entered).float()
+
+
+def _split(states: Tensor, weights: _Weights) -> States:
+    return States(*_thirds(states), (weights.query_bias, weights.key_bias, weights.value_bias))
+
+
+def _thirds(states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    query, key, value = states.chunk(3, dim=1)
+    return query, key, value

@@ -1,0 +1,202 @@
+"""The kernels as functions of tensors: (T, W) in float32 or bfloat16, W a multiple of LANES; (T,) and (W,) in float32."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sentdist.learning.kernels.library import library
+
+LANES = 16  # widths are multiples of it
+ELEMENTS = (torch.float32, torch.bfloat16)
+_int64, _float = ctypes.c_int64, ctypes.c_float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mask:
+    """Which values of a tensor are zeroed, each with probability `p` (to 2⁻³²), by a number drawn from the seed (64 bits) and its place."""
+
+    seed: int
+    p: float
+
+
+def draw_masks(dropouts: Sequence[float]) -> tuple[Mask | None, ...]:
+    """A mask for each probability, None for 0, with seeds from torch's default generator; nothing is drawn where all are 0."""
+    if not any(dropouts):
+        return (None,) * len(dropouts)
+    seeds = torch.empty(len(dropouts), dtype=torch.int64).random_().tolist()
+    return tuple(Mask(seed=seed, p=p) if p > 0.0 else None for seed, p in zip(seeds, dropouts, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """S sentences in a flat tensor and the heads that attend in each. boundaries: (S + 1,) int32. head_scales: (S, H) float32."""
+
+    boundaries: Tensor
+    heads: int
+    head_width: int
+    scale: float
+    head_scales: Tensor | None = None
+
+
+class States(NamedTuple):
+    """Queries, keys and values, (T, H · head width) each, with one stride between rows; and what is added to each row of them, or None."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    biases: tuple[Tensor, Tensor, Tensor] | None = None
+
+
+def serve(*tensors: Tensor, products: torch.dtype) -> bool:
+    """Whether the kernels take these float32 tensors, of whole lanes, between matrix products of a type."""
+    are_served = all(_is_served(tensor, torch.float32) and tensor.shape[-1] % LANES == 0 for tensor in tensors)
+    return products in ELEMENTS and are_served and why_not() is None
+
+
+def serve_states(*states: Tensor) -> bool:
+    """Whether they take these queries, keys and values."""
+    return states[0].dtype in ELEMENTS and all(_is_served(one, states[0].dtype) for one in states) and why_not() is None
+
+
+def _is_served(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Of this processor, whole and real: not a shard of ZeRO-3, and not what a trace pretends."""
+    return type(tensor) in (Tensor, nn.Parameter) and tensor.device.type == "cpu" and tensor.dtype == dtype and tensor.numel() > 0
+
+
+def why_not() -> str | None:
+    """The reason why this machine has no kernels; None where it has. The first question of a user builds them."""
+    found = library()
+    return found if isinstance(found, str) else None
+
+
+def attention(states: States, sentences: Sentences, mask: Mask | None, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+    """softmax(q kᵀ · scale), dropped out, times v, times the head's scale, within each sentence: (T, H · head width).
+
+    keep: also return what `attention_backward` needs, (T, H, 2) float32: each row's largest score, and one over the sum of its powers.
+    Places of the weights, for `mask`: sentence by sentence, head by head, query by query, key by key.
+    """
+    rows, width = len(states.query), sentences.heads * sentences.head_width
+    out = states.query.new_empty(rows, width)
+    statistics = states.query.new_empty(rows, sentences.heads, 2, dtype=torch.float32) if keep else None
+    _call(
+        "attention", out.dtype, *_heads(states, sentences, mask), _at(sentences.head_scales), _at(out), _int64(width), _at(statistics),
+    )  # fmt: skip
+    return out, statistics
+
+
+def attention_backward(
+    states: States, sentences: Sentences, mask: Mask | None, *, grad: Tensor, statistics: Tensor, to: tuple[Tensor, Tensor, Tensor]
+) -> None:
+    """Write the gradients of queries, keys and values, which share one stride, from that of the context, (T, H · head width)."""
+    assert grad.is_contiguous()
+    _call(
+        "attention_backward", grad.dtype, *_heads(states, sentences, mask), _at(sentences.head_scales), _at(grad),
+        _int64(grad.shape[1]), _at(statistics), *map(_at, to), _int64(to[0].stride(0)),
+    )  # fmt: skip
+
+
+class Normed(NamedTuple):
+    """What `add_norm` gives: (T, W) float32; the same in the type of the products; and, for `add_norm_backward`, (T, W) float32 before
+    weight and shift with (T,) one over the standard deviation."""
+
+    out: Tensor
+    product_ready: Tensor
+    for_derivative: tuple[Tensor, Tensor] | None
+
+
+def add_norm(
+    product: Tensor, bias: Tensor | None, mask: Mask | None, residual: Tensor, weight: Tensor, shift: Tensor, *, epsilon: float, keep: bool
+) -> Normed:
+    """LayerNorm(dropout(product + bias) + residual), all of one pass over the rows."""
+    rows, width = product.shape
+    out = torch.empty_like(residual)
+    rounded = torch.empty_like(product) if product.dtype == torch.bfloat16 else None
+    normalized, inverse = (torch.empty_like(residual), residual.new_empty(rows)) if keep else (None, None)
+    _call(
+        "add_norm", product.dtype, _at(product), _at(bias), *_dropout(mask), _at(residual), _at(weight), _at(shift), ctypes.c_double(epsilon),
+        _int64(rows), _int64(width), _at(normalized), _at(inverse), _at(out), _at(rounded),
+    )  # fmt: skip
+    return Normed(out, out if rounded is None else rounded, None if normalized is None or inverse is None else (normalized, inverse))
+
+
+class NormGrads(NamedTuple):
+    """Gradients of what `add_norm` was given: the residual's in float32, the product's in its type, the others (W,) float32."""
+
+    residual: Tensor
+    product: Tensor
+    bias: Tensor
+    weight: Tensor
+    shift: Tensor
+
+
+def add_norm_backward(
+    grad: Tensor, more: Tensor | None, kept: tuple[Tensor, Tensor], weight: Tensor, mask: Mask | None, *, dtype: torch.dtype
+) -> NormGrads:
+    """grad: (T, W) float32, of `out`; more: what else arrives there, of the product's type, or None; kept: `for_derivative`."""
+    rows, width = grad.shape
+    to = NormGrads(torch.empty_like(grad), torch.empty_like(grad, dtype=dtype), *grad.new_empty(3, width))
+    _call(
+        "add_norm_backward", dtype, _at(grad), _at(more), *map(_at, kept), _at(weight), *_dropout(mask), _int64(rows),
+        _int64(width), *map(_at, to),
+    )  # fmt: skip
+    return to
+
+
+def gelu(product: Tensor, bias: Tensor) -> Tensor:
+    """GELU(product + bias), by the error function."""
+    out = torch.empty_like(product)
+    _call("gelu", product.dtype, _at(product), _at(bias), *map(_int64, product.shape), _at(out))
+    return out
+
+
+def gelu_backward(product: Tensor, bias: Tensor, grad: Tensor) -> Tensor:
+    """Turn the gradient of what `gelu` gave into that of the product, in place; returns that of the bias."""
+    to_bias = torch.empty_like(bias)
+    _call("gelu_backward", product.dtype, _at(product), _at(bias), *map(_int64, product.shape), _at(grad), _at(to_bias))
+    return to_bias
+
+
+def column_sums(values: Tensor) -> Tensor:
+    """Σ over rows of (T, W) in float32: (W,)."""
+    assert values.is_contiguous()
+    sums = values.new_empty(values.shape[1], dtype=torch.float32)
+    _call("column_sums", values.dtype, _at(values), *map(_int64, values.shape), _at(sums))
+    return sums
+
+
+def add_to(sums: Tensor, values: Tensor) -> Tensor:
+    """Add (T, W) values of either type to float32 sums, in place; returns these."""
+    assert sums.is_contiguous() and values.is_contiguous() and sums.shape == values.shape
+    _call("add_to", values.dtype, _at(values), _int64(values.numel()), _at(sums))
+    return sums
+
+
+def _heads(states: States, sentences: Sentences, mask: Mask | None) -> tuple[object, ...]:
+    stride = states.query.stride(0)
+    assert all(rows.stride() == (stride, 1) for rows in states[:3])
+    return (
+        *map(_at, states[:3]), *map(_at, states.biases or (None, None, None)), _int64(stride), _at(sentences.boundaries),
+        _int64(len(sentences.boundaries) - 1), _int64(sentences.heads), _int64(sentences.head_width), _float(sentences.scale), *_dropout(mask),
+    )  # fmt: skip
+
+
+def _dropout(mask: Mask | None) -> tuple[object, object, object]:
+    if mask is None:
+        return ctypes.c_uint64(0), ctypes.c_uint32(0), _float(1.0)
+    return ctypes.c_uint64(mask.seed), ctypes.c_uint32(round(mask.p * 2**32)), _float(1.0 / (1.0 - mask.p))
+
+
+def _at(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+
+
+def _call(name: str, dtype: torch.dtype, *arguments: object) -> None:
+    found = library()
+    assert not isinstance(found, str), found
+    getattr(found, f"{name}_{str(dtype).removeprefix('torch.')}")(*arguments, ctypes.c_int(torch.get_num_threads()))

@@ -1,0 +1,192 @@
+// Sixteen floats at a time: loads, stores and the functions that attention, layer norm and GELU need, for any processor that GCC or Clang knows.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#if defined(__AVX512BF16__) && defined(__AVX512VL__)
+#include <immintrin.h>
+#endif
+
+constexpr int LANES = 16;
+
+typedef float Lanes __attribute__((vector_size(64)));
+typedef int32_t Ints __attribute__((vector_size(64)));
+typedef uint32_t Words __attribute__((vector_size(64)));
+typedef uint16_t Halves __attribute__((vector_size(32)));
+
+struct bfloat16 {
+    uint16_t bits;
+};
+
+template <typename To, typename From>
+inline To same_bits(From from) {
+    static_assert(sizeof(To) == sizeof(From));
+    To to;
+    std::memcpy(&to, &from, sizeof(to));
+    return to;
+}
+
+inline Lanes all(float value) { return value - Lanes{}; }
+
+inline Lanes load(const float* from) {
+    Lanes lanes;
+    std::memcpy(&lanes, from, sizeof(lanes));
+    return lanes;
+}
+
+inline Lanes load(const bfloat16* from) {
+    Halves halves;
+    std::memcpy(&halves, from, sizeof(halves));
+    return same_bits<Lanes>(__builtin_convertvector(halves, Words) << 16);
+}
+
+inline void store(float* to, Lanes lanes) { std::memcpy(to, &lanes, sizeof(lanes)); }
+
+// Rounds to the nearest, ties to even; what is not finite stays so.
+inline void store(bfloat16* to, Lanes lanes) {
+#if defined(__AVX512BF16__) && defined(__AVX512VL__)
+    __m256bh halves = _mm512_cvtneps_pbh(same_bits<__m512>(lanes));
+    std::memcpy(to, &halves, sizeof(halves));
+#else
+    Words words = same_bits<Words>(lanes);
+    Words rounded = words + 0x7fff + ((words >> 16) & 1);
+    Words chosen = lanes == lanes ? rounded : (words | 0x00400000);
+    Halves halves = __builtin_convertvector(chosen >> 16, Halves);
+    std::memcpy(to, &halves, sizeof(halves));
+#endif
+}
+
+// `count` of them, zeros behind; less than LANES where a head's width is no multiple of it.
+template <typename Element>
+inline Lanes load(const Element* from, int64_t count) {
+    if (count >= LANES) return load(from);
+    Element some[LANES] = {};
+    std::memcpy(some, from, count * sizeof(Element));
+    return load(some);
+}
+
+template <typename Element>
+inline void store(Element* to, Lanes lanes, int64_t count) {
+    if (count >= LANES) return store(to, lanes);
+    Element some[LANES];
+    store(some, lanes);
+    std::memcpy(to, some, count * sizeof(Element));
+}
+
+inline Lanes larger(Lanes left, Lanes right) { return left > right ? left : right; }
+
+template <int... Chosen>
+inline Lanes picked(Lanes left, Lanes right) {
+#if defined(__clang__) || __GNUC__ >= 12
+    return __builtin_shufflevector(left, right, Chosen...);
+#else
+    return __builtin_shuffle(left, right, Ints{Chosen...});
+#endif
+}
+
+// Each lane and the one `Step` away from it change places.
+template <int Step, int... Lane>
+inline Lanes exchanged(Lanes lanes, std::integer_sequence<int, Lane...>) {
+    return picked<(Lane ^ Step)...>(lanes, lanes);
+}
+
+template <int Step>
+inline Lanes exchanged(Lanes lanes) {
+    return exchanged<Step>(lanes, std::make_integer_sequence<int, LANES>());
+}
+
+// Halves the lanes four times, so that the order of the sum is the same everywhere.
+inline float sum(Lanes lanes) {
+    lanes += exchanged<8>(lanes);
+    lanes += exchanged<4>(lanes);
+    lanes += exchanged<2>(lanes);
+    return (lanes + exchanged<1>(lanes))[0];
+}
+
+inline float largest(Lanes lanes) {
+    lanes = larger(lanes, exchanged<8>(lanes));
+    lanes = larger(lanes, exchanged<4>(lanes));
+    lanes = larger(lanes, exchanged<2>(lanes));
+    return larger(lanes, exchanged<1>(lanes))[0];
+}
+
+template <int Step, int... Lane>
+inline void swap_blocks(Lanes* rows, std::integer_sequence<int, Lane...>) {
+    for (int row = 0; row < LANES; ++row) {
+        if (row & Step) continue;
+        Lanes upper = rows[row], lower = rows[row + Step];
+        rows[row] = picked<(Lane & Step ? LANES + Lane - Step : Lane)...>(upper, lower);
+        rows[row + Step] = picked<(Lane & Step ? LANES + Lane : Lane + Step)...>(upper, lower);
+    }
+}
+
+// Turns a square of LANES rows about its diagonal.
+inline void transpose_square(Lanes* rows) {
+    constexpr auto lanes = std::make_integer_sequence<int, LANES>();
+    swap_blocks<8>(rows, lanes);
+    swap_blocks<4>(rows, lanes);
+    swap_blocks<2>(rows, lanes);
+    swap_blocks<1>(rows, lanes);
+}
+
+// eˣ for x <= 0, to 2e-7 relative; what is below -87 gives that of -87, which is as good as 0. NaN stays NaN.
+inline Lanes exp_of_negative(Lanes x) {
+    x = x < -87.0f ? all(-87.0f) : x;
+    Lanes shifted = x * 1.44269504f + 12582912.0f;  // 1.5 · 2²³: the sum is rounded to an integer in its low bits
+    Lanes whole = shifted - 12582912.0f;
+    Lanes rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;  // ln 2 in two parts
+    Lanes power = all(1.0f / 5040.0f);
+    power = power * rest + 1.0f / 720.0f;
+    power = power * rest + 1.0f / 120.0f;
+    power = power * rest + 1.0f / 24.0f;
+    power = power * rest + 1.0f / 6.0f;
+    power = power * rest + 0.5f;
+    power = power * rest + 1.0f;
+    power = power * rest + 1.0f;
+    Ints exponent = same_bits<Ints>(shifted) << 23;
+    return same_bits<Lanes>(same_bits<Ints>(power) + exponent);
+}
+
+// The normal distribution: Φ(x), and φ(x) = exp(-x² / 2) / √(2π). Φ to 1.5e-7: Abramowitz & Stegun 1964, equation 7.1.26.
+struct Normal {
+    Lanes cumulated, density;
+};
+
+inline Normal normal(Lanes x) {
+    Lanes magnitude = larger(x, -x) * 0.70710678f;
+    magnitude = x == x ? magnitude : x;
+    Lanes bell = exp_of_negative(-magnitude * magnitude);
+    Lanes t = 1.0f / (1.0f + 0.3275911f * magnitude);
+    Lanes series = all(1.061405429f);
+    series = series * t - 1.453152027f;
+    series = series * t + 1.421413741f;
+    series = series * t - 0.284496736f;
+    series = series * t + 0.254829592f;
+    Lanes tail = 0.5f * series * t * bell;
+    return {x < 0.0f ? tail : 1.0f - tail, bell * 0.39894228f};
+}
+
+// A permutation of 32-bit numbers in which each bit of the result depends evenly on all of the argument (Wellons 2018, "lowbias32").
+inline Words mixed(Words x) {
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+// What values are multiplied by: 0 with a probability, else `kept`. A number is drawn for each place of a tensor from the seed and the place
+// alone, so that a backward pass draws it again instead of reading it.
+struct Dropout {
+    uint64_t seed;
+    uint32_t dropped;  // of 2³² numbers
+    float kept;
+
+    Lanes at(int64_t place) const {
+        if (dropped == 0) return all(1.0f);
+        constexpr Words number = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        uint32_t high = uint32_t(seed >> 32) + uint32_t(place >> 32) * 0x9e3779b9u;
+        Words drawn = mixed(mixed((uint32_t(place) + number) ^ uint32_t(seed)) + high);
+        Ints is_kept = drawn >= dropped;
+        return same_bits<Lanes>(is_kept & same_bits<Ints>(all(kept)));
+    }
+};

@@ -1,0 +1,142 @@
+"""The compiled kernels of this machine: built once a user and kept, or the reason why there are none."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from sentdist.cache import cache_folder
+from sentdist.errors import brief, first_line
+
+SOURCES = ("rows.cpp", "attention.cpp")
+HEADERS = ("lanes.h",)
+# Sums keep their order and NaN stays NaN: nothing of -ffast-math.
+FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall", "-Wno-psabi")
+_COMPILERS = ("c++", "g++", "clang++")
+_THREADS_OF_OPENMP = "GOMP_parallel"  # what GCC calls for a parallel loop; LLVM's library has it, too
+_LONGEST_BUILD_S = 300.0
+
+
+class NoKernelsError(Exception):
+    """Why this machine has none, in a few words."""
+
+
+@cache
+def library() -> ctypes.CDLL | str:
+    """The kernels, loaded into this process; or the reason why layers are computed without them."""
+    try:
+        return _loaded(_built())
+    except NoKernelsError as reason:
+        return str(reason)
+
+
+def _built() -> Path:
+    """The file of the library: found where a process of this user built it before, or built."""
+    if platform.system() != "Linux":
+        raise NoKernelsError(f"they are built on Linux only, this is {platform.system()}")
+    compiler = next(filter(None, map(shutil.which, filter(None, (os.environ.get("CXX"), *_COMPILERS)))), None)
+    if compiler is None:
+        raise NoKernelsError("no C++ compiler was found (Debian: apt-get install g++)")
+    folder = _own_folder()
+    file = folder / f"{_digest(compiler)}.so"
+    if file.is_file():
+        return file
+    with _alone(folder):
+        if not file.is_file():
+            _build(compiler, file)
+    return file
+
+
+def _own_folder() -> Path:
+    """Where code of this user lies that others cannot replace."""
+    folder = cache_folder("kernels")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_at = folder.lstat()
+    except OSError as error:
+        raise NoKernelsError(f"{folder} cannot be made ({error.strerror})") from None
+    if not stat.S_ISDIR(is_at.st_mode) or is_at.st_uid != os.getuid() or is_at.st_mode & 0o022:
+        raise NoKernelsError(f"others may write into {folder}: chmod 700 it, or remove it")
+    return folder
+
+
+def _digest(compiler: str) -> str:
+    """What the library depends on: its sources, how and by what it is compiled, and the processor that it is made for."""
+    found = hashlib.sha256()
+    for name in (*HEADERS, *SOURCES):
+        found.update((Path(__file__).parent / name).read_bytes())
+    is_at = os.stat(compiler)
+    found.update(repr((compiler, is_at.st_size, is_at.st_mtime_ns, FLAGS, _architecture(), _processor())).encode())
+    return found.hexdigest()[:24]
+
+
+def _architecture() -> str:
+    return "-march=native" if platform.machine() in ("x86_64", "AMD64", "i686") else "-mcpu=native"
+
+
+def _processor() -> str:
+    """The lines of /proc/cpuinfo that say what a compiler may use; a home folder may be shared by machines of several kinds."""
+    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    return "\n".join(sorted({line for line in lines if line.split("\t")[0].strip() in ("flags", "Features", "model name", "CPU part")}))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time build: the others find what it built."""
+    with (folder / "lock").open("w") as lock:
+        with suppress(OSError):  # a file system without locks: built twice at worst
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(compiler: str, file: Path) -> None:
+    sources = [str(Path(__file__).parent / name) for name in SOURCES]
+    with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
+        objects, made = [f"{scratch}/{number}.o" for number in range(len(sources))], f"{scratch}/kernels.so"
+        for source, compiled in zip(sources, objects, strict=True):
+            _run([compiler, *FLAGS, _architecture(), "-fopenmp", "-c", source, "-o", compiled])
+        # Linked without OpenMP: what it calls is found in the library that torch has loaded, whose threads both then share.
+        _run([compiler, "-shared", *objects, "-o", made])
+        os.replace(made, file)
+
+
+def _run(command: list[str]) -> None:
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_LONGEST_BUILD_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoKernelsError(f"{command[0]} did not run ({first_line(error)})") from None
+    if ran.returncode != 0:
+        said = next((line for line in ran.stderr.splitlines() if "error" in line), f"exit code {ran.returncode}")
+        raise NoKernelsError(f"{command[0]} could not compile them ({brief(said)})")
+
+
+def _loaded(file: Path) -> ctypes.CDLL:
+    if not hasattr(ctypes.CDLL(None), _THREADS_OF_OPENMP):
+        _show_openmp()
+    try:
+        return ctypes.CDLL(str(file), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as error:
+        raise NoKernelsError(f"they could not be loaded ({first_line(error)})") from None
+
+
+def _show_openmp() -> None:
+    """Make the OpenMP library that torch has loaded visible to what is loaded after it."""
+    assert torch.__version__  # it is loaded
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "omp" in line.rsplit("/", 1)[-1]}
+    for path in sorted(mapped):
+        if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), _THREADS_OF_OPENMP):
+            return
+    raise NoKernelsError("this build of torch has no OpenMP whose threads they could share")

@@ -1,0 +1,185 @@
+// What a transformer layer does to each token by itself: bias, dropout, residual and layer norm in one pass; bias and GELU in another.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "lanes.h"
+
+namespace {
+
+// Sums over rows are taken in so many parts, added in order: the same digits on any number of threads.
+constexpr int64_t PARTS = 32;
+
+struct Part {
+    int64_t first, last;
+};
+
+Part part_of_rows(int64_t number, int64_t rows) {
+    int64_t size = (rows + PARTS - 1) / PARTS;
+    return {std::min(rows, number * size), std::min(rows, (number + 1) * size)};
+}
+
+void add_up(const float* parts, int64_t width, float* sums) {
+    for (int64_t column = 0; column < width; column += LANES) {
+        Lanes total = {};
+        for (int64_t number = 0; number < PARTS; ++number) total += load(parts + number * width + column);
+        store(sums + column, total);
+    }
+}
+
+template <typename Element>
+void add_norm(const Element* product, const float* bias, Dropout dropout, const float* residual, const float* weight, const float* shift,
+              double epsilon, int64_t rows, int64_t width, float* normalized, float* inverse_deviation, float* out, bfloat16* rounded,
+              int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t row = 0; row < rows; ++row) {
+        int64_t start = row * width;
+        float* result = out + start;
+        Lanes total = {};
+        for (int64_t column = 0; column < width; column += LANES) {
+            Lanes value = load(product + start + column);
+            if (bias != nullptr) value += load(bias + column);
+            value = value * dropout.at(start + column) + load(residual + start + column);
+            store(result + column, value);
+            total += value;
+        }
+        float mean = sum(total) / float(width);
+        Lanes squares = {};
+        for (int64_t column = 0; column < width; column += LANES) {
+            Lanes centred = load(result + column) - mean;
+            squares += centred * centred;
+        }
+        float inverse = float(1.0 / std::sqrt(double(sum(squares)) / double(width) + epsilon));
+        if (inverse_deviation != nullptr) inverse_deviation[row] = inverse;
+        for (int64_t column = 0; column < width; column += LANES) {
+            Lanes centred = (load(result + column) - mean) * inverse;
+            if (normalized != nullptr) store(normalized + start + column, centred);
+            Lanes value = centred * load(weight + column) + load(shift + column);
+            store(result + column, value);
+            if (rounded != nullptr) store(rounded + start + column, value);
+        }
+    }
+}
+
+template <typename Element>
+void add_norm_backward(const float* grad, const Element* grad_of_product, const float* normalized, const float* inverse_deviation,
+                       const float* weight, Dropout dropout, int64_t rows, int64_t width, float* to_residual, Element* to_product,
+                       float* to_bias, float* to_weight, float* to_shift, int threads) {
+    std::unique_ptr<float[]> parts(new float[3 * PARTS * width]());
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t number = 0; number < PARTS; ++number) {
+        float* bias_part = parts.get() + number * width;
+        float* weight_part = bias_part + PARTS * width;
+        float* shift_part = weight_part + PARTS * width;
+        auto [first, last] = part_of_rows(number, rows);
+        for (int64_t row = first; row < last; ++row) {
+            int64_t start = row * width;
+            float* result = to_residual + start;
+            Lanes total = {}, along = {};
+            for (int64_t column = 0; column < width; column += LANES) {
+                Lanes arrived = load(grad + start + column);
+                if (grad_of_product != nullptr) arrived += load(grad_of_product + start + column);
+                Lanes centred = load(normalized + start + column);
+                store(weight_part + column, load(weight_part + column) + arrived * centred);
+                store(shift_part + column, load(shift_part + column) + arrived);
+                Lanes scaled = arrived * load(weight + column);
+                store(result + column, scaled);
+                total += scaled;
+                along += scaled * centred;
+            }
+            float mean = sum(total) / float(width), slope = sum(along) / float(width), inverse = inverse_deviation[row];
+            for (int64_t column = 0; column < width; column += LANES) {
+                Lanes value = (load(result + column) - mean - load(normalized + start + column) * slope) * inverse;
+                store(result + column, value);
+                value *= dropout.at(start + column);
+                store(to_product + start + column, value);
+                store(bias_part + column, load(bias_part + column) + value);
+            }
+        }
+    }
+    add_up(parts.get(), width, to_bias);
+    add_up(parts.get() + PARTS * width, width, to_weight);
+    add_up(parts.get() + 2 * PARTS * width, width, to_shift);
+}
+
+template <typename Element>
+void gelu(const Element* product, const float* bias, int64_t rows, int64_t width, Element* out, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t column = 0; column < width; column += LANES) {
+            Lanes x = load(product + row * width + column) + load(bias + column);
+            store(out + row * width + column, x * normal(x).cumulated);
+        }
+    }
+}
+
+template <typename Element>
+void gelu_backward(const Element* product, const float* bias, int64_t rows, int64_t width, Element* grad, float* to_bias, int threads) {
+    std::unique_ptr<float[]> parts(new float[PARTS * width]());
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t number = 0; number < PARTS; ++number) {
+        float* bias_part = parts.get() + number * width;
+        auto [first, last] = part_of_rows(number, rows);
+        for (int64_t row = first; row < last; ++row) {
+            for (int64_t column = 0; column < width; column += LANES) {
+                Lanes x = load(product + row * width + column) + load(bias + column);
+                Normal at_x = normal(x);
+                Lanes value = load(grad + row * width + column) * (at_x.cumulated + x * at_x.density);
+                store(grad + row * width + column, value);
+                store(bias_part + column, load(bias_part + column) + value);
+            }
+        }
+    }
+    add_up(parts.get(), width, to_bias);
+}
+
+template <typename Element>
+void column_sums(const Element* values, int64_t rows, int64_t width, float* sums, int threads) {
+    std::unique_ptr<float[]> parts(new float[PARTS * width]());
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t number = 0; number < PARTS; ++number) {
+        float* part = parts.get() + number * width;
+        auto [first, last] = part_of_rows(number, rows);
+        for (int64_t row = first; row < last; ++row)
+            for (int64_t column = 0; column < width; column += LANES)
+                store(part + column, load(part + column) + load(values + row * width + column));
+    }
+    add_up(parts.get(), width, sums);
+}
+
+template <typename Element>
+void add_to(const Element* values, int64_t count, float* sums, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t place = 0; place < count; place += LANES) store(sums + place, load(sums + place) + load(values + place));
+}
+
+}  // namespace
+
+#define ROWS_OF(NAME, ELEMENT)                                                                                                                \
+    extern "C" void add_norm_##NAME(const ELEMENT* product, const float* bias, uint64_t seed, uint32_t dropped, float kept,           \
+                                    const float* residual, const float* weight, const float* shift, double epsilon, int64_t rows,             \
+                                    int64_t width, float* normalized, float* inverse_deviation, float* out, bfloat16* rounded, int threads) { \
+        add_norm(product, bias, Dropout{seed, dropped, kept}, residual, weight, shift, epsilon, rows, width, normalized,                   \
+                 inverse_deviation, out, rounded, threads);                                                                                   \
+    }                                                                                                                                         \
+    extern "C" void add_norm_backward_##NAME(const float* grad, const ELEMENT* grad_of_product, const float* normalized,                      \
+                                             const float* inverse_deviation, const float* weight, uint64_t seed, uint32_t dropped,    \
+                                             float kept, int64_t rows, int64_t width, float* to_residual, ELEMENT* to_product,                \
+                                             float* to_bias, float* to_weight, float* to_shift, int threads) {                                \
+        add_norm_backward(grad, grad_of_product, normalized, inverse_deviation, weight, Dropout{seed, dropped, kept}, rows, width,         \
+                          to_residual, to_product, to_bias, to_weight, to_shift, threads);                                                    \
+    }                                                                                                                                         \
+    extern "C" void gelu_##NAME(const ELEMENT* product, const float* bias, int64_t rows, int64_t width, ELEMENT* out, int threads) {          \
+        gelu(product, bias, rows, width, out, threads);                                                                                       \
+    }                                                                                                                                         \
+    extern "C" void gelu_backward_##NAME(const ELEMENT* product, const float* bias, int64_t rows, int64_t width, ELEMENT* grad,               \
+                                         float* to_bias, int threads) {                                                                       \
+        gelu_backward(product, bias, rows, width, grad, to_bias, threads);                                                                    \
+    }                                                                                                                                         \
+    extern "C" void column_sums_##NAME(const ELEMENT* values, int64_t rows, int64_t width, float* sums, int threads) {                        \
+        column_sums(values, rows, width, sums, threads);                                                                                      \
+    }                                                                                                                                         \
+    extern "C" void add_to_##NAME(const ELEMENT* values, int64_t count, float* sums, int threads) { add_to(values, count, sums, threads); }
+
+ROWS_OF(float32, float)
+ROWS_OF(bfloat16, bfloat16)

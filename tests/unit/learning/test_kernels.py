@@ -1,0 +1,193 @@
+"""The compiled kernels against float64: value and gradient, dropout and all; the same digits on any number of threads; NaN stays NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.learning.kernels import calls
+from sentdist.learning.kernels.calls import Mask, Sentences, States
+from tests.support.kernel_reference import attended, factors
+
+LENGTHS = [1, 2, 15, 16, 17, 33, 70, 4]
+ROWS = sum(LENGTHS)
+TYPES = {torch.float32: 3e-6, torch.bfloat16: 1.5e-2}  # relative to the norm; bfloat16 keeps 8 bits of what goes in and comes out
+MASK = Mask(seed=0x1234567_89ABCDEF, p=0.3)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(3)
+
+
+def near(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+    expected = expected.detach()
+    assert float((found.double() - expected).norm()) <= TYPES[dtype] * float(expected.norm()) + 1e-9
+
+
+def leaves(*tensors: Tensor) -> list[Tensor]:
+    return [tensor.double().requires_grad_() for tensor in tensors]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("heads", "width"), [(3, 8), (2, 32), (1, 64), (2, 20)])
+@pytest.mark.parametrize("mask", [None, MASK])
+@pytest.mark.parametrize("apart", [False, True])
+def test_attention(dtype: torch.dtype, heads: int, width: int, mask: Mask | None, apart: bool) -> None:
+    """apart: queries, keys and values in three tensors without biases; else in one with them, and with a scale for each head."""
+    total = heads * width
+    states = torch.randn(ROWS, 3 * total).to(dtype)
+    biases = None if apart else torch.randn(3, total)
+    head_scales = None if apart else torch.rand(len(LENGTHS), heads)
+    grad = torch.randn(ROWS, total).to(dtype)
+    boundaries = torch.tensor([0, *LENGTHS], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+    sentences = Sentences(boundaries=boundaries, heads=heads, head_width=width, scale=0.7 * width**-0.5, head_scales=head_scales)
+    thirds = [third.contiguous() if apart else third for third in states.chunk(3, dim=1)]
+    given = States(*thirds, None if biases is None else tuple(biases))
+    found, statistics = calls.attention(given, sentences, mask, keep=True)
+    assert statistics is not None
+    to = [torch.empty_like(third) for third in thirds] if apart else list(torch.empty_like(states).chunk(3, dim=1))
+    calls.attention_backward(given, sentences, mask, grad=grad, statistics=statistics, to=(to[0], to[1], to[2]))
+
+    expected_of = leaves(*states.chunk(3, dim=1))
+    moved = expected_of if biases is None else [one + bias for one, bias in zip(expected_of, biases.double(), strict=True)]
+    expected = attended((moved[0], moved[1], moved[2]), LENGTHS, heads=heads, scale=sentences.scale, mask=mask, head_scales=head_scales)
+    expected.backward(grad.double())
+    near(found, expected, dtype)
+    for one, leaf in zip(to, expected_of, strict=True):
+        assert leaf.grad is not None
+        near(one, leaf.grad, dtype)
+    assert torch.equal(calls.attention(given, sentences, mask, keep=False)[0], found)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("rows", [1, 31, 33, 200])
+@pytest.mark.parametrize("mask", [None, MASK])
+def test_add_norm(dtype: torch.dtype, rows: int, mask: Mask | None) -> None:
+    width = 48
+    product, more, grad = torch.randn(rows, width).to(dtype), torch.randn(rows, width).to(dtype), torch.randn(rows, width)
+    bias, residual, weight, shift = torch.randn(width), torch.randn(rows, width), torch.randn(width), torch.randn(width)
+    found = calls.add_norm(product, bias, mask, residual, weight, shift, epsilon=1e-5, keep=True)
+    assert found.for_derivative is not None
+    grads = calls.add_norm_backward(grad, more, found.for_derivative, weight, mask, dtype=dtype)
+
+    of_product, of_bias, of_residual, of_weight, of_shift = given = leaves(product, bias, residual, weight, shift)
+    summed = (of_product + of_bias) * factors(mask, (rows, width)) + of_residual
+    expected = torch.nn.functional.layer_norm(summed, (width,), of_weight, of_shift, 1e-5)
+    expected.backward(grad.double() + more.double())
+    near(found.out, expected, torch.float32)
+    assert torch.equal(found.product_ready, found.out.to(dtype))
+    ours = (grads.product, grads.bias, grads.residual, grads.weight, grads.shift)
+    for one, leaf in zip(ours, given, strict=True):
+        assert leaf.grad is not None
+        near(one, leaf.grad, dtype if one is grads.product else torch.float32)
+    without = calls.add_norm(product, None, mask, residual, weight, shift, epsilon=1e-5, keep=False)
+    near(without.out, torch.nn.functional.layer_norm(
+        product.double() * factors(mask, (rows, width)) + residual.double(), (width,), weight.double(), shift.double(), 1e-5
+    ), torch.float32)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_gelu(dtype: torch.dtype) -> None:
+    product = torch.cat([torch.linspace(-14.0, 14.0, 64 * 33), torch.tensor([0.0, -0.0, 60.0, -60.0, 1e30, -1e30] + 10 * [1e-20])])
+    product = product.view(-1, 16).to(dtype)
+    bias, grad = torch.randn(16) * 0.1, torch.randn(len(product), 16).to(dtype)
+    found, to_product = calls.gelu(product, bias), grad.clone()
+    to_bias = calls.gelu_backward(product, bias, to_product)
+    of_product, of_bias = leaves(product, bias)
+    expected = torch.nn.functional.gelu(of_product + of_bias)
+    expected.backward(grad.double())
+    expected = expected.detach()
+    assert of_product.grad is not None and of_bias.grad is not None
+    rounded = 0.0 if dtype == torch.float32 else 2.0**-8
+    small = product.double().abs() < 100.0
+    assert float((found.double() - expected)[small].abs().sub(rounded * expected[small].abs()).max()) < 2e-6
+    assert float((to_product.double() - of_product.grad)[small].abs().sub(rounded * of_product.grad[small].abs()).max()) < 2e-6
+    near(found, expected, dtype)
+    near(to_bias, of_bias.grad, torch.float32)
+
+
+def test_sums() -> None:
+    values = torch.randn(77, 32)
+    near(calls.column_sums(values), values.double().sum(0), torch.float32)
+    sums = torch.randn(77, 32)
+    assert torch.equal(calls.add_to(sums.clone(), values.bfloat16()), sums + values.bfloat16().float())
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+def test_any_number_of_threads_gives_the_same_digits() -> None:
+    states, grad, width = torch.randn(ROWS, 96), torch.randn(ROWS, 32), 32
+    boundaries = torch.tensor([0, *LENGTHS], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+    sentences, weight = Sentences(boundaries=boundaries, heads=2, head_width=16, scale=0.25), torch.randn(width)
+    outcomes = []
+    for number in (1, 2, 3):
+        torch.set_num_threads(number)
+        given = States(*states.chunk(3, dim=1))
+        context, statistics = calls.attention(given, sentences, MASK, keep=True)
+        assert statistics is not None
+        to = torch.empty_like(states)
+        calls.attention_backward(given, sentences, MASK, grad=grad, statistics=statistics, to=to.chunk(3, dim=1))
+        normed = calls.add_norm(context, weight, MASK, grad, weight, weight, epsilon=1e-5, keep=True)
+        assert normed.for_derivative is not None
+        grads = calls.add_norm_backward(grad, context, normed.for_derivative, weight, MASK, dtype=torch.float32)
+        arrived = grad.clone()
+        to_bias = calls.gelu_backward(context, weight, arrived)
+        outcomes.append([context, to, normed.out, *grads, arrived, to_bias, calls.column_sums(to)])
+    for other in outcomes[1:]:
+        assert all(torch.equal(one, again) for one, again in zip(outcomes[0], other, strict=True))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_does_not_become_finite(value: float) -> None:
+    """A training that diverges is found by its loss and its gradient's norm."""
+    weight = torch.ones(16)
+    for dtype in TYPES:
+        rows = torch.randn(5, 16).to(dtype)
+        rows[2, 3] = value
+        normed = calls.add_norm(rows, None, None, torch.randn(5, 16), weight, weight, epsilon=1e-5, keep=True)
+        assert normed.for_derivative is not None and not normed.out[2].isfinite().any() and normed.out[[0, 1, 3, 4]].isfinite().all()
+        assert not normed.product_ready[2].isfinite().any()
+        if value != -math.inf:  # of which GELU is 0
+            assert not calls.gelu(rows, torch.zeros(16))[2, 3].isfinite()
+        sentences = Sentences(boundaries=torch.tensor([0, 2, 5], dtype=torch.int32), heads=1, head_width=16, scale=1.0)
+        for place in range(3):
+            states = [torch.randn(5, 16).to(dtype) for _ in range(3)]
+            states[place] = rows.abs() if value == -math.inf else rows
+            context, _ = calls.attention(States(*states), sentences, None, keep=False)
+            assert context[:2].isfinite().all() and (place < 2 or not context[2:, 3].isfinite().any())
+            assert place > 0 or math.isinf(value) or not context[2].isfinite().any()
+
+
+def test_dropout_drops_as_often_as_it_says_and_its_seeds_and_places_are_independent() -> None:
+    width, rows = 64, 4000
+
+    def kept(seed: int, p: float) -> Tensor:
+        """By the kernel: a gradient is 0 where its value was dropped."""
+        grad, inverse, weight = torch.randn(rows, width), torch.ones(rows), torch.ones(width)
+        to_product = calls.add_norm_backward(
+            grad, None, (torch.randn(rows, width), inverse), weight, Mask(seed=seed, p=p), dtype=torch.float32
+        ).product  # fmt: skip
+        return (to_product != 0.0).double()
+
+    first = 0x3C6EF372_FE94F82B
+    for p in (0.1, 0.5):
+        one, other = kept(first, p), kept(first + 2**40, p)
+        assert torch.equal(one, (factors(Mask(seed=first, p=p), (rows, width)) > 0).double())
+        spread = math.sqrt(p * (1 - p) / one.numel())
+        for found in (one, other):
+            assert abs(float(1.0 - found.mean()) - p) < 4.0 * spread
+        pairs = ((one, other), (one[:, 1:], one[:, :-1]), (one[1:], one[:-1]), (one, kept(first + 1, p)))
+        for left, right in pairs:
+            correlation = torch.corrcoef(torch.stack([left.flatten(), right.flatten()]))[0, 1]
+            assert abs(float(correlation)) < 4.5 / math.sqrt(left.numel())
