@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from sentdist.addresses import without_secrets
 from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
+from sentdist.learning.kernels import library
 from sentdist.services import servers
 from sentdist.services.asking import Reply, basic, get
 from sentdist.services.state import state_of
@@ -54,6 +55,7 @@ def examine(store: str, data: Path | None) -> Iterator[Finding]:
         yield _package(package)
     yield gpus()
     yield compiler()
+    yield kernels()
     yield _shared_memory()
     yield _store(store)
     yield _data(data)
@@ -79,11 +81,19 @@ def _package(name: str) -> Finding:
 def compiler() -> Finding:
     compiler = next((path for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name and (path := shutil.which(name))), None)
     if compiler is None:
-        text = "no C++ compiler; DeepSpeed builds its CPU collectives with one. Debian: apt-get install g++; macOS: xcode-select --install."
+        text = "no C++ compiler; DeepSpeed builds its CPU collectives with one, and we our kernels. Debian: apt-get install g++; macOS: xcode-select --install."
         return Finding(subject="compiler", state="bad", text=text)
     if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
         return Finding(subject="compiler", state="bad", text=f"{compiler}, but Python.h is missing. Debian: apt-get install python3-dev.")
     return Finding(subject="compiler", state="good", text=compiler)
+
+
+def kernels() -> Finding:
+    """What layers compute with on a CPU; the first time it is compiled."""
+    try:
+        return Finding(subject="kernels", state="good", text=f"compiled for this processor: {library.built()}")
+    except library.NoKernelsError as reason:
+        return Finding(subject="kernels", state="note", text=f"none: {reason}. Training on a CPU is slower without, most of all in bf16.")
 
 
 def gpus() -> Finding:

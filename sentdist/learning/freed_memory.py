@@ -8,6 +8,8 @@ import os
 
 import torch
 
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # as malloc.h has them
+
 
 def keep_gpu_memory_whole() -> None:
     """Have torch keep a GPU's memory as one piece that grows: steps of ever other sizes leave pieces that fit no later one. Only where the
@@ -15,6 +17,18 @@ def keep_gpu_memory_whole() -> None:
     """
     if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
         os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
+
+
+def keep_freed_memory() -> None:
+    """From now on keep what is freed in this process, until `give_back_freed_memory`, where the C library can (glibc).
+
+    Else each step of a training on a CPU gives its large tensors back to the system and gets them anew, zeroed, page by page: 90,000 pages
+    a step of MiniLM at batch 64, 12 % of its time in bf16 (2 cores AMD EPYC). The peak is the same.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_MAX, 0)
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def give_back_freed_memory() -> None:

@@ -9,6 +9,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from sentdist.learning.kernels import library
 from sentdist.plan.stage import Json, Stage
 from sentdist.stages.context import Context
 from sentdist.stages.inputs_in_use import check_inputs
@@ -25,7 +26,9 @@ def commit(stage: Stage, folder: Path, context: Context, *, seconds: float, resu
     """
     check_inputs()
     runtime: dict[str, Json] = context.runtime.model_dump(mode="json")
-    return context.store.commit(stage, folder, seconds=seconds, runtime=runtime, environment=environment(), results=results)
+    kernels = library.in_use()  # not of the environment alone: this process may have loaded them since it was asked
+    found = environment() | ({"kernels": kernels} if kernels else {})
+    return context.store.commit(stage, folder, seconds=seconds, runtime=runtime, environment=found, results=results)
 
 
 @cache

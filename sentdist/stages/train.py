@@ -26,7 +26,7 @@ from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.encode import tokens_at_once
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine
-from sentdist.learning.freed_memory import give_back_freed_memory
+from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
 from sentdist.learning.gather import local_rows
 from sentdist.learning.heads import save_heads
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
@@ -93,6 +93,8 @@ class TrainSession:
         learner = Learner(self._encoder, self._objective, freeze_encoder=stage.training.freeze_encoder)
         self.engine = make_engine(learner, _optimization(stage.training, self.schedule.num_steps))
         apply_matmul_precision(self._encoder.device, stage.training.precision)
+        if self._encoder.device.type == "cpu":
+            keep_freed_memory()
         self._sender = Sender(self._encoder.device)
         self._objective.place_on(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank

@@ -215,31 +215,34 @@ class _Layer(torch.autograd.Function):
         last = calls.add_norm_backward(
             grad.contiguous(), None, (kept.last, kept.last_inverse), weights.last_norm, asked.masks[2], dtype=dtype
         )  # fmt: skip
-        to_outer = _weight_grad(last.product, kept.activated)
+        needed: Any = _Weights(*ctx.needs_input_grad[2:])
+        to_outer = _weight_grad(last.product, kept.activated, needed.outer)
         to_product = last.product @ weights.outer.to(dtype)
         to_inner_bias = calls.gelu_backward(kept.product, weights.inner_bias, to_product)
-        to_inner = _weight_grad(to_product, kept.entering)
+        to_inner = _weight_grad(to_product, kept.entering, needed.inner)
         middle = calls.add_norm_backward(
             last.residual, to_product @ weights.inner.to(dtype), (kept.middle, kept.middle_inverse), weights.middle_norm, asked.masks[1],
             dtype=dtype,
         )  # fmt: skip
-        to_context = _weight_grad(middle.product, kept.context)
+        to_context = _weight_grad(middle.product, kept.context, needed.context)
         to_states = torch.empty_like(kept.states)
         calls.attention_backward(
             _split(kept.states, weights), asked.sentences, asked.masks[0], grad=middle.product @ weights.context.to(dtype),
             statistics=kept.statistics, to=_thirds(to_states),
         )  # fmt: skip
-        to_projection, to_bias = _weight_grad(to_states, kept.entered).chunk(3), calls.column_sums(to_states).chunk(3)
+        in_one = needed.query or needed.key or needed.value
+        to_query, to_key, to_value = (None, None, None) if not in_one else _weight_grad(to_states, kept.entered, True).chunk(3)
+        to_query_bias, to_key_bias, to_value_bias = calls.column_sums(to_states).chunk(3)
         to_hidden = calls.add_to(middle.residual, to_states @ kept.projection)
-        grads = _Weights(
-            to_projection[0], to_bias[0], to_projection[1], to_bias[1], to_projection[2], to_bias[2], to_context, middle.bias, to_inner,
-            to_inner_bias, to_outer, last.bias, middle.weight, middle.shift, last.weight, last.shift,
+        of_weights = (  # in the order of _Weights
+            to_query, to_query_bias, to_key, to_key_bias, to_value, to_value_bias, to_context, middle.bias, to_inner, to_inner_bias,
+            to_outer, last.bias, middle.weight, middle.shift, last.weight, last.shift,
         )  # fmt: skip
-        return to_hidden, None, *(getattr(grads, field.name) for field in fields(_Weights))
+        return to_hidden, None, *of_weights
 
 
-def _weight_grad(grad: Tensor, entered: Tensor) -> Tensor:
-    return (grad.t() @ entered).float()
+def _weight_grad(grad: Tensor, entered: Tensor, is_needed: bool) -> Any:
+    return (grad.t() @ entered).float() if is_needed else None
 
 
 def _split(states: Tensor, weights: _Weights) -> States:

@@ -1,4 +1,4 @@
-"""The compiled kernels of this machine: built once a user and kept, or the reason why there are none."""
+"""The compiled kernels of this machine: built once a user and kept, or the reason why there are none. Knows nothing of torch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-import torch
-
 from sentdist.cache import cache_folder
+from sentdist.durable import whole_file
 from sentdist.errors import brief, first_line
 
 SOURCES = ("rows.cpp", "attention.cpp")
@@ -36,15 +35,25 @@ class NoKernelsError(Exception):
 
 @cache
 def library() -> ctypes.CDLL | str:
-    """The kernels, loaded into this process; or the reason why layers are computed without them."""
+    """The kernels, loaded into this process, into which torch is; or the reason why layers are computed without them."""
     try:
-        return _loaded(_built())
+        return _loaded(built())
     except NoKernelsError as reason:
         return str(reason)
 
 
-def _built() -> Path:
-    """The file of the library: found where a process of this user built it before, or built."""
+def in_use() -> str | None:
+    """What names the kernels that this process has loaded: it changes with sources, compiler and processor. None where it has none."""
+    found = library() if library.cache_info().currsize else None
+    return Path(found._name).stem if isinstance(found, ctypes.CDLL) else None
+
+
+def built() -> Path:
+    """The file of the library: found where a process of this user built it before, or built, in about 3 seconds.
+
+    Raises:
+        NoKernelsError: it cannot be.
+    """
     if platform.system() != "Linux":
         raise NoKernelsError(f"they are built on Linux only, this is {platform.system()}")
     compiler = next(filter(None, map(shutil.which, filter(None, (os.environ.get("CXX"), *_COMPILERS)))), None)
@@ -104,13 +113,12 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _build(compiler: str, file: Path) -> None:
     sources = [str(Path(__file__).parent / name) for name in SOURCES]
-    with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
-        objects, made = [f"{scratch}/{number}.o" for number in range(len(sources))], f"{scratch}/kernels.so"
+    with tempfile.TemporaryDirectory(dir=file.parent) as scratch, whole_file(file, synced=True) as made:
+        objects = [f"{scratch}/{number}.o" for number in range(len(sources))]
         for source, compiled in zip(sources, objects, strict=True):
             _run([compiler, *FLAGS, _architecture(), "-fopenmp", "-c", source, "-o", compiled])
         # Linked without OpenMP: what it calls is found in the library that torch has loaded, whose threads both then share.
-        _run([compiler, "-shared", *objects, "-o", made])
-        os.replace(made, file)
+        _run([compiler, "-shared", *objects, "-o", str(made)])
 
 
 def _run(command: list[str]) -> None:
@@ -129,12 +137,11 @@ def _loaded(file: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(file), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        raise NoKernelsError(f"they could not be loaded ({first_line(error)})") from None
+        raise NoKernelsError(f"{file} could not be loaded ({first_line(error)}); remove it, and it is built again") from None
 
 
 def _show_openmp() -> None:
     """Make the OpenMP library that torch has loaded visible to what is loaded after it."""
-    assert torch.__version__  # it is loaded
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "omp" in line.rsplit("/", 1)[-1]}
     for path in sorted(mapped):
         if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), _THREADS_OF_OPENMP):

@@ -47,7 +47,7 @@ def test_attention(dtype: torch.dtype, heads: int, width: int, mask: Mask | None
     boundaries = torch.tensor([0, *LENGTHS], dtype=torch.int32).cumsum(0, dtype=torch.int32)
     sentences = Sentences(boundaries=boundaries, heads=heads, head_width=width, scale=0.7 * width**-0.5, head_scales=head_scales)
     thirds = [third.contiguous() if apart else third for third in states.chunk(3, dim=1)]
-    given = States(*thirds, None if biases is None else tuple(biases))
+    given = States(thirds[0], thirds[1], thirds[2], None if biases is None else (biases[0], biases[1], biases[2]))
     found, statistics = calls.attention(given, sentences, mask, keep=True)
     assert statistics is not None
     to = [torch.empty_like(third) for third in thirds] if apart else list(torch.empty_like(states).chunk(3, dim=1))

@@ -1,0 +1,135 @@
+"""A layer as one operation gives what transformers' own gives, value and gradient; and where it cannot serve, that computes."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.learning.encoder import fused_layer
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.kernels import calls
+from tests.support.tiny_encoders import SENTENCES, tiny_encoder
+
+pytestmark = pytest.mark.parity
+
+FUSED = ("bert", "roberta", "electra", "xlm-roberta", "camembert")
+ATTENTION_ONLY = ("albert", "distilbert")
+
+
+class Asked:
+    """How often the kernels of a layer and of attention were called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts = dict.fromkeys(("attention", "add_norm", "gelu"), 0)
+        for name in self.counts:
+            monkeypatch.setattr(calls, name, self._counted(name, getattr(calls, name)))
+
+    def _counted(self, name: str, call: object) -> object:
+        def counted(*given: object, **named: object) -> object:
+            self.counts[name] += 1
+            return call(*given, **named)  # type: ignore[operator]
+
+        return counted
+
+
+def loss_and_gradients(encoder: SentenceEncoder, *, bf16: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
+    encoder.train().zero_grad()
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        embeddings = encoder(encoder.tokenize(SENTENCES * 3)).double()
+    loss = embeddings.mul(torch.linspace(-1, 1, embeddings.shape[1])).square().sum()
+    loss.backward()
+    return loss.detach(), {name: one.grad.double() for name, one in encoder.named_parameters() if one.grad is not None}
+
+
+def without_kernels(monkeypatch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> tuple[Tensor, dict[str, Tensor]]:
+    with monkeypatch.context() as patch:
+        patch.setattr(calls, "why_not", lambda: "not now")
+        return loss_and_gradients(copy.deepcopy(encoder).double())
+
+
+def distance(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
+    assert found.keys() == expected.keys()
+    wrong = sum(float((found[name] - expected[name]).square().sum()) for name in expected)
+    return float((wrong / sum(float(one.square().sum()) for one in expected.values())) ** 0.5)
+
+
+@pytest.mark.parametrize("family", [*FUSED, *ATTENTION_ONLY])
+@pytest.mark.parametrize(("bf16", "bound"), [(False, 2e-6), (True, 2e-2)])
+def test_loss_and_gradient(family: str, bf16: bool, bound: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family), hidden_dropout=0.0, attention_dropout=0.0)
+    expected_loss, expected = without_kernels(monkeypatch, encoder)
+    asked = Asked(monkeypatch)
+    loss, gradients = loss_and_gradients(encoder, bf16=bf16)
+    layers = encoder.model.config.num_hidden_layers
+    assert asked.counts == {"attention": layers, **dict.fromkeys(("add_norm", "gelu"), 0)} | (
+        {"add_norm": 2 * layers, "gelu": layers} if family in FUSED else {}
+    )
+    assert loss == pytest.approx(float(expected_loss), rel=bound)
+    assert distance(gradients, expected) < bound
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_encoding_by_kernels_gives_the_same_embeddings(precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few sentences, and so many that products are packed."""
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"))
+    for sentences in (SENTENCES, [f"{sentence} {number}" for number in range(80) for sentence in SENTENCES]):
+        with monkeypatch.context() as patch:
+            patch.setattr(calls, "why_not", lambda: "not now")
+            expected = encode(encoder, sentences, precision=precision)
+        with monkeypatch.context() as patch:
+            asked = Asked(patch)
+            found = encode(encoder, sentences, precision=precision)
+        assert asked.counts["add_norm"] > 0
+        np.testing.assert_allclose(found, expected, atol=1e-6 if precision == "fp32" else 2e-2)
+
+
+def test_drophead_and_dropout_act_in_training_alone(tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"), hidden_dropout=0.2, attention_dropout=0.2, drophead=0.4)
+    tokens = encoder.tokenize(SENTENCES)
+    quiet, loud = encoder.eval(), copy.deepcopy(encoder).train()
+    with torch.no_grad():
+        assert torch.equal(quiet(tokens), quiet(tokens))
+        torch.manual_seed(1)
+        first = loud(tokens)
+        assert not torch.equal(first, loud(tokens))
+        torch.manual_seed(1)
+        assert torch.equal(first, loud(tokens))
+    torch.manual_seed(1)
+    torch.testing.assert_close(loud(tokens).detach(), first)  # with a derivative the same numbers are drawn
+
+
+@pytest.mark.parametrize(
+    "changed", [{"hidden_act": "gelu_new"}, {"hidden_act": "relu"}, {"hidden_size": 40, "num_attention_heads": 4, "intermediate_size": 72}]
+)
+def test_another_activation_or_width_computes_as_before(
+    changed: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", **changed), hidden_dropout=0.0, attention_dropout=0.0)
+    expected_loss, expected = without_kernels(monkeypatch, encoder)
+    asked = Asked(monkeypatch)
+    loss, gradients = loss_and_gradients(encoder)
+    assert asked.counts["add_norm"] == asked.counts["gelu"] == 0 < asked.counts["attention"]
+    assert loss == pytest.approx(float(expected_loss), rel=2e-6) and distance(gradients, expected) < 2e-6
+
+
+def test_sharded_weights_and_other_types_are_not_served(tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"))
+    layer = encoder.model.encoder.layer[0]
+    whole = fused_layer._parameters(layer, fused_layer._LINEARS)
+    assert calls.serve(torch.zeros(1, 4, 32), *whole, products=torch.bfloat16)
+    assert not calls.serve(torch.zeros(1, 4, 32), *whole, torch.empty(0), products=torch.float32)  # what ZeRO-3 leaves of a weight
+    assert not calls.serve(torch.zeros(1, 4, 32, dtype=torch.float64), *whole, products=torch.float32)
+    assert not calls.serve(torch.zeros(1, 4, 32), *whole, products=torch.float16)
+
+
+def test_a_frozen_layer_gets_no_gradient(tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"))
+    encoder.model.encoder.layer[0].requires_grad_(False)
+    _, gradients = loss_and_gradients(encoder)
+    assert not any(".layer.0." in name for name in gradients) and any(".layer.1." in name for name in gradients)

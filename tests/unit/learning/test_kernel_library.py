@@ -1,0 +1,86 @@
+"""How the kernels come to be on a machine: built once, by one process, where others cannot write; or a reason why they are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sentdist.learning.kernels import library
+
+ASK = "import torch; from sentdist.learning.kernels import calls; print(calls.why_not())"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
+    library.library.cache_clear()
+    yield tmp_path / "cache/kernels"
+    library.library.cache_clear()
+
+
+def compiler(folder: Path, text: str) -> str:
+    folder.mkdir(exist_ok=True)
+    file = folder / "c++"
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def test_processes_that_ask_at_once_build_it_once(tmp_path: Path, own_cache: Path) -> None:
+    counted = compiler(tmp_path / "bin", f'echo built >> {tmp_path}/log\nexec c++ "$@"')
+    environment = {**os.environ, "CXX": counted}
+
+    def ask(_: int) -> str:
+        return subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(ask, range(2))) == ["None", "None"]
+    assert (tmp_path / "log").read_text().count("built") == len(library.SOURCES) + 1
+    assert len(list(own_cache.glob("*.so"))) == 1 and own_cache.stat().st_mode & 0o777 == 0o700
+    assert ask(0) == "None" and (tmp_path / "log").read_text().count("built") == len(library.SOURCES) + 1
+    Path(counted).write_text(Path(counted).read_text() + "# another compiler\n")
+    assert ask(0) == "None" and len(list(own_cache.glob("*.so"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("echo 'rows.cpp:1: error: no such thing' >&2; exit 1", "could not compile them .*no such thing"), ("exit 3", "exit code 3")],
+)
+def test_a_compiler_that_fails_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str) -> None:
+    monkeypatch.setenv("CXX", compiler(tmp_path / "bin", text))
+    with pytest.raises(library.NoKernelsError, match=reason):
+        library.built()
+    assert isinstance(library.library(), str)
+
+
+def test_what_was_built_half_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
+    monkeypatch.setenv("CXX", compiler(tmp_path / "bin", 'for last; do :; done; echo half > "$last"; [ "$1" != -shared ]'))
+    with pytest.raises(library.NoKernelsError):
+        library.built()
+    assert [file.name for file in own_cache.iterdir()] == ["lock"]
+
+
+def test_no_compiler_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(library.NoKernelsError, match="no C\\+\\+ compiler was found"):
+        library.built()
+
+
+def test_a_folder_into_which_others_may_write_is_not_used(own_cache: Path) -> None:
+    own_cache.mkdir(parents=True)
+    own_cache.chmod(0o777)
+    with pytest.raises(library.NoKernelsError, match="others may write"):
+        library.built()
+
+
+def test_a_library_that_cannot_be_loaded_is_a_reason(own_cache: Path) -> None:
+    file = library.built()
+    file.write_bytes(b"not a library")
+    assert "could not be loaded" in str(library.library())
