@@ -24,21 +24,50 @@ struct Shape {
     float scale;
 };
 
-// Where the attention weights of a sentence begin, as dropout counts them: sentence by sentence, head by head, query by query, key by key.
-std::vector<int64_t> first_places(const Shape& shape) {
-    std::vector<int64_t> first(shape.sentences + 1, 0);
+// One head of one sentence: its rows in the flat tensor, and where its attention weights begin, as dropout counts them:
+// sentence by sentence, head by head, query by query, key by key.
+struct Head {
+    int64_t sentence, number, begin, length, first_place;
+
+    int64_t padded() const { return whole_lanes(length); }
+};
+
+// Floats of one thread, dealt out from the front.
+struct Scratch {
+    std::vector<float> memory;
+    int64_t taken = 0;
+
+    explicit Scratch(int64_t floats) : memory(floats + LANES) {}
+    float* take(int64_t floats) {
+        taken += floats;
+        return memory.data() + taken - floats;
+    }
+};
+
+// Lets `work(head, scratch)` do each head of each sentence. It takes so many tensors of a head's rows, so many of ROWS queries' weights,
+// and one of ROWS rows.
+template <typename Work>
+void for_each_head(const Shape& shape, int64_t num_heads, int64_t num_weights, int threads, Work work) {
+    std::vector<int64_t> first_place(shape.sentences + 1, 0);
+    int64_t longest = 0;
     for (int64_t sentence = 0; sentence < shape.sentences; ++sentence) {
         int64_t length = shape.boundaries[sentence + 1] - shape.boundaries[sentence];
-        first[sentence + 1] = first[sentence] + shape.heads * length * length;
+        first_place[sentence + 1] = first_place[sentence] + shape.heads * length * length;
+        longest = std::max(longest, length);
     }
-    return first;
-}
-
-int64_t longest(const Shape& shape) {
-    int64_t found = 0;
-    for (int64_t sentence = 0; sentence < shape.sentences; ++sentence)
-        found = std::max<int64_t>(found, shape.boundaries[sentence + 1] - shape.boundaries[sentence]);
-    return found;
+    int64_t floats = whole_lanes(longest) * (num_heads * whole_lanes(shape.head_width) + num_weights * ROWS);
+#pragma omp parallel num_threads(threads)
+    {
+        Scratch scratch(floats + ROWS * whole_lanes(shape.head_width));
+#pragma omp for collapse(2) schedule(dynamic, 8)
+        for (int64_t sentence = 0; sentence < shape.sentences; ++sentence) {
+            for (int64_t number = 0; number < shape.heads; ++number) {
+                int64_t begin = shape.boundaries[sentence], length = shape.boundaries[sentence + 1] - begin;
+                scratch.taken = 0;
+                work(Head{sentence, number, begin, length, first_place[sentence] + number * length * length}, scratch);
+            }
+        }
+    }
 }
 
 // (length, width) of a head into float32 rows of whole lanes, zeros behind them; what the next head reads is asked for meanwhile.
@@ -105,164 +134,167 @@ inline Lanes within(Lanes lanes, int64_t first, int64_t length, float beyond) {
     return number < int32_t(std::min<int64_t>(length - first, LANES)) ? lanes : all(beyond);
 }
 
-struct Scratch {
-    std::vector<float> memory;
-    float* next;
+// Of a query: its largest score, and one over the sum of its powers.
+struct Softmax {
+    float top, inverse;
+};
 
-    explicit Scratch(int64_t floats) : memory(floats + LANES), next(memory.data()) {}
-    float* take(int64_t floats) {
-        float* taken = next;
-        next += floats;
-        return taken;
+// A query's scores to its dropped weights.
+Softmax softmax(float* scores, const Head& head, float scale, const Dropout& dropout, int64_t first_place) {
+    Lanes high = all(-__builtin_inff());
+    for (int64_t place = 0; place < head.length; place += LANES) {
+        Lanes scaled = within(load(scores + place) * scale, place, head.length, -__builtin_inff());
+        store(scores + place, scaled);
+        high = larger(scaled, high);
     }
+    float top = largest(high);
+    Lanes total = {};
+    for (int64_t place = 0; place < head.length; place += LANES) {
+        Lanes powers = within(exp_of_negative(load(scores + place) - top), place, head.length, 0.0f);
+        total += powers;
+        store(scores + place, powers * dropout.at(first_place + place));
+    }
+    float inverse = 1.0f / sum(total);
+    for (int64_t place = 0; place < head.length; place += LANES) store(scores + place, load(scores + place) * inverse);
+    return {top, inverse};
+}
+
+// A query's scores to its dropped weights, as `softmax` has made them, and the gradient of these to that of the scores.
+void softmax_backward(float* scores, float* grads, const Head& head, float scale, const Dropout& dropout, int64_t first_place,
+                      Softmax made) {
+    Lanes total = {};
+    for (int64_t place = 0; place < head.length; place += LANES) {
+        Lanes powers = exp_of_negative(load(scores + place) * scale - made.top) * made.inverse;
+        powers = within(powers, place, head.length, 0.0f);
+        store(scores + place, powers);
+        total += powers * dropout.at(first_place + place) * load(grads + place);
+    }
+    float mean = sum(total);
+    for (int64_t place = 0; place < head.length; place += LANES) {
+        Lanes powers = load(scores + place), factors = dropout.at(first_place + place);
+        store(grads + place, powers * (load(grads + place) * factors - mean) * scale);
+        store(scores + place, powers * factors);
+    }
+}
+
+// Queries, keys and values of a head as float32 rows of whole lanes.
+struct HeadRows {
+    float *query, *key, *value;
 };
 
 template <typename Element>
+HeadRows read_states(const States<Element>& states, const Shape& shape, const Head& head, Scratch& scratch) {
+    int64_t offset = head.number * shape.head_width, from = head.begin * states.stride + offset;
+    auto read = [&](const Element* rows, const float* bias) {
+        float* into = scratch.take(head.padded() * whole_lanes(shape.head_width));
+        read_head(rows + from, bias == nullptr ? nullptr : bias + offset, states.stride, head.length, shape.head_width, into);
+        return into;
+    };
+    float* query = read(states.query, states.query_bias);
+    float* key = read(states.key, states.key_bias);
+    return {query, key, read(states.value, states.value_bias)};
+}
+
+float* transposed(const float* rows, const Head& head, int64_t width, Scratch& scratch) {
+    float* columns = scratch.take(head.padded() * width);
+    transpose(rows, head.padded(), width, columns);
+    return columns;
+}
+
+template <typename Element>
 void attention(const States<Element>& states, const Shape& shape, const Dropout& dropout, const float* head_scales, Element* out,
-               int64_t out_stride, float* statistics, int threads) {
-    int64_t head_width = shape.head_width, width = whole_lanes(head_width), most = whole_lanes(longest(shape));
-    std::vector<int64_t> first_place = first_places(shape);
-#pragma omp parallel num_threads(threads)
-    {
-        Scratch scratch(4 * most * width + ROWS * (most + width));
-        float *query = scratch.take(most * width), *key = scratch.take(most * width), *value = scratch.take(most * width);
-        float *key_columns = scratch.take(most * width), *weights = scratch.take(ROWS * most), *context = scratch.take(ROWS * width);
-#pragma omp for collapse(2) schedule(dynamic, 8)
-        for (int64_t sentence = 0; sentence < shape.sentences; ++sentence) {
-            for (int64_t head = 0; head < shape.heads; ++head) {
-                int64_t begin = shape.boundaries[sentence], length = shape.boundaries[sentence + 1] - begin, padded = whole_lanes(length);
-                int64_t offset = head * head_width, place_of_head = first_place[sentence] + head * length * length;
-                auto bias = [&](const float* of) { return of == nullptr ? nullptr : of + offset; };
-                read_head(states.query + begin * states.stride + offset, bias(states.query_bias), states.stride, length, head_width, query);
-                read_head(states.key + begin * states.stride + offset, bias(states.key_bias), states.stride, length, head_width, key);
-                read_head(states.value + begin * states.stride + offset, bias(states.value_bias), states.stride, length, head_width, value);
-                transpose(key, padded, width, key_columns);
-                float head_scale = head_scales == nullptr ? 1.0f : head_scales[sentence * shape.heads + head];
-                for (int64_t first = 0; first < length; first += ROWS) {
-                    products(query + first * width, width, key_columns, width, padded, weights);
-                    int64_t rows = std::min(ROWS, length - first);
-                    for (int64_t row = 0; row < rows; ++row) {
-                        float* of_row = weights + row * padded;
-                        Lanes high = all(-__builtin_inff());
-                        for (int64_t place = 0; place < length; place += LANES) {
-                            Lanes scores = within(load(of_row + place) * shape.scale, place, length, -__builtin_inff());
-                            store(of_row + place, scores);
-                            high = larger(scores, high);
-                        }
-                        float top = largest(high);
-                        Lanes total = {};
-                        for (int64_t place = 0; place < length; place += LANES) {
-                            Lanes powers = within(exp_of_negative(load(of_row + place) - top), place, length, 0.0f);
-                            total += powers;
-                            store(of_row + place, powers * dropout.at(place_of_head + (first + row) * length + place));
-                        }
-                        float inverse = 1.0f / sum(total);
-                        for (int64_t place = 0; place < length; place += LANES) store(of_row + place, load(of_row + place) * inverse);
-                        if (statistics != nullptr) {
-                            float* kept = statistics + ((begin + first + row) * shape.heads + head) * 2;
-                            kept[0] = top, kept[1] = inverse;
-                        }
-                    }
-                    products(weights, padded, value, length, width, context);
-                    write_head(context, head_scale, rows, head_width, out + (begin + first) * out_stride + offset, out_stride);
-                }
+               int64_t out_stride, Softmax* statistics, int threads) {
+    int64_t width = whole_lanes(shape.head_width);
+    for_each_head(shape, 4, 1, threads, [&](const Head& head, Scratch& scratch) {
+        HeadRows rows = read_states(states, shape, head, scratch);
+        float *key_columns = transposed(rows.key, head, width, scratch), *weights = scratch.take(ROWS * head.padded());
+        float* context = scratch.take(ROWS * width);
+        float scale = head_scales == nullptr ? 1.0f : head_scales[head.sentence * shape.heads + head.number];
+        for (int64_t first = 0; first < head.length; first += ROWS) {
+            products(rows.query + first * width, width, key_columns, width, head.padded(), weights);
+            int64_t last = std::min(first + ROWS, head.length);
+            for (int64_t row = first; row < last; ++row) {
+                int64_t first_place = head.first_place + row * head.length;
+                Softmax made = softmax(weights + (row - first) * head.padded(), head, shape.scale, dropout, first_place);
+                if (statistics != nullptr) statistics[(head.begin + row) * shape.heads + head.number] = made;
             }
+            products(weights, head.padded(), rows.value, head.length, width, context);
+            Element* to = out + (head.begin + first) * out_stride + head.number * shape.head_width;
+            write_head(context, scale, last - first, shape.head_width, to, out_stride);
         }
-    }
+    });
 }
 
 template <typename Element>
 void attention_backward(const States<Element>& states, const Shape& shape, const Dropout& dropout, const float* head_scales,
-                        const Element* grad, int64_t grad_stride, const float* statistics, Element* to_query, Element* to_key,
+                        const Element* grad, int64_t grad_stride, const Softmax* statistics, Element* to_query, Element* to_key,
                         Element* to_value, int64_t to_stride, int threads) {
-    int64_t head_width = shape.head_width, width = whole_lanes(head_width), most = whole_lanes(longest(shape));
-    std::vector<int64_t> first_place = first_places(shape);
-#pragma omp parallel num_threads(threads)
-    {
-        Scratch scratch(8 * most * width + ROWS * (2 * most + width));
-        float *query = scratch.take(most * width), *key = scratch.take(most * width), *value = scratch.take(most * width);
-        float *key_columns = scratch.take(most * width), *value_columns = scratch.take(most * width), *arrived = scratch.take(most * width);
-        float *key_sums = scratch.take(most * width), *value_sums = scratch.take(most * width);
-        float *weights = scratch.take(ROWS * most), *slopes = scratch.take(ROWS * most), *query_rows = scratch.take(ROWS * width);
-#pragma omp for collapse(2) schedule(dynamic, 8)
-        for (int64_t sentence = 0; sentence < shape.sentences; ++sentence) {
-            for (int64_t head = 0; head < shape.heads; ++head) {
-                int64_t begin = shape.boundaries[sentence], length = shape.boundaries[sentence + 1] - begin, padded = whole_lanes(length);
-                int64_t offset = head * head_width, place_of_head = first_place[sentence] + head * length * length;
-                auto bias = [&](const float* of) { return of == nullptr ? nullptr : of + offset; };
-                read_head(states.query + begin * states.stride + offset, bias(states.query_bias), states.stride, length, head_width, query);
-                read_head(states.key + begin * states.stride + offset, bias(states.key_bias), states.stride, length, head_width, key);
-                read_head(states.value + begin * states.stride + offset, bias(states.value_bias), states.stride, length, head_width, value);
-                read_head(grad + begin * grad_stride + offset, nullptr, grad_stride, length, head_width, arrived);
-                if (head_scales != nullptr) {
-                    float head_scale = head_scales[sentence * shape.heads + head];
-                    for (int64_t place = 0; place < length * width; place += LANES) store(arrived + place, load(arrived + place) * head_scale);
-                }
-                transpose(key, padded, width, key_columns);
-                transpose(value, padded, width, value_columns);
-                std::fill(key_sums, key_sums + length * width, 0.0f);
-                std::fill(value_sums, value_sums + length * width, 0.0f);
-                for (int64_t first = 0; first < length; first += ROWS) {
-                    products(query + first * width, width, key_columns, width, padded, weights);
-                    products(arrived + first * width, width, value_columns, width, padded, slopes);
-                    for (int64_t row = 0; row < ROWS; ++row) {
-                        float *of_row = weights + row * padded, *slope_row = slopes + row * padded;
-                        if (first + row >= length) {
-                            std::fill(of_row, of_row + padded, 0.0f);
-                            std::fill(slope_row, slope_row + padded, 0.0f);
-                            continue;
-                        }
-                        const float* kept = statistics + ((begin + first + row) * shape.heads + head) * 2;
-                        int64_t place_of_row = place_of_head + (first + row) * length;
-                        Lanes total = {};
-                        for (int64_t place = 0; place < length; place += LANES) {
-                            Lanes scores = load(of_row + place) * shape.scale - kept[0];
-                            Lanes powers = within(exp_of_negative(scores) * kept[1], place, length, 0.0f);
-                            store(of_row + place, powers);
-                            total += powers * dropout.at(place_of_row + place) * load(slope_row + place);
-                        }
-                        float mean = sum(total);
-                        for (int64_t place = 0; place < length; place += LANES) {
-                            Lanes powers = load(of_row + place), factors = dropout.at(place_of_row + place);
-                            store(slope_row + place, powers * (load(slope_row + place) * factors - mean) * shape.scale);
-                            store(of_row + place, powers * factors);
-                        }
-                    }
-                    add_transposed(weights, padded, arrived + first * width, length, width, value_sums);
-                    add_transposed(slopes, padded, query + first * width, length, width, key_sums);
-                    products(slopes, padded, key, length, width, query_rows);
-                    int64_t rows = std::min(ROWS, length - first);
-                    write_head(query_rows, 1.0f, rows, head_width, to_query + (begin + first) * to_stride + offset, to_stride);
-                }
-                write_head(key_sums, 1.0f, length, head_width, to_key + begin * to_stride + offset, to_stride);
-                write_head(value_sums, 1.0f, length, head_width, to_value + begin * to_stride + offset, to_stride);
+    int64_t width = whole_lanes(shape.head_width);
+    for_each_head(shape, 8, 2, threads, [&](const Head& head, Scratch& scratch) {
+        int64_t padded = head.padded(), offset = head.number * shape.head_width, to = head.begin * to_stride + offset;
+        HeadRows rows = read_states(states, shape, head, scratch);
+        float* arrived = scratch.take(padded * width);
+        read_head(grad + head.begin * grad_stride + offset, nullptr, grad_stride, head.length, shape.head_width, arrived);
+        float scale = head_scales == nullptr ? 1.0f : head_scales[head.sentence * shape.heads + head.number];
+        for (int64_t place = 0; place < padded * width; place += LANES) store(arrived + place, load(arrived + place) * scale);
+        float *key_columns = transposed(rows.key, head, width, scratch), *value_columns = transposed(rows.value, head, width, scratch);
+        float *key_sums = scratch.take(padded * width), *value_sums = scratch.take(padded * width);
+        std::fill(key_sums, key_sums + padded * width, 0.0f);
+        std::fill(value_sums, value_sums + padded * width, 0.0f);
+        float *weights = scratch.take(ROWS * padded), *slopes = scratch.take(ROWS * padded), *query_rows = scratch.take(ROWS * width);
+        for (int64_t first = 0; first < head.length; first += ROWS) {
+            products(rows.query + first * width, width, key_columns, width, padded, weights);
+            products(arrived + first * width, width, value_columns, width, padded, slopes);
+            int64_t last = std::min(first + ROWS, head.length);
+            for (int64_t row = first; row < last; ++row) {
+                int64_t first_place = head.first_place + row * head.length, start = (row - first) * padded;
+                Softmax made = statistics[(head.begin + row) * shape.heads + head.number];
+                softmax_backward(weights + start, slopes + start, head, shape.scale, dropout, first_place, made);
             }
+            std::fill(weights + (last - first) * padded, weights + ROWS * padded, 0.0f);  // of rows that are no queries
+            std::fill(slopes + (last - first) * padded, slopes + ROWS * padded, 0.0f);
+            add_transposed(weights, padded, arrived + first * width, head.length, width, value_sums);
+            add_transposed(slopes, padded, rows.query + first * width, head.length, width, key_sums);
+            products(slopes, padded, rows.key, head.length, width, query_rows);
+            write_head(query_rows, 1.0f, last - first, shape.head_width, to_query + to + first * to_stride, to_stride);
         }
-    }
+        write_head(key_sums, 1.0f, head.length, shape.head_width, to_key + to, to_stride);
+        write_head(value_sums, 1.0f, head.length, shape.head_width, to_value + to, to_stride);
+    });
 }
 
 }  // namespace
 
-#define ATTENTION_OF(NAME, ELEMENT)                                                                                                      \
-    extern "C" void attention_##NAME(const ELEMENT* query, const ELEMENT* key, const ELEMENT* value, const float* query_bias,            \
-                                     const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries,          \
-                                     int64_t sentences, int64_t heads, int64_t head_width, float scale, uint64_t seed,            \
-                                     uint32_t dropped, float kept, const float* head_scales, ELEMENT* out, int64_t out_stride,          \
-                                     float* statistics, int threads) {                                                                   \
-        attention(States<ELEMENT>{query, key, value, query_bias, key_bias, value_bias, stride},                                          \
-                  Shape{boundaries, sentences, heads, head_width, scale}, Dropout{seed, dropped, kept}, head_scales, out, out_stride, \
-                  statistics, threads);                                                                                                  \
-    }                                                                                                                                    \
-    extern "C" void attention_backward_##NAME(                                                                                           \
-        const ELEMENT* query, const ELEMENT* key, const ELEMENT* value, const float* query_bias, const float* key_bias,                  \
-        const float* value_bias, int64_t stride, const int32_t* boundaries, int64_t sentences, int64_t heads, int64_t head_width,        \
-        float scale, uint64_t seed, uint32_t dropped, float kept, const float* head_scales, const ELEMENT* grad,                 \
-        int64_t grad_stride, const float* statistics, ELEMENT* to_query, ELEMENT* to_key, ELEMENT* to_value, int64_t to_stride,          \
-        int threads) {                                                                                                                   \
-        attention_backward(States<ELEMENT>{query, key, value, query_bias, key_bias, value_bias, stride},                                 \
-                           Shape{boundaries, sentences, heads, head_width, scale}, Dropout{seed, dropped, kept}, head_scales, grad,   \
-                           grad_stride, statistics, to_query, to_key, to_value, to_stride, threads);                                     \
-    }
+// What Python calls. Rows of queries, keys and values share one stride, their gradients another; null where something is not given or
+// wanted.
+extern "C" {
 
-ATTENTION_OF(float32, float)
-ATTENTION_OF(bfloat16, bfloat16)
+void sentdist_attention(int is_bfloat16, const void* query, const void* key, const void* value, const float* query_bias,
+                        const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries, int64_t sentences,
+                        int64_t heads, int64_t head_width, float scale, uint64_t seed, uint32_t dropped, float kept,
+                        const float* head_scales, void* out, int64_t out_stride, void* statistics, int threads) {
+    of_type(is_bfloat16, [&](auto element) {
+        using Rows = const decltype(element)*;
+        States<decltype(element)> states = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
+        Shape shape = {boundaries, sentences, heads, head_width, scale};
+        attention(states, shape, Dropout{seed, dropped, kept}, head_scales, static_cast<decltype(element)*>(out), out_stride,
+                  static_cast<Softmax*>(statistics), threads);
+    });
+}
+
+void sentdist_attention_backward(int is_bfloat16, const void* query, const void* key, const void* value, const float* query_bias,
+                                 const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries,
+                                 int64_t sentences, int64_t heads, int64_t head_width, float scale, uint64_t seed, uint32_t dropped,
+                                 float kept, const float* head_scales, const void* grad, int64_t grad_stride, const void* statistics,
+                                 void* to_query, void* to_key, void* to_value, int64_t to_stride, int threads) {
+    of_type(is_bfloat16, [&](auto element) {
+        using Rows = const decltype(element)*;
+        using Written = decltype(element)*;
+        States<decltype(element)> states = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
+        Shape shape = {boundaries, sentences, heads, head_width, scale};
+        attention_backward(states, shape, Dropout{seed, dropped, kept}, head_scales, Rows(grad), grad_stride,
+                           static_cast<const Softmax*>(statistics), Written(to_query), Written(to_key), Written(to_value), to_stride,
+                           threads);
+    });
+}
+}

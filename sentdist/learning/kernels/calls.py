@@ -197,6 +197,7 @@ def _at(tensor: Tensor | None) -> ctypes.c_void_p:
 
 
 def _call(name: str, dtype: torch.dtype, *arguments: object) -> None:
+    """dtype: of the rows."""
     found = library()
     assert not isinstance(found, str), found
-    getattr(found, f"{name}_{str(dtype).removeprefix('torch.')}")(*arguments, ctypes.c_int(torch.get_num_threads()))
+    getattr(found, f"sentdist_{name}")(ctypes.c_int(dtype == torch.bfloat16), *arguments, ctypes.c_int(torch.get_num_threads()))

@@ -1,4 +1,5 @@
-// Sixteen floats at a time: loads, stores and the functions that attention, layer norm and GELU need, for any processor that GCC or Clang knows.
+// Sixteen floats at a time: loads, stores and the functions that attention, layer norm and GELU need, for any processor that GCC or Clang
+// knows.
 #pragma once
 
 #include <cstdint>
@@ -174,8 +175,8 @@ inline Words mixed(Words x) {
     return x ^ (x >> 16);
 }
 
-// What values are multiplied by: 0 with a probability, else `kept`. A number is drawn for each place of a tensor from the seed and the place
-// alone, so that a backward pass draws it again instead of reading it.
+// What values are multiplied by: 0 with a probability, else `kept`. A number is drawn for each place of a tensor from the seed and the
+// place alone, so that a backward pass draws it again instead of reading it.
 struct Dropout {
     uint64_t seed;
     uint32_t dropped;  // of 2³² numbers
@@ -190,3 +191,12 @@ struct Dropout {
         return same_bits<Lanes>(is_kept & same_bits<Ints>(all(kept)));
     }
 };
+
+// Lets `work` be told of which type the rows are, by a value of it: what Python calls has no templates.
+template <typename Work>
+void of_type(int is_bfloat16, Work work) {
+    if (is_bfloat16)
+        work(bfloat16{});
+    else
+        work(float{});
+}

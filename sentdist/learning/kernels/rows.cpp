@@ -155,31 +155,50 @@ void add_to(const Element* values, int64_t count, float* sums, int threads) {
 
 }  // namespace
 
-#define ROWS_OF(NAME, ELEMENT)                                                                                                                \
-    extern "C" void add_norm_##NAME(const ELEMENT* product, const float* bias, uint64_t seed, uint32_t dropped, float kept,           \
-                                    const float* residual, const float* weight, const float* shift, double epsilon, int64_t rows,             \
-                                    int64_t width, float* normalized, float* inverse_deviation, float* out, bfloat16* rounded, int threads) { \
-        add_norm(product, bias, Dropout{seed, dropped, kept}, residual, weight, shift, epsilon, rows, width, normalized,                   \
-                 inverse_deviation, out, rounded, threads);                                                                                   \
-    }                                                                                                                                         \
-    extern "C" void add_norm_backward_##NAME(const float* grad, const ELEMENT* grad_of_product, const float* normalized,                      \
-                                             const float* inverse_deviation, const float* weight, uint64_t seed, uint32_t dropped,    \
-                                             float kept, int64_t rows, int64_t width, float* to_residual, ELEMENT* to_product,                \
-                                             float* to_bias, float* to_weight, float* to_shift, int threads) {                                \
-        add_norm_backward(grad, grad_of_product, normalized, inverse_deviation, weight, Dropout{seed, dropped, kept}, rows, width,         \
-                          to_residual, to_product, to_bias, to_weight, to_shift, threads);                                                    \
-    }                                                                                                                                         \
-    extern "C" void gelu_##NAME(const ELEMENT* product, const float* bias, int64_t rows, int64_t width, ELEMENT* out, int threads) {          \
-        gelu(product, bias, rows, width, out, threads);                                                                                       \
-    }                                                                                                                                         \
-    extern "C" void gelu_backward_##NAME(const ELEMENT* product, const float* bias, int64_t rows, int64_t width, ELEMENT* grad,               \
-                                         float* to_bias, int threads) {                                                                       \
-        gelu_backward(product, bias, rows, width, grad, to_bias, threads);                                                                    \
-    }                                                                                                                                         \
-    extern "C" void column_sums_##NAME(const ELEMENT* values, int64_t rows, int64_t width, float* sums, int threads) {                        \
-        column_sums(values, rows, width, sums, threads);                                                                                      \
-    }                                                                                                                                         \
-    extern "C" void add_to_##NAME(const ELEMENT* values, int64_t count, float* sums, int threads) { add_to(values, count, sums, threads); }
+// What Python calls. Rows lie one behind the other; null where something is not given or not wanted.
+extern "C" {
 
-ROWS_OF(float32, float)
-ROWS_OF(bfloat16, bfloat16)
+void sentdist_add_norm(int is_bfloat16, const void* product, const float* bias, uint64_t seed, uint32_t dropped, float kept,
+                       const float* residual, const float* weight, const float* shift, double epsilon, int64_t rows, int64_t width,
+                       float* normalized, float* inverse_deviation, float* out, bfloat16* rounded, int threads) {
+    of_type(is_bfloat16, [&](auto element) {
+        add_norm(static_cast<const decltype(element)*>(product), bias, Dropout{seed, dropped, kept}, residual, weight, shift, epsilon, rows,
+                 width, normalized, inverse_deviation, out, rounded, threads);
+    });
+}
+
+void sentdist_add_norm_backward(int is_bfloat16, const float* grad, const void* grad_of_product, const float* normalized,
+                                const float* inverse_deviation, const float* weight, uint64_t seed, uint32_t dropped, float kept,
+                                int64_t rows, int64_t width, float* to_residual, void* to_product, float* to_bias, float* to_weight,
+                                float* to_shift, int threads) {
+    of_type(is_bfloat16, [&](auto element) {
+        using Element = decltype(element);
+        add_norm_backward(grad, static_cast<const Element*>(grad_of_product), normalized, inverse_deviation, weight,
+                          Dropout{seed, dropped, kept}, rows, width, to_residual, static_cast<Element*>(to_product), to_bias, to_weight,
+                          to_shift, threads);
+    });
+}
+
+void sentdist_gelu(int is_bfloat16, const void* product, const float* bias, int64_t rows, int64_t width, void* out, int threads) {
+    of_type(is_bfloat16, [&](auto element) {
+        using Element = decltype(element);
+        gelu(static_cast<const Element*>(product), bias, rows, width, static_cast<Element*>(out), threads);
+    });
+}
+
+void sentdist_gelu_backward(int is_bfloat16, const void* product, const float* bias, int64_t rows, int64_t width, void* grad,
+                            float* to_bias, int threads) {
+    of_type(is_bfloat16, [&](auto element) {
+        using Element = decltype(element);
+        gelu_backward(static_cast<const Element*>(product), bias, rows, width, static_cast<Element*>(grad), to_bias, threads);
+    });
+}
+
+void sentdist_column_sums(int is_bfloat16, const void* values, int64_t rows, int64_t width, float* sums, int threads) {
+    of_type(is_bfloat16, [&](auto element) { column_sums(static_cast<const decltype(element)*>(values), rows, width, sums, threads); });
+}
+
+void sentdist_add_to(int is_bfloat16, const void* values, int64_t count, float* sums, int threads) {
+    of_type(is_bfloat16, [&](auto element) { add_to(static_cast<const decltype(element)*>(values), count, sums, threads); });
+}
+}
