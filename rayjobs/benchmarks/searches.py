@@ -25,7 +25,7 @@ from unittest.mock import patch
 import numpy as np
 from scipy import stats
 
-from sentdist.execution.board.stage_task import EventSink
+from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.searching import conductor, in_process

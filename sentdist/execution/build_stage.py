@@ -7,9 +7,9 @@ import time
 from sentdist.disk_errors import failing_disk_told
 from sentdist.errors import ArtifactLost, named
 from sentdist.execution.board.attempts import may_be_a_lost_peer
+from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeats
-from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import stage_demand
 from sentdist.execution.training.checkpoints import forget_finished

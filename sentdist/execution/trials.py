@@ -19,7 +19,7 @@ from sentdist.addresses import without_secrets
 from sentdist.errors import ResourceError, StoreError, SweepStopped, named
 from sentdist.execution.board.actor import stopped
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.stage_task import Body
+from sentdist.execution.board.event_sink import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.trial_processes import TrialProcesses

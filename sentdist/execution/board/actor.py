@@ -17,19 +17,10 @@ from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step,
 from sentdist.execution.board.background import BackgroundTasks
 from sentdist.execution.board.diagnosis import PATIENCE_S
 from sentdist.execution.board.event_log import EventLog
+from sentdist.execution.board.event_sink import BEATS_IN_TIME, Body, EventSink, GroupMember
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
-from sentdist.execution.board.stage_task import (
-    BEATS_IN_TIME,
-    Body,
-    EventSink,
-    GroupMember,
-    abort,
-    note_failed,
-    note_stopped,
-    start,
-    start_group,
-)
+from sentdist.execution.board.stage_task import abort, note_failed, note_stopped, start, start_group
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.board.worker_groups import NoGroupError, Order, Started, WorkerGroups

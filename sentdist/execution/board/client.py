@@ -17,8 +17,8 @@ import sentdist
 from sentdist.errors import ArtifactLost
 from sentdist.execution.board.actor import BoardActor
 from sentdist.execution.board.diagnosis import PATIENCE_S as SILENCE_S
+from sentdist.execution.board.event_sink import Body
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.stage_task import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.cluster.names import HEAD, NAMESPACE
 from sentdist.execution.cluster.ray_errors import cause_of

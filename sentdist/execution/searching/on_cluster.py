@@ -17,7 +17,7 @@ from ray.tune.search import Searcher
 
 from sentdist.errors import ResourceError, SweepStopped, counted
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.stage_task import Body
+from sentdist.execution.board.event_sink import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.cluster.names import HEAD

@@ -14,7 +14,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 
 from sentdist.errors import SentdistError
 from sentdist.execution.board.attempts import may_be_a_lost_peer
-from sentdist.execution.board.stage_task import EventSink, GroupMember
+from sentdist.execution.board.event_sink import EventSink, GroupMember
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import Order
 from sentdist.execution.parallel.shards import build_over_ranks

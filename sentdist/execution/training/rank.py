@@ -9,8 +9,8 @@ from functools import partial
 import torch.distributed as dist
 
 from sentdist.execution.banks.lookup import bank_of
+from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.heartbeats import Heartbeats
-from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.parallel.shards import build_over_ranks
 from sentdist.execution.reserved import use_reserved

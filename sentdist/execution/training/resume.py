@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.stage_task import EventSink
 from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.learning.checkpoint import UnusableCheckpoint
 from sentdist.plan.stages import Rung, Train

@@ -22,7 +22,7 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from sentdist.errors import SentdistError
 from sentdist.execution.board.attempts import GroupLostError
-from sentdist.execution.board.stage_task import GroupMember
+from sentdist.execution.board.event_sink import GroupMember
 from sentdist.execution.cluster.ray_errors import GONE
 from sentdist.execution.resources import Demand, controller_environment, nodes_of
 from sentdist.learning.gather import GPU_BACKEND

@@ -11,7 +11,7 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from sentdist.errors import ArtifactLost, DataError
-from sentdist.execution.board.stage_task import EventSink, GroupMember
+from sentdist.execution.board.event_sink import EventSink, GroupMember
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import Order
 from sentdist.execution.resources import Demand

@@ -10,7 +10,7 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from sentdist.errors import DataError
 from sentdist.execution.board.attempts import GroupLostError
-from sentdist.execution.board.stage_task import EventSink, GroupMember
+from sentdist.execution.board.event_sink import EventSink, GroupMember
 from sentdist.execution.cluster.ray_errors import GONE
 from sentdist.execution.resources import Demand
 from sentdist.execution.training import worker_group
