@@ -10,7 +10,8 @@ from sentdist.plan.stages import Train
 from sentdist.stages.planning.resolve import configured
 
 # Fitted to infra/benchmarks/memory.md and speed.md (torch 2.13 on CPU, MiniLM, NLI's real lengths, peak resident memory): 64 rows of three
-# sentences 2.59 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs.
+# sentences 2.59 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs. Where
+# layers compute by compiled kernels they take less (64 rows 1.95 GiB, in bf16 1.63): a plan does not know whether a host has them.
 PROCESS_BYTES = 0.8 * 2**30  # Python, torch, transformers, Ray
 HEAP_BYTES = 0.5 * 2**30  # what the C library keeps of steps of ever other sizes: 64 rows take 1.9 GiB after three of them, 2.6 after forty
 BYTES_PER_PARAMETER = {
