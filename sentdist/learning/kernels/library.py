@@ -24,7 +24,7 @@ SOURCES = ("rows.cpp", "attention.cpp")
 HEADERS = ("lanes.h",)
 # Sums keep their order and NaN stays NaN: nothing of -ffast-math.
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall", "-Wno-psabi")
-_COMPILERS = ("c++", "g++", "clang++")
+_COMPILERS = ("g++", "c++")  # what Clang calls for a parallel loop is in no library of torch
 _THREADS_OF_OPENMP = "GOMP_parallel"  # what GCC calls for a parallel loop; LLVM's library has it, too
 _LONGEST_BUILD_S = 300.0
 
@@ -56,9 +56,10 @@ def built() -> Path:
     """
     if platform.system() != "Linux":
         raise NoKernelsError(f"they are built on Linux only, this is {platform.system()}")
-    compiler = next(filter(None, map(shutil.which, filter(None, (os.environ.get("CXX"), *_COMPILERS)))), None)
+    named = [name for name in (os.environ.get("CXX"), *_COMPILERS) if name and "clang" not in name]
+    compiler = next(filter(None, map(shutil.which, named)), None)
     if compiler is None:
-        raise NoKernelsError("no C++ compiler was found (Debian: apt-get install g++)")
+        raise NoKernelsError("GCC's C++ compiler was not found (Debian: apt-get install g++)")
     folder = _own_folder()
     file = folder / f"{_digest(compiler)}.so"
     if file.is_file():

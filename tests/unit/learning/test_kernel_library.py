@@ -67,9 +67,9 @@ def test_what_was_built_half_is_not_taken(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_no_compiler_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("CXX", "clang++")  # whose OpenMP is not the one that torch brings
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(library.NoKernelsError, match="no C\\+\\+ compiler was found"):
+    with pytest.raises(library.NoKernelsError, match="C\\+\\+ compiler was not found"):
         library.built()
 
 
