@@ -81,7 +81,7 @@ def _package(name: str) -> Finding:
 def compiler() -> Finding:
     compiler = next((path for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name and (path := shutil.which(name))), None)
     if compiler is None:
-        text = "no C++ compiler; DeepSpeed builds its CPU collectives with one, and we our kernels. Debian: apt-get install g++; macOS: xcode-select --install."
+        text = "no C++ compiler; DeepSpeed builds its CPU collectives with one. Debian: apt-get install g++; macOS: xcode-select --install."
         return Finding(subject="compiler", state="bad", text=text)
     if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
         return Finding(subject="compiler", state="bad", text=f"{compiler}, but Python.h is missing. Debian: apt-get install python3-dev.")

@@ -269,7 +269,6 @@ def test_relations_alone_are_chosen_by_the_scores_that_they_change(tmp_path: Pat
     before = session.engine.weights()
     scores = [event.score for event in session.events() if isinstance(event, DevScore)]
     after = session.engine.weights()
-
     assert len(set(scores)) > 1 and session.progress.best_score == max(scores)
     assert all(torch.equal(after[name], before[name]) is name.startswith("encoder.") for name in before)
 

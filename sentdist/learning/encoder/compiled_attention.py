@@ -12,15 +12,13 @@ from sentdist.learning.kernels import calls
 from sentdist.learning.kernels.calls import Mask, Sentences, States
 
 
-def compiled_attention(
-    query: Tensor, key: Tensor, value: Tensor, *, boundaries: Tensor, scale: float, p: float, head_scales: Tensor | None
-) -> Tensor:
-    """softmax(q kᵀ · scale) v within each sentence, (T, H, head width), each weight dropped with probability `p`, heads times their scale.
+def compiled_attention(query: Tensor, key: Tensor, value: Tensor, *, boundaries: Tensor, scale: float, p: float) -> Tensor:
+    """softmax(q kᵀ · scale) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
 
-    boundaries: (S + 1,) int32. head_scales: (S, H) float32. No weights are kept: memory grows with T, not with the squares of lengths.
+    boundaries: (S + 1,) int32. No weights are kept: memory grows with T, not with the squares of lengths.
     """
     num_heads, width = query.shape[1:]
-    sentences = Sentences(boundaries=boundaries, heads=num_heads, head_width=width, scale=scale, head_scales=head_scales)
+    sentences = Sentences(boundaries=boundaries, heads=num_heads, head_width=width, scale=scale)
     (mask,) = calls.draw_masks([p])
     rows = (states.reshape(len(query), num_heads * width) for states in (query, key, value))
     context: Tensor = _Attention.apply(*rows, sentences, mask)

@@ -209,14 +209,10 @@ def flat_attention(
     p = dropout if module.training else 0.0
     scale = width**-0.5 if scaling is None else scaling
     query, key, value = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
-    if calls.serve_states(query, key, value):
-        scales = (
-            head_scales(segments.num_sentences, num_heads, drophead, device=query.device) if drophead > 0.0 and module.training else None
-        )
-        context = compiled_attention(query, key, value, boundaries=segments.boundaries, scale=scale, p=p, head_scales=scales)
-        return context.unsqueeze(0), None
     kernel = fused_kernel(query.device, query.dtype, width)
-    if kernel is not None:
+    if calls.serve_states(query, key, value):
+        context = compiled_attention(query, key, value, boundaries=segments.boundaries, scale=scale, p=p)
+    elif kernel is not None:
         lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
         context = fused_attention(
             kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p

@@ -71,7 +71,7 @@ def _forward(
     if segments is None or not calls.serve(hidden_states, *parameters, products=_product_type()):
         return None
     asked = _asked(layer, segments, drophead=drophead)
-    hidden = hidden_states.squeeze(0)
+    hidden = hidden_states.squeeze(0).contiguous()
     if not torch.is_grad_enabled():
         return _infer(layer, hidden, asked).unsqueeze(0)
     with torch.autocast("cpu", enabled=False):

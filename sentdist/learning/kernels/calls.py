@@ -94,10 +94,10 @@ def attention_backward(
     states: States, sentences: Sentences, mask: Mask | None, *, grad: Tensor, statistics: Tensor, to: tuple[Tensor, Tensor, Tensor]
 ) -> None:
     """Write the gradients of queries, keys and values, which share one stride, from that of the context, (T, H · head width)."""
-    assert grad.is_contiguous()
+    assert all(rows.stride() == to[0].stride() for rows in to)
     _call(
         "attention_backward", grad.dtype, *_heads(states, sentences, mask), _at(sentences.head_scales), _at(grad),
-        _int64(grad.shape[1]), _at(statistics), *map(_at, to), _int64(to[0].stride(0)),
+        _int64(grad.shape[1]), _at(statistics), *map(_start, to), _int64(to[0].stride(0)),
     )  # fmt: skip
 
 
@@ -164,7 +164,6 @@ def gelu_backward(product: Tensor, bias: Tensor, grad: Tensor) -> Tensor:
 
 def column_sums(values: Tensor) -> Tensor:
     """Σ over rows of (T, W) in float32: (W,)."""
-    assert values.is_contiguous()
     sums = values.new_empty(values.shape[1], dtype=torch.float32)
     _call("column_sums", values.dtype, _at(values), *map(_int64, values.shape), _at(sums))
     return sums
@@ -172,7 +171,7 @@ def column_sums(values: Tensor) -> Tensor:
 
 def add_to(sums: Tensor, values: Tensor) -> Tensor:
     """Add (T, W) values of either type to float32 sums, in place; returns these."""
-    assert sums.is_contiguous() and values.is_contiguous() and sums.shape == values.shape
+    assert sums.shape == values.shape
     _call("add_to", values.dtype, _at(values), _int64(values.numel()), _at(sums))
     return sums
 
@@ -181,7 +180,7 @@ def _heads(states: States, sentences: Sentences, mask: Mask | None) -> tuple[obj
     stride = states.query.stride(0)
     assert all(rows.stride() == (stride, 1) for rows in states[:3])
     return (
-        *map(_at, states[:3]), *map(_at, states.biases or (None, None, None)), _int64(stride), _at(sentences.boundaries),
+        *map(_start, states[:3]), *map(_at, states.biases or (None, None, None)), _int64(stride), _at(sentences.boundaries),
         _int64(len(sentences.boundaries) - 1), _int64(sentences.heads), _int64(sentences.head_width), _float(sentences.scale), *_dropout(mask),
     )  # fmt: skip
 
@@ -193,7 +192,14 @@ def _dropout(mask: Mask | None) -> tuple[object, object, object]:
 
 
 def _at(tensor: Tensor | None) -> ctypes.c_void_p:
+    """Where a whole tensor lies, its rows one behind the other."""
+    assert tensor is None or tensor.is_contiguous()
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+
+
+def _start(rows: Tensor) -> ctypes.c_void_p:
+    """Where the first of rows with a stride of their own lies."""
+    return ctypes.c_void_p(rows.data_ptr())
 
 
 def _call(name: str, dtype: torch.dtype, *arguments: object) -> None:

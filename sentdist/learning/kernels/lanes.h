@@ -131,12 +131,13 @@ inline void transpose_square(Lanes* rows) {
     swap_blocks<1>(rows, lanes);
 }
 
-// eˣ for x <= 0, to 2e-7 relative; what is below -87 gives that of -87, which is as good as 0. NaN stays NaN.
+// eˣ for x <= 0, to 2e-7 relative, by 2ⁿ and the first eight terms of the series. What is below -87 gives that of -87, which is as good as
+// 0. NaN stays NaN.
 inline Lanes exp_of_negative(Lanes x) {
     x = x < -87.0f ? all(-87.0f) : x;
     Lanes shifted = x * 1.44269504f + 12582912.0f;  // 1.5 · 2²³: the sum is rounded to an integer in its low bits
     Lanes whole = shifted - 12582912.0f;
-    Lanes rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;  // ln 2 in two parts
+    Lanes rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;  // ln 2 in two parts, after Cody & Waite 1980
     Lanes power = all(1.0f / 5040.0f);
     power = power * rest + 1.0f / 720.0f;
     power = power * rest + 1.0f / 120.0f;
