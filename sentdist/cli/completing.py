@@ -54,7 +54,8 @@ def trainings(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def fields(ctx: typer.Context, incomplete: str) -> list[str]:
     """Dotted fields of a recipe, `methods` with the names that the recipe on the line has; a field that holds others ends with a point."""
-    from sentdist.plan.recipe import SECTIONS, Method, Recipe
+    from sentdist.plan.recipe import SECTIONS, Recipe
+    from sentdist.plan.sections import Method
 
     if "=" in incomplete:
         return []

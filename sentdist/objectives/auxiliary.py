@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from sentdist.citation import Citation
+from sentdist.objectives.channels import Channels, misfit_of_channels
 from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec, Rate, Weight
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from sentdist.learning.objective import Objective
-    from sentdist.learning.targets import WordShares
 
 JOHN = Citation(
     key="john",
@@ -116,7 +114,6 @@ class Auxiliary(ObjectiveSpec):
     def make_loss(self, given: Given) -> Objective:
         from sentdist.objectives.learned.adversaries import Adversaries
         from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
-        from sentdist.objectives.learned.channels import Channels
 
         assert given.targets is not None, "the plan gives every auxiliary its targets"
         channels = Channels.of(given.needed_width(self.name), self.channels)
@@ -135,49 +132,3 @@ class Auxiliary(ObjectiveSpec):
             warmup_steps=self.warmup_steps,
             learning_rate=self.classifier_learning_rate,
         )
-
-
-TAG_SHARE = 128 / 768  # of the channels, as the poster splits RoBERTa-base's 768
-
-
-def channel_sizes(width: int, sizes: tuple[int, int] | None = None) -> tuple[int, int]:
-    """Channels of tags and of words: as given, or 128 : 640 of an encoder's width, rounded."""
-    if sizes is not None:
-        return sizes
-    tags = max(1, round(width * TAG_SHARE))
-    return tags, width - tags
-
-
-def misfit_of_channels(channels: tuple[int, int], width: int) -> Misfit | None:
-    """Why two channels do not share out an encoder's width; None where they do."""
-    if sum(channels) == width and min(channels) >= 1:
-        return None
-    return Misfit(
-        found=f"{channels[0]} + {channels[1]} = {sum(channels)}",
-        expected=f"two numbers above 0 that add up to the encoder's width, {width}",
-        remedy="Correct them, or leave them out: then they are 128 : 640 of the width.",
-        where="channels",
-    )
-
-
-def cross_entropy_of_tags(logits_SV: Tensor, shares_SV: Tensor) -> Tensor:
-    """CE(t, ŷ) = −Σ_c t_c log ŷ_c with ŷ the softmax of logits (S, V) and t soft labels (S, V): nats, mean over S.
-
-    A row whose shares are all 0 counts 0 in the mean. Source: John et al. 2019 (ACL P19-1041), without the label smoothing of their code.
-    """
-    log_total_S = logits_SV.logsumexp(dim=-1)
-    return (shares_SV.sum(dim=-1) * log_total_S - (shares_SV * logits_SV).sum(dim=-1)).mean()
-
-
-def cross_entropy_of_words(logits_SV: Tensor, words: WordShares) -> Tensor:
-    """As `cross_entropy_of_tags` for sparse labels: equal to it, without a second (S, V) tensor.
-    A sentence without a word counts 0 in the mean."""
-    log_total_S = logits_SV.logsumexp(dim=-1)
-    reached_S = words.summed(words.shares * logits_SV[words.rows, words.words])
-    return (words.mass * log_total_S - reached_S).mean()
-
-
-def entropy(logits_SV: Tensor, counted_S: Tensor) -> Tensor:
-    """H(ŷ) = −Σ ŷ log ŷ of the softmax of logits (S, V): nats, mean over S, in [0, ln V]; rows not in `counted_S` (bool) count 0."""
-    log_shares_SV = logits_SV.log_softmax(dim=-1)
-    return (-(log_shares_SV.exp() * log_shares_SV).sum(dim=-1) * counted_S).mean()

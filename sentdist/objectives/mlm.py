@@ -45,7 +45,7 @@ class MaskedLM(ObjectiveSpec):
         from sentdist.objectives.learned.mlm import MaskedLMLoss
 
         encoder = given.needed_encoder(self.name)
-        return MaskedLMLoss(encoder, fraction=self.mask_fraction, precision=given.precision, micro_batch=given.micro_batch)
+        return MaskedLMLoss(encoder, masked_lm, fraction=self.mask_fraction, precision=given.precision, micro_batch=given.micro_batch)
 
 
 def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:

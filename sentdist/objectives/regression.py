@@ -129,9 +129,24 @@ class Regression(ObjectiveSpec):
         return round((self.label_range[1] - self.label_range[0]) / self.spacing) + 1
 
     def make_loss(self, given: Given) -> Objective:
-        from sentdist.objectives.learned.regression import RegressionLoss
+        from sentdist.objectives.learned.regression import RegressionHead, RegressionLoss
 
-        return RegressionLoss(self, width=given.needed_width(self.name))
+        head = RegressionHead(given.needed_width(self.name), features=self.features, num_classes=self.num_classes)
+        return RegressionLoss(head, self.loss_of_outputs, learning_rate=self.head_learning_rate, keeps_heads=self.keep_head)
+
+    def loss_of_outputs(self, outputs: Tensor, labels_B: Tensor) -> Tensor:
+        """Of settled values: from the head's predictions (B,), or logits (B, V), and the labels of the pairs."""
+        assert self.label_range is not None and self.boundary is not None, "the plan settles them"
+        low, high = self.label_range
+        if self.loss == "cross_entropy":
+            assert self.spacing is not None, "the plan asks for a grid of labels"
+            return cross_entropy(outputs, labels_B, low=low, spacing=self.spacing)
+        errors_B = prediction_errors(outputs, labels_B, boundary=self.boundary, low=low, high=high)
+        if self.loss in ("l1", "mse"):
+            return l1(errors_B) if self.loss == "l1" else mse(errors_B)
+        assert self.slope is not None and self.threshold is not None, "the values were checked"
+        buffered = translated_relu if self.loss == "translated_relu" else smooth_k2
+        return buffered(errors_B, slope=self.slope, threshold=self.threshold)
 
 
 def translated_relu(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
@@ -61,10 +62,9 @@ class RSE(ObjectiveSpec):
         from sentdist.objectives.learned.rse import Relational
 
         return Relational(
+            partial(relational_info_nce, temperature=self.temperature, phi=self.phi),
             relations=given.rows.relation_names,
             width=given.needed_width(self.name),
-            temperature=self.temperature,
-            phi=self.phi,
             learning_rate=self.relation_learning_rate,
             keeps_relations=self.keep_relations,
         )

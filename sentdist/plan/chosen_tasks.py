@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import LONGEST_VALUE, RecipeError, one_line
-from sentdist.plan.corpora.own import OWN
+from sentdist.plan.own_tasks import OWN
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.selection import DevTask
 from sentdist.plan.specs import Fold, Task

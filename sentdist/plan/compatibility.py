@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from sentdist.errors import RecipeError
-from sentdist.objectives.auxiliary import Auxiliary, channel_sizes, misfit_of_channels
+from sentdist.objectives.auxiliary import Auxiliary
+from sentdist.objectives.channels import Channels, misfit_of_channels
 from sentdist.objectives.objective import Misfit, Rows, Start
 from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_field, names_where, terms_of, with_phi
-from sentdist.plan.recipe import EncoderSection
 from sentdist.plan.resolver import Pin
+from sentdist.plan.sections import EncoderSection
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, Probes, Training, View
 from sentdist.plan.stage import topological
@@ -172,8 +173,8 @@ def parts_of(objective: Objective, width: int) -> dict[str, tuple[int, int]] | N
     term = next((term for term in terms_of(objective) if isinstance(term, Auxiliary)), None)
     if term is None:
         return None
-    tags, words = channel_sizes(width, term.channels)
-    return {"tags": (0, tags), "words": (tags, tags + words)}
+    channels = Channels.of(width, term.channels)
+    return {"tags": (0, channels.pos), "words": (channels.pos, width)}
 
 
 def settled_view(view: View, objective: Objective | None, *, width: int | None, where: str) -> View:

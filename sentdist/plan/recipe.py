@@ -16,104 +16,29 @@ from sentdist.plan.chosen_tasks import check_dev_tasks, is_task_name, no_task
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.groups import AugmentationSection
-from sentdist.plan.corpora.own import HeldOutSection, check_own
-from sentdist.plan.corpora.relations import LinksSection
+from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.dotted import with_key, with_path
 from sentdist.plan.inheritance import with_inherited_corpora
 from sentdist.plan.objectives import Objective, names_where, terms_of, uses_bank, uses_targets
+from sentdist.plan.own_file import HeldOutSection
+from sentdist.plan.own_tasks import OWN
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.search import Axis, Budget, Halving, Search, check_search
-from sentdist.plan.specs import Fraction, Pooling, Precision, Probes, Regularizers, Shape, Stopping, Training, View
+from sentdist.plan.search import Axis, Budget, Halving, Search
+from sentdist.plan.sections import EncoderSection, EvaluationSection, FoldsSection, Method, Name, Override, SelectionSection, TargetsSection
+from sentdist.plan.specs import Fraction, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
-from sentdist.plan.tasks import TASK_GROUPS
-from sentdist.plan.wording import NAME, ONE_LINE, explained, not_one_of
+from sentdist.plan.wording import explained, not_one_of
 from sentdist.reading import reading, unreadable
 from sentdist.spelling import near
 
-Name = Annotated[str, Field(pattern=NAME)]
-Title = Annotated[str, Field(pattern=ONE_LINE)]  # one line, no control characters: tables and figures show it
 if TYPE_CHECKING:
     PaperName = str
 else:
     PaperName = Literal[PAPERS]
 UTF_8 = "Save it as UTF-8 text (iconv -f latin1 -t utf-8)."
 TABLES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
-Override = None | bool | int | float | str
-
-
-class EncoderSection(Frozen):
-    """The pretrained checkpoint that training starts from."""
-
-    checkpoint: str = "minilm-l6"  # a packaged name (`sentdist models`), a folder, or a hub id
-    revision: str | None = None  # of a hub checkpoint; a packaged one and a folder pin themselves
-    pooling: Pooling = "mean"  # how the states of tokens become one embedding
-    initialization: Literal["pretrained", "random"] = "pretrained"  # random: only the architecture and the tokenizer are taken
-    layers: Annotated[int, Field(ge=1)] | None = None  # the first so many transformer layers; None: all
-
-
-class SelectionSection(Frozen):
-    """Which dev task chooses the checkpoint, and how often it is scored. `stsb-dev+sickr-dev`: the mean of several; a group of tasks beside
-    others counts as one of them."""
-
-    task: str  # `stsb-dev`, or several joined by +
-    every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # of an epoch, between two dev scores
-    limit: Annotated[int, Field(ge=10)] | None = None  # of each task's pairs or queries, the same ones each time
-    view: View = View()  # how embeddings are read for the dev score
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The tasks, one by one."""
-        return tuple(task for name in self.task.split("+") for task in TASK_GROUPS.get(name, (name,)))
-
-
-class EvaluationSection(Frozen):
-    """Which tasks score an encoder."""
-
-    tasks: Annotated[tuple[str, ...], Field(min_length=1)]  # names or groups (`sentdist tasks`), or KIND=SOURCE of your own
-    links: LinksSection | None = None  # also rank the tails of triples that a relational corpus has held out
-    max_length: Annotated[int, Field(ge=3)] | None = None  # tokens; None: the training's
-    precision: Precision = "fp32"  # of the products while sentences are encoded
-    probes: Probes | None = None  # of every method's encoder, on the sentences of its corpus
-
-
-class TargetsSection(Frozen):
-    """Who tags the sentences of a corpus, and how many words are looked for: for auxiliary tasks and probes."""
-
-    tagger: str = "nltk"  # NLTK's, or "module:function" that gives a list of (word, tag) for each sentence
-    num_words: Annotated[int, Field(ge=1)] = 20_000
-
-
-class FoldsSection(Frozen):
-    """Cross-validation over the queries of a retrieval corpus."""
-
-    num: Annotated[int, Field(ge=3, le=1000)] = 5
-    seed: int = 0
-    by: Literal["query", "answer"] = "query"  # answer: queries that share a relevant answer stay in one fold
-
-
-class Method(Frozen):
-    """One row of the result table. Without an objective it is the untouched checkpoint, or another method's encoder read in another way."""
-
-    title: Title | None = None  # its row in tables; None: its name
-    objective: Objective | None = None  # what is minimized; None: nothing is trained
-    lexical: Literal["word_overlap", "bm25"] | None = None  # no encoder at all: the floor of a table
-    encoder: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own encoder section
-    of: str | None = None  # the method whose encoder is scored again, in this row's view
-    view: View = View()  # how embeddings are read when they are scored
-    corpus: str | None = None  # a name under corpora; None: the recipe's corpus
-    start: str | None = None  # the method whose encoder training continues from
-    bank: str | None = None  # the method that trains the entropy encoders of an objective with regulators
-    phis: tuple[float, ...] | None = None  # one entropy encoder each
-    shapes: tuple[Shape, ...] = ()  # of the rows of a corpus of kind own that this method is for; left out for others; (): for all
-    bank_dtype: Literal["float16", "float32"] = "float16"  # in which a bank is kept
-    training: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own training section
-    regularizers: Regularizers = Regularizers()  # dropouts while it trains
-    stopping: Stopping | None = None  # by the training loss; None: all epochs
-    seed: int | None = None  # one training, with what it starts from, for all of the recipe's seeds: a pre-training, a first stage
-    select: bool = True  # keep the best checkpoint by the recipe's selection task; False keeps the last weights
-    reported: bool = True  # False: only an input of other methods
 
 
 class Recipe(Frozen):
@@ -172,16 +97,59 @@ class Recipe(Frozen):
                 raise ValueError(f"evaluation.tasks[{number}]: {no_task(task)}")
         if self.evaluation.links is not None and self.evaluation.links.corpus is not None:
             _known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
-        check_own(self)
+        _check_own(self)
         if self.selection is not None:
             check_dev_tasks(self.selection.task)
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
         if self.confirm_seeds and (self.selection is None or self.baseline is None):
             raise ValueError("confirm_seeds: has no effect without a selection and a baseline; add both or leave it out")
-        check_search(self)
+        _check_search(self)
         _check_gpus(self.runtime)
         return self
+
+
+def _check_own(recipe: Recipe) -> None:
+    """Raise ValueError for the task own, or shapes of rows, without a corpus of kind own, and for folds of one."""
+    if isinstance(recipe.corpus, OwnSection):
+        if recipe.folds is not None:
+            raise ValueError("folds: has no effect on a corpus of kind own, whose rows are held out once; leave it out")
+        return
+    of = {"evaluation.tasks": recipe.evaluation.tasks, "selection.task": () if recipe.selection is None else recipe.selection.names}
+    for where, names in of.items():
+        if OWN in names:
+            raise ValueError(
+                f"{where}: found own with a corpus of kind {recipe.corpus.kind}; expected one of kind own, whose rows are held out"
+            )
+    for name, method in recipe.methods.items():
+        if method.shapes:
+            raise ValueError(f"methods.{name}.shapes: has no effect on a corpus of kind {recipe.corpus.kind}; leave it out")
+
+
+def _check_search(recipe: Recipe) -> None:
+    """Raise ValueError for a recipe whose search cannot be what it says."""
+    if recipe.search is None:
+        return
+    if recipe.sweep:
+        raise ValueError("search: found beside sweep; expected one of them: `search: {suggest: grid, …}` tries a grid")
+    if recipe.folds is not None:
+        raise ValueError(
+            "search: found beside folds; expected one dev set that compares all suggestions. `sweep:` compares a few settings over folds"
+        )
+    if recipe.confirm_seeds:
+        raise ValueError("confirm_seeds: has no effect beside search, whose finalists are trained with all seeds; leave it out")
+    if recipe.selection is None:
+        raise ValueError("search: found no selection; expected one, for its dev score is what is searched for")
+    searched = [name for name, method in recipe.methods.items() if method.reported and method.objective is not None]
+    if not searched:
+        raise ValueError("search: found no reported method that is trained; expected at least one")
+    for name, method in recipe.methods.items():
+        if name in searched and not method.select:
+            raise ValueError(f"methods.{name}.select: found false in a search; expected true, or it has no dev score")
+        if method.reported and method.of is not None:
+            raise ValueError(
+                f"methods.{name}.of: found in a search; expected methods that are trained: score other views in a recipe of its own"
+            )
 
 
 def _check_gpus(runtime: Runtime) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.specs import OwnRows
-
-if TYPE_CHECKING:
-    from sentdist.plan.corpora.own import OwnSection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +53,7 @@ class Resolver(Protocol):
         """Whether a source is documents, queries and judgements, by what its files are."""
         ...
 
-    def own(self, section: OwnSection, *, where: str) -> OwnPin:
+    def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         """What a person's own file holds, and which of its rows are held out."""
         ...
 

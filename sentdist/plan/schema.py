@@ -11,7 +11,8 @@ from sentdist.durable import whole_file
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.field_comments import CommentedSchema
 from sentdist.plan.inheritance import LIKE
-from sentdist.plan.recipe import EncoderSection, Method, Recipe
+from sentdist.plan.recipe import Recipe
+from sentdist.plan.sections import EncoderSection, Method
 from sentdist.plan.specs import Training
 from sentdist.plan.stage import Frozen, Json
 

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,9 +14,6 @@ from sentdist.errors import brief
 from sentdist.frozen import Frozen
 from sentdist.plan.stage import Json
 from sentdist.plan.wording import not_one_of
-
-if TYPE_CHECKING:
-    from sentdist.plan.recipe import Recipe
 
 METRIC = "dev"
 DIGITS = 6  # significant ones of a suggested number: a value has one spelling, and stages that meet have one key
@@ -175,32 +172,6 @@ class Search(Frozen):
     def shares(self) -> tuple[float, ...]:
         """Of a training, at which its dev score is looked at; the last one is 1."""
         return (1.0,) if self.halving is None else self.halving.rungs
-
-
-def check_search(recipe: Recipe) -> None:
-    """Raise ValueError for a recipe whose search cannot be what it says."""
-    if recipe.search is None:
-        return
-    if recipe.sweep:
-        raise ValueError("search: found beside sweep; expected one of them: `search: {suggest: grid, …}` tries a grid")
-    if recipe.folds is not None:
-        raise ValueError(
-            "search: found beside folds; expected one dev set that compares all suggestions. `sweep:` compares a few settings over folds"
-        )
-    if recipe.confirm_seeds:
-        raise ValueError("confirm_seeds: has no effect beside search, whose finalists are trained with all seeds; leave it out")
-    if recipe.selection is None:
-        raise ValueError("search: found no selection; expected one, for its dev score is what is searched for")
-    searched = [name for name, method in recipe.methods.items() if method.reported and method.objective is not None]
-    if not searched:
-        raise ValueError("search: found no reported method that is trained; expected at least one")
-    for name, method in recipe.methods.items():
-        if name in searched and not method.select:
-            raise ValueError(f"methods.{name}.select: found false in a search; expected true, or it has no dev score")
-        if method.reported and method.of is not None:
-            raise ValueError(
-                f"methods.{name}.of: found in a search; expected methods that are trained: score other views in a recipe of its own"
-            )
 
 
 def short(value: float) -> float:

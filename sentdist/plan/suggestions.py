@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from sentdist.errors import RecipeError, counted, listed
 from sentdist.plan.chosen_tasks import task_names
-from sentdist.plan.corpora.own import OWN
 from sentdist.plan.grid import recipe_at
 from sentdist.plan.own_rows import for_its_rows
+from sentdist.plan.own_tasks import OWN
 from sentdist.plan.recipe import Recipe, check_method_in_path
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.search import Axis, Search

@@ -28,13 +28,15 @@ from sentdist.plan.compatibility import (
 )
 from sentdist.plan.corpora import AnyCorpus, CorpusSection
 from sentdist.plan.corpora.kind import Planning
-from sentdist.plan.corpora.own import OWN, OwnSection
+from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import Objective, names_with, phi_of, uses_targets
 from sentdist.plan.own_rows import for_its_rows
-from sentdist.plan.recipe import EncoderSection, Method, Recipe, TargetsSection
+from sentdist.plan.own_tasks import OWN, own_task, own_test_tasks
+from sentdist.plan.recipe import Recipe
 from sentdist.plan.resolver import Pin, Resolver
+from sentdist.plan.sections import EncoderSection, Method, TargetsSection
 from sentdist.plan.selection import DevTask, Selection
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Task, Training, View
 from sentdist.plan.stage import Json, Stage, topological
@@ -325,8 +327,7 @@ class Builder:
     def _tasks(self, name: str, *, fold: int | None) -> tuple[ChosenTask, ...]:
         """The test tasks that a name stands for."""
         if name == OWN:
-            section = self._own()
-            return section.task(self.resolver, "test", where="corpus"), *section.further_tasks(self.resolver, "test", where="corpus")
+            return own_test_tasks(self._own(), self.resolver, where="corpus")
         card = named_task(name).card
         if card.role == "dev":
             raise RecipeError(
@@ -337,7 +338,7 @@ class Builder:
         return (self._selectable(name, fold=fold, role="test") if is_selectable else pinned_task(name, self.resolver),)
 
     def _dev_task(self, name: str, *, fold: int | None) -> DevTask:
-        return self._own().task(self.resolver, "dev", where="corpus") if name == OWN else self._selectable(name, fold=fold, role="dev")
+        return own_task(self._own(), self.resolver, "dev", where="corpus") if name == OWN else self._selectable(name, fold=fold, role="dev")
 
     def _own(self) -> OwnSection:
         assert isinstance(self.recipe.corpus, OwnSection), "the recipe has checked it"

@@ -9,7 +9,7 @@ from typing import cast
 from sentdist.evaluation.decisive import Difference
 from sentdist.palette import PALETTE
 from sentdist.plan.chosen_tasks import named_task, task_names
-from sentdist.plan.corpora.own import OWN, kind_of_rows
+from sentdist.plan.own_tasks import OWN, kind_of_rows
 from sentdist.plan.specs import Shape
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from sentdist.plan.chosen_tasks import named_task, task_names
-from sentdist.plan.corpora.own import OWN, own_test_names
+from sentdist.plan.own_tasks import OWN, own_test_names
 from sentdist.plan.specs import Shape
 from sentdist.store.chosen import DevCell, cells_by_dev, dev_chooses, dev_score
 from sentdist.store.record import Record

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from sentdist.learning.soft_labels import cross_entropy_of_tags, cross_entropy_of_words, entropy
 from sentdist.learning.targets import WordShares
-from sentdist.objectives.auxiliary import cross_entropy_of_tags, cross_entropy_of_words, entropy
-from sentdist.objectives.learned.channels import Channels
+from sentdist.objectives.channels import Channels
 
 seeds = st.integers(0, 2**31)
 cold_start = settings(deadline=None)  # torch's first call of a kernel takes longer than hypothesis allows an example

@@ -7,13 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
-from sentdist.objectives.learned.rse import Relational
 from sentdist.objectives.rse import relational_info_nce
 from tests.support import make
 
@@ -60,7 +60,7 @@ def test_relations_of_length_zero_are_no_relations(seed: int, temperature: float
 @cold_start
 @given(seeds, st.integers(1, 3))
 def test_a_table_of_zeros_turns_the_objective_into_info_nce(seed: int, num_relations: int) -> None:
-    objective = Relational(relations=names(num_relations), width=D, temperature=0.05)
+    objective = make.relational(relations=names(num_relations), width=D, temperature=0.05)
     torch.nn.init.zeros_(objective.table.vectors.weight)
     embeddings = randn(seed, 3 * M, D)
     batch = batch_of([row % num_relations for row in range(M)])
@@ -107,7 +107,7 @@ def test_descending_learns_the_shift_that_a_relation_is() -> None:
     each vector turns to its own shift, away from what the other relation's tails share."""
     torch.manual_seed(0)
     planted = torch.nn.functional.normalize(torch.randn(2, 16), dim=1)
-    objective = Relational(relations=names(2), width=16, temperature=0.05)
+    objective = make.relational(relations=names(2), width=16, temperature=0.05)
     optimizer = torch.optim.AdamW(objective.parameters(), lr=0.05)
     relation_of = [row % 2 for row in range(M)]
     batch = batch_of(relation_of, num_columns=2)
@@ -124,7 +124,7 @@ def test_descending_learns_the_shift_that_a_relation_is() -> None:
 
 def test_a_table_starts_small_and_has_a_rate_of_its_own() -> None:
     torch.manual_seed(0)
-    objective = Relational(relations=names(50), width=400)
+    objective = make.relational(relations=names(50), width=400)
     table = objective.table
     assert float(table.vectors.weight.detach().std()) == pytest.approx(0.02, rel=0.02)  # 20,000 draws: the error of a std is 0.5 %
     (own,) = objective.own_rates()
@@ -137,18 +137,18 @@ def test_a_table_starts_small_and_has_a_rate_of_its_own() -> None:
 )
 def test_rows_that_are_no_triples_are_refused(batch: Batch, found: str) -> None:
     with pytest.raises(DataError, match=found):
-        Relational(relations=names(1), width=D)(torch.randn(3 * M, D), batch)
+        make.relational(relations=names(1), width=D)(torch.randn(3 * M, D), batch)
 
 
 @pytest.mark.parametrize(
-    ("settings_", "where"),
-    [
-        ({"temperature": 0.0}, "relational.temperature"),
-        ({"phi": float("nan")}, "relational.phi"),
-        ({"learning_rate": 0.0}, "relational.relation_learning_rate"),
-        ({"relations": ()}, "relational.relations"),
-    ],
+    ("values", "field"),
+    [({"temperature": 0.0}, "temperature"), ({"phi": float("nan")}, "phi"), ({"relation_learning_rate": 0.0}, "relation_learning_rate")],
 )
-def test_values_without_a_meaning_are_refused(settings_: dict[str, float], where: str) -> None:
-    with pytest.raises(RecipeError, match=where):
-        Relational(**({"relations": names(2), "width": D} | settings_))  # type: ignore[arg-type]
+def test_values_without_a_meaning_are_refused(values: dict[str, float], field: str) -> None:
+    with pytest.raises(ValidationError, match=field):
+        make.relational(relations=names(2), width=D, **values)
+
+
+def test_rows_without_a_relation_are_refused() -> None:
+    with pytest.raises(RecipeError, match=r"relational\.relations"):
+        make.relational(relations=(), width=D)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
+from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.adversaries import Adversaries
 from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
-from sentdist.objectives.learned.channels import Channels
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
 
@@ -118,7 +118,7 @@ def test_frozen_adversaries_get_no_gradient_from_the_encoders_loss() -> None:
     assert not {id(parameter) for parameter in adversaries.parameters()} & {id(parameter) for parameter in objective.parameters()}
 
 
-def test_opponents_step_is_adam_on_the_dense_cross_entropies() -> None:
+def test_adversaries_step_is_adam_on_the_dense_cross_entropies() -> None:
     _, adversaries = made()
     _, reference = made()
     embeddings = random_embeddings().detach()
@@ -167,7 +167,7 @@ def train_a_little(rank: int, world_size: int, form: str) -> tuple[list[float], 
 
 
 @pytest.mark.parametrize("form", ["entropy", "reversal"])
-def test_encoder_and_opponents_do_not_depend_on_the_number_of_ranks(form: str) -> None:
+def test_encoder_and_adversaries_do_not_depend_on_the_number_of_ranks(form: str) -> None:
     losses, parameters, adversaries = train_a_little(0, 1, form)
     ranks = run_in_processes(train_a_little, 2, form)
     for step, loss in enumerate(losses):

@@ -17,10 +17,10 @@ from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.projected import Projected
 from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.adversaries import Adversaries
 from sentdist.objectives.learned.auxiliary import AuxiliaryLoss
-from sentdist.objectives.learned.channels import Channels
-from sentdist.objectives.learned.mlm import MaskedLMLoss, Vocabulary
+from sentdist.objectives.learned.mlm import Vocabulary
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
 from tests.parity.word_batches import word_batches
@@ -52,7 +52,7 @@ def train(
         channels = Channels.of(encoder.width)
         adversaries = Adversaries(channels=channels, targets=TARGETS, dropout=0.0)
         auxiliary = AuxiliaryLoss(channels=channels, targets=TARGETS, adversaries=adversaries, learning_rate=1e-2)
-        masked_lm = MaskedLMLoss(encoder, micro_batch=micro_batch, hide=hide_every_third)
+        masked_lm = make.masked_lm(encoder, micro_batch=micro_batch, hide=hide_every_third)
         terms = [(1.0, Projected(make.info_nce(temperature=0.05), width=encoder.width)), (1.0, auxiliary), (0.5, masked_lm)]
         learner = Learner(encoder, WeightedSum(terms))
         objective = learner.heads
@@ -99,7 +99,7 @@ def masked_lm_by_engine(rank: int, world_size: int, folder: str) -> dict[str, tu
     for kind in ("torch", "0", "3"):
         torch.manual_seed(0)
         encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
-        objective = MaskedLMLoss(encoder, hide=hide_every_third)
+        objective = make.masked_lm(encoder, hide=hide_every_third)
         learner, optimization = Learner(encoder, objective), Optimization(num_steps=STEPS, lr=1e-3)
         engine: Engine = (
             TorchEngine(learner, optimization) if kind == "torch" else DeepSpeedEngine(learner, optimization, zero_stage=int(kind))

@@ -17,7 +17,6 @@ from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.weighted_sum import WeightedSum
-from sentdist.objectives.learned.rse import Relational
 from sentdist.objectives.objective import Given
 from sentdist.objectives.symmetric_info_nce import SymmetricInfoNCE
 from tests.parity.processes import run_in_processes
@@ -33,7 +32,7 @@ KINDS: tuple[Kind, ...] = (("torch", None), ("torch", 5), *((stage, micro) for s
 def relational_and_regulated() -> Objective:
     """RSE's Eq. 2 with RCL's regulators beside it."""
     return WeightedSum(
-        [(1.0, Relational(relations=("same", "other"), width=WIDTH, temperature=0.5)), (0.5, make.regulators(bank=ToyBank(2)))]
+        [(1.0, make.relational(relations=("same", "other"), width=WIDTH, temperature=0.5)), (0.5, make.regulators(bank=ToyBank(2)))]
     )
 
 

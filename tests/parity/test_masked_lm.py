@@ -18,6 +18,7 @@ from sentdist.learning.gather import average_gradients, by_share, local_rows
 from sentdist.learning.grad_cache import micro_batches
 from sentdist.objectives.learned.mlm import MaskedLMLoss, Vocabulary, masked, part_of_mean
 from tests.parity.processes import run_in_processes
+from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.tiny_encoders import SENTENCES
 
@@ -73,7 +74,7 @@ def transformers_loss(objective: MaskedLMLoss, encoder: SentenceEncoder, folder:
 def test_loss_and_gradient_of_the_tied_embeddings_equal_transformers(folder: Path) -> None:
     torch.manual_seed(0)
     encoder = SentenceEncoder.load(folder).train()
-    objective = MaskedLMLoss(encoder)
+    objective = make.masked_lm(encoder)
     torch.nn.init.normal_(objective.head.decoder.bias)
     torch.nn.init.normal_(objective.head.norm.bias)
     expected, expected_gradient = transformers_loss(objective, encoder, folder)
@@ -92,7 +93,7 @@ def batch_of(encoder: SentenceEncoder, rows: range, sentences: tuple[str, ...] =
 def test_recomputed_micro_batches_draw_the_same_masks(folder: Path) -> None:
     """Against the same micro-batches with their activations kept, dropout on."""
     encoder = SentenceEncoder.load(folder, attention_dropout=0.1, hidden_dropout=0.1).train()
-    objective = MaskedLMLoss(encoder, fraction=0.4, micro_batch=3)
+    objective = make.masked_lm(encoder, fraction=0.4, micro_batch=3)
     batch = batch_of(encoder, range(len(SENTENCES)))
     words = encoder.model.get_input_embeddings().weight
     results = []
@@ -115,7 +116,7 @@ def share_of_rank(rank: int, world_size: int, folder: str) -> tuple[float, Tenso
     """The loss of fixed masks on this rank's sentences, and the averaged gradient."""
     encoder = SentenceEncoder.load(folder).train()
     torch.manual_seed(0)
-    objective = MaskedLMLoss(encoder)
+    objective = make.masked_lm(encoder)
     tokens = encoder.tokenize(SENTENCES)
     torch.manual_seed(3)
     seen_T, chosen_T = masked(tokens.token_ids, vocabulary=Vocabulary.of(encoder), fraction=0.4)

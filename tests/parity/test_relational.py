@@ -12,9 +12,9 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import average_gradients, local_rows
-from sentdist.objectives.learned.rse import Relational
 from sentdist.objectives.rse import relational_info_nce
 from tests.parity.processes import run_in_processes
+from tests.support import make
 
 pytestmark = pytest.mark.parity
 
@@ -74,7 +74,7 @@ def loss_and_gradients(rank: int, world_size: int, num_columns: int) -> tuple[fl
     inputs_CMD = torch.randn(num_columns, num_rows, D, dtype=torch.float64, generator=generator)
     weight = torch.nn.Parameter(torch.randn(D, D, dtype=torch.float64, generator=generator))
     table = torch.randn(NUM_RELATIONS, D, dtype=torch.float64, generator=generator)
-    objective = Relational(relations=tuple("abcdefgh"[:NUM_RELATIONS]), width=D, temperature=0.1, phi=0.2).double()
+    objective = make.relational(relations=tuple("abcdefgh"[:NUM_RELATIONS]), width=D, temperature=0.1, phi=0.2).double()
     objective.table.vectors.weight.data.copy_(table)
     rows = local_rows(num_rows, rank=rank, world_size=world_size)
     lengths = (1,) * (num_columns * len(rows))

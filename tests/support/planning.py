@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
-from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.recipe import Recipe, load_recipe, recipe_from_values
 from sentdist.plan.resolver import OwnPin
 from sentdist.plan.specs import OwnRows
@@ -30,9 +30,9 @@ class FixedResolver:
     def is_retrieval(self, name: str) -> bool:
         return name.startswith("faqs/")
 
-    def own(self, section: OwnSection, *, where: str) -> OwnPin:
+    def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         rows = OwnRows(
-            shape=section.shape or "pairs",
+            shape=file.shape or "pairs",
             columns=("question", "answer"),
             dev=0.1,
             test=0.1,
@@ -42,7 +42,7 @@ class FixedResolver:
             num_linking=2,
             sides="0" * 16,
         )
-        return OwnPin(name=section.file, revision="sha256:0000000000000000", rows=rows, num_rows=self.num_rows)
+        return OwnPin(name=file.file, revision="sha256:0000000000000000", rows=rows, num_rows=self.num_rows)
 
     def tagger(self, name: str, *, where: str) -> str:
         return "sha256:3333333333333333"

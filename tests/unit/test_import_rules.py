@@ -6,7 +6,7 @@ import ast
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -129,6 +129,30 @@ def test_no_objective_crosses_ranks_but_by_gather() -> None:
         if "torch.distributed" in path.read_text() and path.name not in CROSSING
     ]
     assert not crossing
+
+
+def test_no_files_import_one_another_in_a_circle() -> None:
+    """Imports inside functions and those for types alone count, too."""
+    files = {path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): path for path in _sources()}
+    needed = {name: {other for other in _modules_of(path, files) if other != name} for name, path in files.items()}
+    while free := {name for name, others in needed.items() if not others}:
+        needed = {name: others - free for name, others in needed.items() if name not in free}
+    # Left are circles, and what imports one without being part of it.
+    while outside := needed.keys() - {other for others in needed.values() for other in others}:
+        needed = {name: others for name, others in needed.items() if name not in outside}
+    assert not {name: sorted(others) for name, others in needed.items()}
+
+
+def _modules_of(path: Path, files: Mapping[str, Path]) -> Iterator[str]:
+    """Those of our files that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in files)
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            yield from names & files.keys()
+            if names - files.keys() and node.module in files:
+                yield node.module
 
 
 def test_the_name_of_a_type_stands_for_one_thing() -> None:

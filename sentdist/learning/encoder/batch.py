@@ -119,6 +119,11 @@ class Batch:
         """M, the anchors of all ranks."""
         return int(self.sentence_ids.shape[1])
 
+    @property
+    def own_sentence_ids(self) -> np.ndarray:
+        """(C·B,) ids of the sentences of `tokens`, in their order."""
+        return self.sentence_ids[:, self.first_row : self.first_row + self.num_rows].ravel()
+
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch with all but its tokens on `device`: these go there when they are encoded."""
         return self._with(self.tokens, lambda tensor: tensor.to(device, non_blocking=True))

@@ -1,1 +1,1 @@
-"""What some objectives learn beside the encoder: heads, vectors of relations, adversaries. The equation is in objectives/NAME.py."""
+"""What some objectives learn beside the encoder: heads, vectors of relations, adversaries. objectives/NAME.py hands them its equation."""

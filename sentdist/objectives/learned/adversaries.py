@@ -10,9 +10,9 @@ from torch.func import functional_call
 
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.gather import average_gradients, by_share
+from sentdist.learning.soft_labels import cross_entropy_of_tags, cross_entropy_of_words
 from sentdist.learning.targets import TargetReader, as_tensors
-from sentdist.objectives.auxiliary import cross_entropy_of_tags, cross_entropy_of_words
-from sentdist.objectives.learned.channels import Channels, local_ids
+from sentdist.objectives.channels import Channels
 
 WIDEST = 640
 LEAK = 0.2  # slope of LeakyReLU below 0: TensorFlow's default, with which John et al. trained
@@ -77,7 +77,7 @@ class Adversaries:
     def step(self, embeddings: Tensor, batch: Batch) -> None:
         """One step of Adam on L_adv, mean over the embeddings of all ranks, from the (C·B, D) of this one; collective."""
         pos_SD, bow_SD = self.channels.split(embeddings.detach())
-        tags_SV, words = as_tensors(self._targets.rows(local_ids(batch)), like=embeddings)
+        tags_SV, words = as_tensors(self._targets.rows(batch.own_sentence_ids), like=embeddings)
         self._train(True)
         loss = cross_entropy_of_tags(self.of_tags(bow_SD), tags_SV) + cross_entropy_of_words(self.of_words(pos_SD), words)
         by_share(loss, batch.num_rows, of=batch.num_rows_of_all).backward()

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.objective import Objective, OwnRate, check_finite
+from sentdist.learning.soft_labels import cross_entropy_of_tags, cross_entropy_of_words, entropy
 from sentdist.learning.targets import TargetReader, WordShares, as_tensors
-from sentdist.objectives.auxiliary import cross_entropy_of_tags, cross_entropy_of_words, entropy
+from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.adversaries import Adversaries
-from sentdist.objectives.learned.channels import Channels, local_ids
 
 
 class Classifier(nn.Module):
@@ -104,7 +104,7 @@ class AuxiliaryLoss(nn.Module, Objective):
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (C·B, D) embeddings of `batch.tokens`."""
-        tags_SV, words = as_tensors(self._targets.rows(local_ids(batch)), like=embeddings)
+        tags_SV, words = as_tensors(self._targets.rows(batch.own_sentence_ids), like=embeddings)
         pos_SD, bow_SD = self.channels.split(embeddings)
         of_tags = self.weights.pos * cross_entropy_of_tags(self.pos(pos_SD), tags_SV)
         of_words = self.weights.bow * cross_entropy_of_words(self.bow(bow_SD), words)

@@ -17,7 +17,6 @@ from sentdist.learning.gather import gather_rows
 from sentdist.learning.grad_cache import sum_over_micro_batches
 from sentdist.learning.objective import Objective
 from sentdist.learning.precision import autocast
-from sentdist.objectives.mlm import masked_lm
 
 MASKED_FRACTION = 0.8  # of the chosen tokens: they become [MASK]; half of the others become any token, the rest stay
 
@@ -102,12 +101,12 @@ def _with_own_matrix(decoder: nn.Module, state: dict[str, Tensor], prefix: str, 
 class MaskedLMLoss(nn.Module, Objective):
     """Masked language modelling on all sentences of a batch: nats, mean over the hidden tokens of all ranks.
 
-    A copy of the batch's tokens, freshly masked at each step, goes through the encoder.
-    An objective of its own (pre-training), or a term of a
-    sum, beside the pass that the others need: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821),
-    and it masks both views anew.
-    fraction: how many tokens are chosen, in (0, 1). micro_batch: sentences whose activations are held at a time; None: all
-        (see grad_cache.py). precision: of the second pass. hide: who chooses the tokens, by the contract of `masked`.
+    A copy of the batch's tokens, freshly masked at each step, goes through the encoder. An objective of its own (pre-training), or a term
+    of a sum, beside the pass that the others need: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821), and it masks both
+    views anew.
+    loss: from logits (K, V) and the K hidden tokens, summed. fraction: how many tokens are chosen, in (0, 1).
+    micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
+    precision: of the second pass. hide: who chooses the tokens, by the contract of `masked`.
     The value returned is this rank's sum over hidden tokens, times the number of such shares in the batch, over the number of hidden tokens
     on all ranks: averaged over anchors it is the mean, however many tokens each rank happened to hide. 0 where none is hidden anywhere.
     The encoder is read, not owned: its parameters stay with whoever trains it. EncoderError where it cannot be masked for.
@@ -118,6 +117,7 @@ class MaskedLMLoss(nn.Module, Objective):
     def __init__(
         self,
         encoder: SentenceEncoder,
+        loss: Callable[[Tensor, Tensor], Tensor],
         *,
         fraction: float = 0.15,
         precision: str = "fp32",
@@ -131,7 +131,8 @@ class MaskedLMLoss(nn.Module, Objective):
             )
         self._vocabulary = Vocabulary.of(encoder)
         self._encoder = (encoder,)  # in a tuple, so that torch does not count its parameters as the objective's
-        self.fraction, self.precision, self.micro_batch, self._hide = fraction, precision, micro_batch, hide
+        self._loss, self._hide = loss, hide
+        self.fraction, self.precision, self.micro_batch = fraction, precision, micro_batch
         self.head = MaskedLMHead(encoder)
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
@@ -145,7 +146,7 @@ class MaskedLMLoss(nn.Module, Objective):
         places_K = sent_to(chosen_T.nonzero().squeeze(1), encoder.device)
         with autocast(self.precision, encoder.device):
             logits_KV = self.head(encoder.token_states(tokens).index_select(0, places_K))
-        return masked_lm(logits_KV, sent_to(token_ids_T[chosen_T], encoder.device))
+        return self._loss(logits_KV, sent_to(token_ids_T[chosen_T], encoder.device))
 
     def _sum_and_count(self, tokens: TokenBatch) -> Tensor:
         """(2,) summed loss and number of hidden tokens of some sentences, masked here: a recomputed pass draws the same masks again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -12,9 +12,8 @@ from sentdist.errors import DataError
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.heads import load_heads
 from sentdist.learning.objective import Objective, OwnRate, split_columns
-from sentdist.objectives.regression import Features, Regression, cross_entropy, l1, mse, prediction_errors, smooth_k2, translated_relu
 
-VECTORS_PER_FEATURE: dict[Features, int] = {"uv": 2, "diff": 1, "uv_diff": 3}
+VECTORS_PER_FEATURE = {"uv": 2, "diff": 1, "uv_diff": 3}
 
 
 class RegressionHead(nn.Module):
@@ -25,7 +24,7 @@ class RegressionHead(nn.Module):
     Source: arXiv 2406.05326, Figure 1; the classifier is Sentence-BERT's (arXiv 1908.10084).
     """
 
-    def __init__(self, width: int, *, features: Features = "uv_diff", num_classes: int | None = None) -> None:
+    def __init__(self, width: int, *, features: str = "uv_diff", num_classes: int | None = None) -> None:
         super().__init__()
         self.features = features
         self.is_classifier = num_classes is not None
@@ -43,18 +42,20 @@ class RegressionLoss(nn.Module, Objective):
     """The paper's objective: a head reads the two embeddings of a pair, a loss compares with the pair's label.
     Mean over this rank's B pairs.
 
-    values: of a recipe, settled. width: D of the encoder. The head starts random beside an encoder that is pretrained: one that lags behind
-    pulls the embeddings out of shape, so it may have a learning rate of its own; the release has the encoder's.
+    loss: from the head's outputs and the labels (B,). keeps_heads: begin with the head of the encoder that training starts from.
+    learning_rate: of the head; None: the encoder's, as the release has it. The head starts random beside an encoder that is pretrained:
+    one that lags behind pulls the embeddings out of shape.
     """
 
-    def __init__(self, values: Regression, *, width: int) -> None:
+    def __init__(
+        self, head: RegressionHead, loss: Callable[[Tensor, Tensor], Tensor], *, learning_rate: float | None, keeps_heads: bool
+    ) -> None:
         super().__init__()
-        self.values = values
-        self.head = RegressionHead(width, features=values.features, num_classes=values.num_classes)
-        self.keeps_heads = values.keep_head
+        self.head, self._loss = head, loss
+        self.learning_rate, self.keeps_heads = learning_rate, keeps_heads
 
     def own_rates(self) -> Iterator[OwnRate]:
-        yield OwnRate(parameters=tuple(self.head.parameters()), learning_rate=self.values.head_learning_rate)
+        yield OwnRate(parameters=tuple(self.head.parameters()), learning_rate=self.learning_rate)
 
     def start_from(self, folder: Path, *, where: str) -> None:
         if self.keeps_heads:
@@ -71,16 +72,4 @@ class RegressionLoss(nn.Module, Objective):
                 remedy="Regression learns from a graded corpus (kind: graded).",
             )
         outputs = self.head(columns_CBD[0], columns_CBD[1])
-        labels_B = batch.labels.to(outputs.device)
-        values = self.values
-        assert values.label_range is not None and values.boundary is not None, "the plan settles them"
-        low, high = values.label_range
-        if values.loss == "cross_entropy":
-            assert values.spacing is not None, "the plan asks for a grid of labels"
-            return cross_entropy(outputs, labels_B, low=low, spacing=values.spacing)
-        errors_B = prediction_errors(outputs, labels_B, boundary=values.boundary, low=low, high=high)
-        if values.loss in ("l1", "mse"):
-            return l1(errors_B) if values.loss == "l1" else mse(errors_B)
-        assert values.slope is not None and values.threshold is not None, "the values were checked"
-        buffered = translated_relu if values.loss == "translated_relu" else smooth_k2
-        return buffered(errors_B, slope=values.slope, threshold=values.threshold)
+        return self._loss(outputs, batch.labels.to(outputs.device))

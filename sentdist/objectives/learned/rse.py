@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
-from sentdist.learning.objective import Objective, OwnRate, anchors_and_candidates, check_finite, check_temperature
+from sentdist.learning.objective import Objective, OwnRate, anchors_and_candidates
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
-from sentdist.objectives.rse import relational_info_nce
 
 INITIAL_STD = 0.02
-LEARNING_RATE = 1e-2
 
 
 class RelationTable(nn.Module):
@@ -53,26 +51,15 @@ class Relational(nn.Module, Objective):
 
     def __init__(
         self,
+        loss: Callable[..., Tensor],
         *,
         relations: tuple[str, ...],
         width: int,
-        temperature: float = 0.05,
-        phi: float = 0.0,
-        learning_rate: float | None = LEARNING_RATE,
-        keeps_relations: bool = False,
+        learning_rate: float,
+        keeps_relations: bool,
     ) -> None:
         super().__init__()
-        check_temperature(temperature, where="relational.temperature")
-        check_finite(phi, where="relational.phi", remedy="0 is RSE; entropy encoders take 0.01 … 0.05.")
-        if learning_rate is not None and not 0 < learning_rate < float("inf"):
-            raise RecipeError(
-                where="relational.relation_learning_rate",
-                found=repr(learning_rate),
-                expected="a finite number above 0, or null for the encoder's rate",
-                remedy="1e-2 is the release's.",
-            )
-        self.temperature = temperature
-        self.phi = phi
+        self._loss = loss
         self.names, self.learning_rate, self.keeps_relations = relations, learning_rate, keeps_relations
         self.table = RelationTable(len(relations), width)
 
@@ -111,13 +98,6 @@ class Relational(nn.Module, Objective):
         relations_BD = self.table(batch.relations)
 
         def of_block(first: int, last: int) -> Tensor:
-            return relational_info_nce(
-                heads_BD[first:last],
-                relations_BD[first:last],
-                candidates_MD,
-                first_row=batch.first_row + first,
-                temperature=self.temperature,
-                phi=self.phi,
-            )
+            return self._loss(heads_BD[first:last], relations_BD[first:last], candidates_MD, first_row=batch.first_row + first)
 
         return mean_over_blocks(of_block, num_rows=len(heads_BD), num_columns=len(candidates_MD))

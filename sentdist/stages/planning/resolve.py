@@ -23,7 +23,7 @@ from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.hub_errors import HubTrouble, hub_trouble
 from sentdist.learning.encoder.declared import DECLARATIONS, declared_pooling, most_tokens
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
-from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.resolver import OwnPin
 from sentdist.plan.specs import EncoderSpec, OwnRows
 from sentdist.plan.unroll import Pin
@@ -87,19 +87,19 @@ class FileResolver:
             return False
         return retrieval_files.find(name, self.data_root) is not None
 
-    def own(self, section: OwnSection, *, where: str) -> OwnPin:
+    def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         """Raises DataError for a file that is not there, cannot be understood, or whose rows cannot be held out."""
         from sentdist.data.own.rows import Asked, look  # brings pyarrow and scipy, which planning can mostly do without
 
-        asked = ("own", section.model_dump_json())
+        asked = ("own", file.model_dump_json())
         if asked not in self._own:
-            name, path = self._own_file(section.file)
-            held_out = section.held_out
+            name, path = self._own_file(file.file)
+            held_out = file.held_out
             given = Asked(
-                shape=section.shape, columns=section.columns, group=section.group, encoding=section.encoding, separator=section.separator,
-                has_header=section.header, **held_out.model_dump(),
+                shape=file.shape, columns=file.columns, group=file.group, encoding=file.encoding, separator=file.separator,
+                has_header=file.header, **held_out.model_dump(),
             )  # fmt: skip
-            found = look(name, path, given, hub_revision=section.revision)
+            found = look(name, path, given, hub_revision=file.revision)
             if path is not None and name == path.name and (self.data_root is None or path != self.data_root / name):
                 self.folders[found.revision] = str(path.parent)
             rows = OwnRows.model_validate(asdict(found.file))

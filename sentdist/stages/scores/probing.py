@@ -9,7 +9,7 @@ from sentdist.data.seeded_order import shuffled
 from sentdist.data.targets import FileTargets
 from sentdist.errors import DataError
 from sentdist.evaluation.probes import probe_distribution, probe_regression
-from sentdist.objectives.learned.channels import Channels
+from sentdist.objectives.channels import Channels
 from sentdist.plan.specs import Probes
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores

@@ -9,9 +9,9 @@ import torch
 
 from sentdist.errors import RecipeError
 from sentdist.learning.projected import Projected
+from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.adversaries import Adversaries, Adversary
 from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
-from sentdist.objectives.learned.channels import Channels
 from tests.parity.target_tables import RandomTargets
 from tests.parity.test_auxiliary import CHANNELS, TARGETS, B, batch_of, made, random_embeddings
 from tests.support import make
@@ -48,7 +48,7 @@ def test_other_forms_and_negative_warm_ups_are_refused() -> None:
         AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, warmup_steps=-1)
 
 
-def test_without_opponents_only_the_classifiers_count() -> None:
+def test_without_adversaries_only_the_classifiers_count() -> None:
     objective, _ = made()
     alone = AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, weights=AuxiliaryWeights(pos=0.7, bow=0.4)).double()
     alone.load_state_dict(objective.state_dict())
@@ -77,7 +77,7 @@ def test_warm_up_lets_the_adversaries_in_step_by_step() -> None:
         assert objective(embeddings, batch).item() == pytest.approx(known + grown * (whole - known), rel=1e-12)
 
 
-def test_opponents_go_on_from_their_state_as_if_nothing_had_happened() -> None:
+def test_adversaries_go_on_from_their_state_as_if_nothing_had_happened() -> None:
     _, adversaries = made(dropout=0.2)
     _, resumed = made(dropout=0.2)
     embeddings, batch = random_embeddings().detach(), batch_of(range(B))
@@ -91,7 +91,7 @@ def test_opponents_go_on_from_their_state_as_if_nothing_had_happened() -> None:
         assert torch.equal(ours, theirs)
 
 
-def test_opponents_learn_what_the_other_channel_gives_away() -> None:
+def test_adversaries_learn_what_the_other_channel_gives_away() -> None:
     """Tags written into the words' channel are found; noise in its place is not."""
     targets = RandomTargets(64, num_tags=4)
     channels = Channels(pos=3, bow=4)

@@ -65,7 +65,7 @@ def test_masks_come_from_torchs_generator() -> None:
 
 
 def test_the_decoder_is_the_encoders_matrix_and_the_encoder_no_part_of_the_objective(encoder: SentenceEncoder) -> None:
-    objective = MaskedLMLoss(encoder)
+    objective = make.masked_lm(encoder)
     words = encoder.model.get_input_embeddings().weight
     assert objective.head.decoder.weight is words
     own = {id(parameter) for parameter in objective.parameters()} & {id(parameter) for parameter in encoder.parameters()}
@@ -75,7 +75,7 @@ def test_the_decoder_is_the_encoders_matrix_and_the_encoder_no_part_of_the_objec
 
 
 def test_no_hidden_token_is_no_loss(encoder: SentenceEncoder) -> None:
-    objective = MaskedLMLoss(encoder, fraction=1e-12)
+    objective = make.masked_lm(encoder, fraction=1e-12)
     tokens = encoder.tokenize(SENTENCES[:2])
     loss = objective(torch.empty(0), Batch(tokens=tokens, num_columns=1, first_row=0, sentence_ids=np.arange(2)[None]))
     loss.backward()
@@ -84,7 +84,7 @@ def test_no_hidden_token_is_no_loss(encoder: SentenceEncoder) -> None:
 
 def test_learning_to_guess_brings_the_loss_down(encoder: SentenceEncoder) -> None:
     torch.manual_seed(0)
-    objective = MaskedLMLoss(encoder, fraction=0.3)
+    objective = make.masked_lm(encoder, fraction=0.3)
     learner = Learner(encoder, objective)
     optimizer = torch.optim.AdamW(learner.parameters(), lr=3e-3)
     batch = Batch(tokens=encoder.tokenize(SENTENCES * 4), num_columns=1, first_row=0, sentence_ids=np.arange(32)[None])
@@ -111,17 +111,17 @@ def test_states_of_all_tokens_pool_to_the_embeddings(encoder: SentenceEncoder) -
 
 def test_a_tokenizer_without_a_mask_is_refused(tiny_encoder_dir: Path) -> None:
     with pytest.raises(EncoderError, match="without a mask token"):
-        MaskedLMLoss(SentenceEncoder.load(tiny_encoder_dir))
+        make.masked_lm(SentenceEncoder.load(tiny_encoder_dir))
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, float("nan")])
 def test_a_fraction_out_of_range_is_refused(encoder: SentenceEncoder, fraction: float) -> None:
     with pytest.raises(RecipeError, match=r"masked_lm\.fraction"):
-        MaskedLMLoss(encoder, fraction=fraction)
+        make.masked_lm(encoder, fraction=fraction)
 
 
 def test_a_state_holds_the_tied_matrix_once_and_loads_again(encoder: SentenceEncoder) -> None:
-    learner = Learner(encoder, MaskedLMLoss(encoder))
+    learner = Learner(encoder, make.masked_lm(encoder))
     state = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
     assert "heads.head.decoder.bias" in state and "heads.head.decoder.weight" not in state
     words = encoder.model.get_input_embeddings().weight
@@ -141,7 +141,7 @@ class SparingEngine(TorchEngine):
 
 
 def test_alone_it_pays_for_no_embeddings(encoder: SentenceEncoder) -> None:
-    objective = MaskedLMLoss(encoder, fraction=0.5)
+    objective = make.masked_lm(encoder, fraction=0.5)
     learner = Learner(encoder, objective)
     ids = np.arange(len(SENTENCES))[None]
     batch = Batch(tokens=encoder.tokenize(SENTENCES), num_columns=1, first_row=0, sentence_ids=ids)

@@ -9,8 +9,8 @@ import pytest
 from sentdist.data.own.rows import OwnFile
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora.graded import GradedCorpus
-from sentdist.plan.corpora.own import own_test_names
 from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.own_tasks import own_test_names
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.specs import OwnRows, Task
 from sentdist.plan.stages import Train

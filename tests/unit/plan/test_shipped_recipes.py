@@ -16,8 +16,9 @@ from sentdist.plan.corpora.groups import AugmentationSection, GroupsSection
 from sentdist.plan.corpora.relations import LinksSection, RelationsSection
 from sentdist.plan.corpora.rows import RowsSection
 from sentdist.plan.objectives import OBJECTIVES, Term
-from sentdist.plan.recipe import EncoderSection, Method, TargetsSection, check_unique_name, load_recipe
+from sentdist.plan.recipe import check_unique_name, load_recipe
 from sentdist.plan.relational import RelationalScoring
+from sentdist.plan.sections import EncoderSection, Method, TargetsSection
 from sentdist.plan.specs import Probes, Regularizers, Stopping, Training
 from sentdist.plan.stages import Train
 from tests.support.planning import RECIPES, shipped_plan

@@ -89,7 +89,7 @@ def test_every_row_of_a_recipe_comes_out_with_scores_and_probes(encoder: Path, d
     assert "P19-1041" in report.markdown
 
 
-def test_a_training_resumes_with_its_opponents(encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_resumes_with_its_adversaries(encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Adversaries, masks and dropout included: interrupted after three steps, or not at all. They are read on the host, wherever the
     encoder lies: their optimizer looks there at each step for how many it has done."""
     objective = auxiliary()

@@ -1,0 +1,52 @@
+"""Which channels of an embedding stand for tags and which for words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sentdist.errors import RecipeError
+from sentdist.objectives.objective import Misfit
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TAG_SHARE = 128 / 768  # of the channels, as the poster splits RoBERTa-base's 768
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channels:
+    """Which part of an embedding of width D stands for what: first the tags' channels, then the words'."""
+
+    pos: int
+    bow: int
+
+    @classmethod
+    def of(cls, width: int, sizes: tuple[int, int] | None = None) -> Channels:
+        """The channels of an encoder of `width`: `sizes` (tags, words), or 128 : 640 of it, rounded;
+        RecipeError unless they add up to the width."""
+        if sizes is None:
+            tags = max(1, round(width * TAG_SHARE))
+            sizes = tags, width - tags
+        misfit = misfit_of_channels(sizes, width)
+        if misfit is not None:
+            raise RecipeError(where=f"auxiliary.{misfit.where}", found=misfit.found, expected=misfit.expected, remedy=misfit.remedy)
+        return cls(pos=sizes[0], bow=sizes[1])
+
+    def split(self, embeddings_SD: Tensor) -> tuple[Tensor, Tensor]:
+        """(S, pos) and (S, bow) views."""
+        pos_SD, bow_SD = embeddings_SD.split([self.pos, self.bow], dim=-1)
+        return pos_SD, bow_SD
+
+
+def misfit_of_channels(sizes: tuple[int, int], width: int) -> Misfit | None:
+    """Why channels of tags and of words do not share out an encoder's width; None where they do."""
+    if sum(sizes) == width and min(sizes) >= 1:
+        return None
+    fitting = Channels.of(width) if width > 1 else None
+    return Misfit(
+        found=f"{sizes[0]} + {sizes[1]} = {sum(sizes)}",
+        expected=f"two numbers above 0 that add up to the encoder's width, {width}",
+        remedy=f"Write [{fitting.pos}, {fitting.bow}], or leave channels out." if fitting else "Take a wider encoder.",
+        where="channels",
+    )

@@ -1,0 +1,36 @@
+"""A person's own file, as a recipe says it: where it lies, what it holds, which of its rows are held out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sentdist.frozen import Frozen
+from sentdist.plan.specs import Shape
+
+Share = Annotated[float, Field(gt=0.0, lt=0.5)]
+
+
+class HeldOutSection(Frozen):
+    """Which rows are held out, where the file has no column `split`: whole groups of rows that share texts."""
+
+    dev: Share = 0.1
+    test: Share = 0.1
+    seed: int = 0
+    most: Annotated[int, Field(ge=5)] = 1000  # rows of dev, and of test
+    near: Literal["auto"] | Annotated[float, Field(gt=0.0, le=1.0)] | None = "auto"  # auto: 0.8 among at most 50,000 texts, else null
+
+
+class OwnFileSection(Frozen):
+    """A path, or a name below the data root, or a data set of the hub. What is null is recognised."""
+
+    file: Annotated[str, Field(min_length=1)]
+    revision: str | None = None  # of a hub data set
+    shape: Shape | None = None
+    columns: tuple[str, ...] | None = None  # of the texts, in the order anchor, positive, negative; of graded pairs the score as third
+    group: str | None = None  # a column: rows of one value stay on one side
+    encoding: str | None = None
+    separator: str | None = None
+    header: bool | None = None
+    held_out: HeldOutSection = HeldOutSection()
