@@ -19,6 +19,7 @@ from sentdist.report.cell_facts import CellFacts, cell_facts
 from sentdist.report.figures import LearningCurve
 from sentdist.report.rows import ResultRow, Scalar
 from sentdist.report.useb import RELATION, TASK_OF_COLUMN, has_useb, relations_of, useb_scores
+from sentdist.store.curves import HISTORY_FILE
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
 from sentdist.store.store import Artifact, ArtifactStore
@@ -167,8 +168,8 @@ def _curves(
     key = trials[0].train
     if key is None or key not in records or seed is None:
         return
-    folder = _folder(records[key], store, ["history.jsonl"])
-    points = read_json_lines(folder / "history.jsonl", expected="the curve of a training", remedy=drop_remedy(folder))
+    folder = _folder(records[key], store, [HISTORY_FILE])
+    points = read_json_lines(folder / HISTORY_FILE, expected="the curve of a training", remedy=drop_remedy(folder))
     losses = [point for point in points if "loss" in point]
     scores = [point for point in points if point.get("dev_score") is not None]
     if losses:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json
 
-HISTORY_FILE = "history.jsonl"
-
 
 @dataclass(kw_only=True)
 class Curve:

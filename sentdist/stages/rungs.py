@@ -25,6 +25,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.inputs_in_use import check_inputs
 from sentdist.stages.ranks import Ranks
 from sentdist.stages.train import TrainSession
+from sentdist.store.curves import HISTORY_FILE
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
 
@@ -186,7 +187,7 @@ def standing(train: Train, share: float, context: Context) -> Standing | None:
     found = context.store.get(train)
     if found is None:
         return None
-    place = f"{found.record.place}/history.jsonl"
+    place = f"{found.record.place}/{HISTORY_FILE}"
     with reading(None, where=place, expected="the lines that a training writes", kind=StoreError):
         lines = [json.loads(line) for line in context.store.open_file(place).read().decode().splitlines()]
     return _standing(train, share, found, [(int(line["step"]), line["dev_score"]) for line in lines if "dev_score" in line])

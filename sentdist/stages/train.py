@@ -41,7 +41,7 @@ from sentdist.plan.stages import Train
 from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of, load_encoder
-from sentdist.stages.learning_curve import HISTORY_FILE, Curve, history_lines
+from sentdist.stages.learning_curve import Curve, history_lines
 from sentdist.stages.objectives import make_objective, num_columns
 from sentdist.stages.scores.by_relation import mean_of_parts, score_by
 from sentdist.stages.scores.scorer import live_scorer
@@ -50,6 +50,7 @@ from sentdist.stages.tagging import targets_of
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.loaded_task import LoadedTask
 from sentdist.stages.tokens import tokens_of
+from sentdist.store.curves import HISTORY_FILE
 
 MakeEngine = Callable[[Learner, Optimization], Engine]
 

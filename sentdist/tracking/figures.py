@@ -11,7 +11,6 @@ from sentdist.plan.stage import Json
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.store.record import Record
 
-HISTORY = "history.jsonl"  # beside a training's record: its curve
 CURVE = {"loss": "loss", "grad_norm": "grad_norm", "lr": "learning_rate", "sentences_per_s": "sentences_per_s", "dev_score": "dev_score"}
 
 

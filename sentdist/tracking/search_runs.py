@@ -14,10 +14,11 @@ from sentdist.palette import colors_of
 from sentdist.plan.dotted import short_names
 from sentdist.plan.search import Search
 from sentdist.plan.wording import value_text
-from sentdist.store.searches import RungReached, SearchRecord, SearchTrial, TrialEnded, TrialSuggested
+from sentdist.store.curves import read_curve, read_pruned_curve
+from sentdist.store.searches import SearchRecord, SearchTrial, TrialEnded, TrialSuggested
 from sentdist.store.store import ArtifactStore
 from sentdist.table_text import markdown_text
-from sentdist.tracking.figures import HISTORY, curve_points, shown
+from sentdist.tracking.figures import curve_points, shown
 from sentdist.tracking.notes import search_note, search_trial_note
 from sentdist.tracking.run_update import Point, RunUpdate
 from sentdist.tracking.server import (
@@ -56,7 +57,7 @@ Published = dict[int, tuple[str, str]]  # trial -> its run, and how much of the 
 class SearchRuns:
     """What a record says of a search, brought to a server; doing it twice changes nothing. Methods may raise whatever the client raises.
 
-    store: has the curves of trainings that came to their end.
+    store: has the curves of trainings that came to their end or were pruned.
     """
 
     record: SearchRecord
@@ -167,7 +168,7 @@ class SearchRuns:
             numbers = {"best_dev_score": last.dev, "share_trained": last.share, "paid_s": trial.paid_s}
             counts = {"sentences": float(last.sentences), "paid_sentences": float(trial.paid_sentences)}
             update.figures({name: shown(value) for name, value in numbers.items()} | counts, int(1000 * last.at), step=len(trial.rungs))
-            curve = self._curve(last)
+            curve = self.curve(trial)
             scored = {point[3] for point in curve if point[0] == "dev_score"}
             rungs = [("dev_score", shown(one.last_dev), int(1000 * one.at), one.step) for one in trial.rungs if one.step not in scored]
             update.curve([*curve, *rungs])
@@ -180,12 +181,14 @@ class SearchRuns:
         update.tags({PUBLISHED: self._stamp(trial, is_left=is_left)})
         return update
 
-    def _curve(self, last: RungReached) -> list[Point]:
-        """Of a training that came to its end; of one that was pruned, the server alone has what it was told meanwhile."""
-        text = None
+    def curve(self, trial: SearchTrial) -> list[Point]:
+        """Of a training that came to its end, or was pruned."""
         with suppress(SentdistError):  # a store that cannot be read, or a damaged file: the figures stand in the record
-            text = None if last.place is None else self.store.read_text(f"{last.place}/{HISTORY}")
-        return curve_points(text or "")
+            if trial.state == "pruned":
+                return curve_points(read_pruned_curve(self.store, trial.train))
+            if trial.rungs and (place := trial.rungs[-1].place) is not None:
+                return curve_points(read_curve(self.store, place))
+        return []
 
     def _stamp(self, trial: SearchTrial, *, is_left: bool) -> str:
         """What of a trial its run shows."""

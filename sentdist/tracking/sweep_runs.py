@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from sentdist.palette import colors_of
 from sentdist.store.chosen import cells_by_dev
+from sentdist.store.curves import read_curve
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking import notes, summary
-from sentdist.tracking.figures import HISTORY, curve_points, final_metrics, metric_name
+from sentdist.tracking.figures import curve_points, final_metrics, metric_name
 from sentdist.tracking.notes import Link
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import RunUpdate
@@ -268,7 +269,7 @@ class SweepRuns:
             if not is_complete:
                 shown[record.kind] = record.model_dump(mode="json")
                 if record.kind == "train":
-                    update.curve(curve_points(self.store.read_text(f"{record.place}/{HISTORY}") or ""))
+                    update.curve(curve_points(read_curve(self.store, record.place)))
         if shown:
             update.files({RECORDS: json.dumps(shown, indent=1, ensure_ascii=False)})
         update.tags({PARENT: self._parent_id, NOTE: self._note(owner, own, reason or run.data.tags.get(REASON))})

@@ -82,7 +82,7 @@ def live(server_uri: str, planned: PlannedSearch, context: Context, print_line: 
     return LiveSearch(server_uri, context.store, name=planned.recipe.name, identity=planned.identity, print_line=print_line)
 
 
-def shows(shown: Shown, record: SearchRecord, *, all_curves: bool = True) -> None:
+def shows(shown: Shown, record: SearchRecord) -> None:
     """Each trial has one run, which tells how it ended and its curve."""
     trials, rates = shown.trials, "learning_rate"
     assert {number: run.info.status for number, run in trials.items()} == {one.number: STATUS[one.state] for one in record.trials}
@@ -97,7 +97,7 @@ def shows(shown: Shown, record: SearchRecord, *, all_curves: bool = True) -> Non
         last = trial.rungs[-1].step
         loss, dev = shown.steps(trial.number, "loss"), shown.steps(trial.number, "dev_score")
         assert loss == sorted(set(loss)) and all(step <= last for step in loss)
-        assert loss or (trial.state == "pruned" and not all_curves), "the curve of a pruned training is told while it runs, or never"
+        assert loss, "also of a training that was pruned"
         assert dev == sorted(set(dev)) and dev[-1] == last and {rung.step for rung in trial.rungs} <= set(dev)
     assert shown.parent.info.status == "FINISHED"
 
@@ -157,7 +157,7 @@ def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
     elsewhere = ArtifactStore(context.store.root)
     client.rename_experiment(client.get_experiment_by_name("live-again").experiment_id, "live-before")  # type: ignore[union-attr]
     rebuild(elsewhere, server.uri, "live-again")  # as on a server that saw nothing of it
-    shows(shown, record, all_curves=False)
+    shows(shown, record)
 
 
 def test_a_dead_server_costs_a_search_one_line(tiny_encoder_dir: Path, tmp_path: Path) -> None:

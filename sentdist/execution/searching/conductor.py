@@ -12,7 +12,7 @@ from sentdist.execution.disk_estimate import search_disk_estimate
 from sentdist.execution.searching.budgets import Finalists, Hours, check_budget, steady_clock
 from sentdist.execution.searching.halving import goes_on
 from sentdist.execution.searching.lines import trial_line
-from sentdist.execution.searching.old_rungs import drop_below, drop_left
+from sentdist.execution.searching.old_rungs import drop_below, drop_left, keep_curve_of
 from sentdist.execution.searching.prices import Forecasts, paid
 from sentdist.execution.searching.trial import ToRun
 from sentdist.plan.search import Axis
@@ -347,9 +347,12 @@ class Conductor:
         return goes_on(last.dev, self._state.devs_before(trial), halving.keep)
 
     def _end(self, number: int, state: Literal["finished", "pruned", "failed"], *, error: str | None = None) -> None:
+        store, train, shares = self.context.store, self._trains[number], self._search.shares
+        if state == "pruned":
+            keep_curve_of(store, train, shares)  # before it is noted: whoever shows the trial looks for its curve
         self._note(TrialEnded(number=number, state=state, error=error, at=self._clock()))
         if state == "pruned":
-            drop_below(self.context.store, self._trains[number], 1.0, self._search.shares)
+            drop_below(store, train, 1.0, shares)
 
     def _note(self, event: SearchEvent) -> None:
         append_event(self.context.store, self.planned.recipe.name, event)

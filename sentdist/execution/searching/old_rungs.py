@@ -7,8 +7,18 @@ from contextlib import suppress
 
 from sentdist.errors import StoreError
 from sentdist.plan.stages import Train, to_share
+from sentdist.stages.rungs import CHECKPOINT
+from sentdist.store.curves import keep_pruned_curve, read_curve
 from sentdist.store.searches import SearchTrial
 from sentdist.store.store import ArtifactStore
+
+
+def keep_curve_of(store: ArtifactStore, train: Train, shares: Sequence[float]) -> None:
+    """Keep the curve of a training that goes on no more: its highest rung has it, and is going to be removed."""
+    found = [artifact for share in sorted(shares) if share < 1.0 and (artifact := store.get(to_share(train, share))) is not None]
+    with suppress(StoreError):
+        if found:
+            keep_pruned_curve(store, train.key, read_curve(store, found[-1].record.place, within=f"{CHECKPOINT}/"))
 
 
 def drop_below(store: ArtifactStore, train: Train, share: float, shares: Sequence[float]) -> None:

@@ -17,6 +17,7 @@ from sentdist.plan.suggestions import PlannedSearch
 from sentdist.stages.context import Context
 from sentdist.store.searches import SearchEvent, load_search, search_names
 from sentdist.store.store import ArtifactStore
+from sentdist.tracking.search_runs import SearchRuns
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import Killed, killed_after, outcome, tiny_search
@@ -58,6 +59,11 @@ def test_a_search_in_a_bucket_ends_as_one_on_a_disk_however_often_it_was_stopped
 
     found = search_in_process(planned, in_bucket, print_line=lambda line: None, watch=throttled)
     assert outcome(found) == outcome(alone)
+    for store in (on_disk.store, in_bucket.store):
+        for trial in found.trials:
+            curve = SearchRuns(found, store).curve(trial)
+            assert {rung.step for rung in trial.rungs} <= {step for name, _, _, step in curve if name == "dev_score"}, trial.state
+            assert "loss" in {name for name, *_ in curve}
     assert found.finalists == alone.finalists and found.spent_sentences == alone.spent_sentences, "nothing is built twice"
     paid = [key for trial in found.trials for rung in trial.rungs for key in rung.paid_for]
     assert len(paid) == len(set(paid))
