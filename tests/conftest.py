@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import time
@@ -11,17 +12,18 @@ from pathlib import Path
 import pytest
 
 # The files that take long, longest first: where several processes share the tests, none of them is begun last.
-# What is nightly comes after all.
+# What is nightly comes after all, by files in another order each day: where time is left for some of them only, each has its turn.
 LONGEST = ("test_sweep", "test_two_hosts", "test_board", "test_trainer", "test_embedding_bank")
 LAST = len(LONGEST) + 1
 UNTIL = float(os.environ.get("SENTDIST_NIGHTLY_UNTIL", "inf"))  # seconds since 1970, set by infra/test.sh
+DAY = str(UNTIL // 86400)  # the same in all processes of a run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> int:
+    def place(item: pytest.Item) -> tuple[int, str]:
         if item.get_closest_marker("nightly") is not None:
-            return LAST
-        return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
+            return LAST, hashlib.sha256(f"{DAY} {item.path.stem}".encode()).hexdigest()
+        return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST), ""
 
     items.sort(key=place)
 

@@ -34,6 +34,12 @@ class Turns:
         """The median over samples of one of their numbers."""
         return statistics.median(sample[name] for sample in self.samples)
 
+    def over(self, other: Turns, *, units: int) -> float:
+        """Its seconds over another's: the median over rounds, whose turns follow one another, so that a slow minute counts little."""
+        sums = [[sum(sample["seconds"] for sample in peer.samples[at : at + units]) for at in range(0, len(peer.samples), units)]
+                for peer in (self, other)]  # fmt: skip
+        return statistics.median(own / of for own, of in zip(*sums, strict=True))
+
 
 def interleave(peers: Mapping[str, Peer[W]], *, rounds: int, units: int) -> dict[str, Turns]:
     """Let the peers take turns, `units` samples a turn, each in a process of its own, so that its peak memory is its own."""

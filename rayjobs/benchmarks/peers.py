@@ -9,7 +9,7 @@ import queue
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,8 +43,14 @@ class Work:
 
 def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
     """One optimizer step a draw, by the same session that a recipe's training stage uses."""
-    from sentdist.data.build_corpus import build_corpus
     from sentdist.learning.engine import TorchEngine
+
+    yield from training_steps(work, partial(TorchEngine, device=work.device))
+
+
+def training_steps(work: Work, make_engine: Callable[..., Any]) -> Iterator[dict[str, float]]:
+    """One optimizer step of a session a draw."""
+    from sentdist.data.build_corpus import build_corpus
     from sentdist.objectives.info_nce import InfoNCE
     from sentdist.plan.runtime import Runtime
     from sentdist.plan.specs import EncoderSpec, Training
@@ -64,7 +70,6 @@ def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
         training = Training(batch_size=work.batch_size, epochs=100, max_length=work.max_length, precision=work.precision)  # type: ignore[arg-type]
         encoder = EncoderSpec(checkpoint="benchmark", revision="benchmark")
         stage = Train(encoder=encoder, corpus=corpus, objective=InfoNCE(temperature=work.temperature), training=training, seed=work.seed)
-        make_engine = partial(TorchEngine, device=work.device)
         started = time.perf_counter()
         for event in TrainSession(stage, context, make_engine=make_engine, bank=None).events():
             seconds = getattr(event, "seconds")  # noqa: B009 - without a selection every event is a StepReport

@@ -6,12 +6,13 @@ import argparse
 import json
 import statistics
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rayjobs.benchmarks.engines import TORCH, engines
 from rayjobs.benchmarks.interleaved import Peer, Turns, interleave, machine
 from rayjobs.benchmarks.peers import PARTS, PEERS, Work, encoding_sentences, packaged_encoder
 from rayjobs.benchmarks.speed_page import speed_page
@@ -43,7 +44,7 @@ def main() -> None:
     kept = folder / "speed.json"
     parts: dict[str, dict[str, Json]] = json.loads(kept.read_text()) if kept.is_file() else {}
     for what in asked.what:
-        measured = _sts(asked) if what == "sts" else _against_peer(what, asked)
+        measured = _sts(asked) if what == "sts" else _of_engines(asked) if what == "engines" else _against_peer(what, asked)
         parts[what] = {"machine": dict(machine(asked.threads)), "command": _command(what, asked), **measured}
         kept.write_text(json.dumps(parts, indent=1))
         (folder / "speed.md").write_text(speed_page(parts))
@@ -68,6 +69,24 @@ def _against_peer(what: str, asked: argparse.Namespace) -> dict[str, Json]:
     return {"figures": [asdict(figure) for figure in figures], **small}
 
 
+def _of_engines(asked: argparse.Namespace) -> dict[str, Json]:
+    encoder, table = packaged_encoder(), triplets(Path(asked.data))
+    figures: list[Figure] = []
+    for max_length in asked.max_length:
+        for precision in asked.precision:
+            work = Work(
+                encoder=encoder, triplets=table, batch_size=64, max_length=max_length, precision=precision, temperature=0.05,
+                threads=asked.threads,
+            )  # fmt: skip
+            found = interleave(engines(work), rounds=asked.rounds, units=asked.units)
+            for side, turns in found.items():
+                ratio = turns.over(found[TORCH], units=asked.units)
+                figure = _figure("engines", side, work, turns, work.sentences_per_step, asked.rounds)
+                figures.append(replace(figure, parts={"of_torch": round(ratio, 3)}))
+                print(f"{precision} max {max_length:3} {side}: {figure.seconds:.3f} s a step, {ratio:.2f} of torch's", flush=True)
+    return {"figures": [asdict(figure) for figure in figures]}
+
+
 def _sts(asked: argparse.Namespace) -> dict[str, Json]:
     from rayjobs.benchmarks.sts_peers import StsWork, measured_sts
 
@@ -80,7 +99,8 @@ def _sts(asked: argparse.Namespace) -> dict[str, Json]:
 
 def _command(what: str, asked: argparse.Namespace) -> str:
     own = f"--tasks {' '.join(asked.tasks)}" if what == "sts" else f"--max-length {' '.join(map(str, asked.max_length))}"
-    return f"python -m rayjobs.benchmarks.speed --data DIR --what {what} {own} --threads {asked.threads} --rounds {asked.rounds}"
+    units = f" --units {asked.units}" if what in ("training", "engines") else ""
+    return f"python -m rayjobs.benchmarks.speed --data DIR --what {what} {own} --threads {asked.threads} --rounds {asked.rounds}{units}"
 
 
 def _figure(what: str, side: str, work: Work, turns: Turns, count: int, rounds: int) -> Figure:
@@ -162,7 +182,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="data root with nli/triplets.parquet, and sts/*.parquet for the part sts")
     parser.add_argument("--out", default="infra/benchmarks")
-    parser.add_argument("--what", nargs="+", default=list(DEFAULTS), choices=[*PEERS, "sts"])
+    parser.add_argument("--what", nargs="+", default=list(DEFAULTS), choices=[*PEERS, "engines", "sts"])
     parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"], help="not of sts, which compares both with the peer's default")
     parser.add_argument("--max-length", nargs="+", type=int, default=[128, 32], help="not of sts, which takes the encoder's own")
     parser.add_argument("--tasks", nargs="+", default=["sts"], help="of sts")

@@ -12,28 +12,30 @@ TARGETS = {
     ("encoding", "fp32"): (1.6, 1.6),
     ("encoding", "bf16"): (2.0, 2.0),
 }
+ENGINE_TARGETS = {"ZeRO 0": 1.05, "ZeRO 1": 1.15, "ZeRO 2": 1.15, "ZeRO 3": 1.3}  # of a step of the torch engine, at most
 STS_TARGETS = {"default": 3.0, "equal": 1.5}
 PEER_DEFAULT = ("sentence-transformers", "fp32")
+
+TITLES = {"training": "Training", "engines": "Training by DeepSpeed beside plain torch", "encoding": "Encoding", "sts": "Scoring STS tasks"}
 
 Figures = list[Mapping[str, Any]]
 
 
 def speed_page(parts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Markdown of all parts in the order training, encoding, sts."""
+    """Markdown of all parts in the order training, engines, encoding, sts."""
     lines = ["# Speed against sentence-transformers", "", "Both sides interleaved in one run, each in a process of its own; medians.", ""]
-    for what in ("training", "encoding", "sts"):
+    for what in TITLES:
         if what not in parts:
             continue
         part = parts[what]
-        title = "Scoring STS tasks" if what == "sts" else what.capitalize()
         lines += [
-            f"## {title}",
+            f"## {TITLES[what]}",
             "",
             *(f"- {name}: {value}" for name, value in part["machine"].items()),
             f"- command: `{part['command']}`",
             "",
         ]
-        lines += _sts(part) if what == "sts" else _rates(part["figures"])
+        lines += _sts(part) if what == "sts" else _engines(part["figures"]) if what == "engines" else _rates(part["figures"])
         if what == "training":
             lines += _shares(part)
     return "\n".join(lines)
@@ -49,6 +51,23 @@ def _rates(figures: Figures) -> list[str]:
         lines.append(
             f"| {ours['precision']} | {ours['max_length']} | {ours['sentences_per_s']} | {peer['sentences_per_s']} | "
             f"**{ours['sentences_per_s'] / peer['sentences_per_s']:.2f}×** | {target}× | {ours['peak_gib']} / {peer['peak_gib']} |"
+        )
+    return [*lines, ""]
+
+
+def _engines(figures: Figures) -> list[str]:
+    lines = [
+        "One worker each, which shows what DeepSpeed does around a step, not what its collectives cost. Seconds a step: medians. Beside torch's: the median over rounds.",
+        "",
+        "| precision | max length | engine | seconds | of torch's | target | peak GiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in figures:
+        ratio = f"**{one['parts']['of_torch']:.2f}**"
+        target = ENGINE_TARGETS.get(one["side"])
+        lines.append(
+            f"| {one['precision']} | {one['max_length']} | {one['side']} | {one['seconds']:.3f} | {ratio if target else '1'} | "
+            f"{target or '–'} | {one['peak_gib']} |"
         )
     return [*lines, ""]
 

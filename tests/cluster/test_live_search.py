@@ -16,15 +16,13 @@ from sentdist.plan.suggestions import PlannedSearch
 from sentdist.print_line import PrintLine
 from sentdist.services.ports import free_port
 from sentdist.stages.context import Context
-from sentdist.store.searches import RungReached, SearchEvent, SearchRecord
+from sentdist.store.searches import SearchEvent, SearchRecord
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.live_search import LiveSearch
-from sentdist.tracking.mlflow_tracker import MlflowTracker
 from sentdist.tracking.rebuild import rebuild
 from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import Killed, killed_after, tiny_search
-from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
 
@@ -100,35 +98,6 @@ def shows(shown: Shown, record: SearchRecord) -> None:
         assert loss, "also of a training that was pruned"
         assert dev == sorted(set(dev)) and dev[-1] == last and {rung.step for rung in trial.rungs} <= set(dev)
     assert shown.parent.info.status == "FINISHED"
-
-
-@pytest.mark.nightly
-def test_trials_are_runs_while_a_search_runs_on_a_cluster(
-    cluster: Any, server: MlflowServer, client: MlflowClient, tiny_encoder_dir: Path, tmp_path: Path
-) -> None:
-    from sentdist.execution.searching.on_cluster import search_on_cluster
-
-    planned, context = a_search("live-search", tiny_encoder_dir, tmp_path)
-    shown, meanwhile, lines = Shown(client, "live-search"), list[tuple[int, str, bool]](), list[str]()
-    with live(server.uri, planned, context, lines.append) as following:
-
-        def watch(events: Sequence[SearchEvent]) -> None:
-            following.watch(events)
-            if isinstance(last := events[-1], RungReached):
-                wait_for(lambda: last.number in shown.trials, what="a run", seconds=60.0)
-                run = shown.trials[last.number]
-                meanwhile.append((last.number, run.info.status, "loss" in run.data.metrics))
-
-        record = search_on_cluster(planned, context, print_line=lines.append, watch=watch, tracker=following.tracker, at_once=1)
-    assert {one.state for one in record.trials} == {"finished", "pruned", "failed"}
-    assert {status for _, status, _ in meanwhile} == {"RUNNING"}
-    assert any(has_curve for _, _, has_curve in meanwhile), meanwhile
-    shows(shown, record)
-    assert not [line for line in lines if "tracking" in line]
-    before = shown.state()
-    rebuild(context.store, server.uri, "live-search")
-    assert MlflowTracker(server.uri, context.store).log_search(record)
-    assert shown.state() == before, "a rebuild adds nothing"
 
 
 def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
