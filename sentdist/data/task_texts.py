@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 class TaskTexts:
     """What a task tests. sentences: of each item its own texts (two of a pair, a query's, a text's). pairs: (item, one, other) of the texts
     whose relation is the answer: both of a pair, a query with each relevant document; none where the answer is a label. left_out: in words,
-    what the source has and the task does not score; "" for nothing. given_groups: (I,) what items belong to by the source, or ()."""
+    what the source has and the task does not score; "" for nothing. given_groups: (I,) what items belong to by the source, or ().
+    known_groups: (I,) which items belong together among those of a larger set that these are part of, as folds are of a collection; None:
+    these are the whole set."""
 
     name: str
     sentences: tuple[tuple[str, ...], ...]
     pairs: tuple[tuple[int, str, str], ...]
     left_out: str = ""
     given_groups: tuple[str, ...] = ()
+    known_groups: NDArray[np.int64] | None = None
 
     @property
     def num_items(self) -> int:
@@ -28,7 +31,10 @@ class TaskTexts:
 
     def groups(self) -> NDArray[np.int64]:
         """(I,) which items belong together: those that are linked by common texts, their own or relevant documents, directly or through
-        others, or by a group that the source names: an encoder that misreads a text errs on all of them."""
+        others, or by a group that the source names: an encoder that misreads a text errs on all of them. One number is one group in all
+        parts of a set."""
+        if self.known_groups is not None:
+            return self.known_groups
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 

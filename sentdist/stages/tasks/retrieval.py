@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -52,15 +53,21 @@ class LoadedRetrieval:
 
     def texts(self) -> TaskTexts:
         """An item a query, its pairs those with relevant documents."""
+        every = range(len(self.collection.query_ids))
+        if len(self.rows) == len(every):
+            return self._texts(self.rows)
+        return replace(self._texts(self.rows), known_groups=self._texts(every).groups()[list(self.rows)])
+
+    def _texts(self, rows: Sequence[int]) -> TaskTexts:
         collection = self.collection
         document = dict(zip(collection.document_ids, collection.documents, strict=True))
         pairs = tuple(
             (item, collection.queries[row], document[name])
-            for item, row in enumerate(self.rows)
+            for item, row in enumerate(rows)
             for name, relevance in collection.qrels[collection.query_ids[row]].items()
             if relevance > 0 and name in document
         )
-        return TaskTexts(name=self.task.name, sentences=tuple((collection.queries[row],) for row in self.rows), pairs=pairs)
+        return TaskTexts(name=self.task.name, sentences=tuple((collection.queries[row],) for row in rows), pairs=pairs)
 
     @property
     def _query_ids(self) -> list[str]:

@@ -11,6 +11,9 @@ from sentdist.data.pairs import read_pairs
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
 from sentdist.evaluation.items import items_of, joined
+from sentdist.plan.specs import Fold, Task
+from sentdist.stages.tasks.retrieval import load_retrieval
+from tests.support.tasks_data import write_table
 
 
 def test_items_that_share_a_text_belong_together() -> None:
@@ -61,3 +64,23 @@ def test_what_has_no_spread_has_no_items_and_what_has_no_column_is_refused() -> 
     assert items_of({"label": np.arange(3), "cluster": np.zeros(3)}, task="c", where="here") is None
     with pytest.raises(DataError, match='or "mrr"'):
         items_of({"map": np.ones(2)}, task="faq:mrr", where="here")
+
+
+def test_folds_of_a_collection_number_its_groups_alike(tmp_path: Path) -> None:
+    """Queries of two folds that share an answer hang together; those of two groups never do."""
+    groups = [number // 4 for number in range(24)]  # six answers, four queries each
+    write_table(tmp_path, "my/faq_docs", [{"doc_id": f"d{group}", "text": f"answer {group}", "title": ""} for group in sorted(set(groups))])
+    write_table(tmp_path, "my/faq_queries", [{"query_id": f"q{row}", "query": f"question {row}"} for row in range(24)])
+    judged = [{"query_id": f"q{row}", "doc_id": f"d{group}", "relevance": 1} for row, group in enumerate(groups)]
+    write_table(tmp_path, "my/faq_qrels", judged)
+    found: dict[int, set[int]] = {}
+    for number in range(3):
+        fold = Fold(number=number, num_folds=3)
+        task = Task(name="faq", kind="retrieval", source="my/faq", revision="", fold=fold, fold_role="test")
+        loaded = load_retrieval(task, tmp_path)
+        texts = loaded.texts()
+        assert texts.num_items == len(loaded.rows) == 8
+        for row, group in zip(loaded.rows, texts.groups().tolist(), strict=True):
+            found.setdefault(groups[row], set()).add(group)
+    assert all(len(numbers) == 1 for numbers in found.values())
+    assert len(set().union(*found.values())) == 6
