@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.quotes import check_quotes
-from sentdist.data.sources.files import TABLES, unquoted, with_large_strings
+from sentdist.data.sources.files import TABLES, read_objects, unquoted, with_large_strings
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import reading
 from sentdist.spelling import near
@@ -121,7 +121,7 @@ def own_table(name: str, path: Path, writing: Writing) -> pa.Table:
         elif path.suffix == ".jsonl":
             table = pyarrow.json.read_json(io.BytesIO(path.read_text(encoding=writing.encoding).encode()))
         else:
-            table = _objects(path, writing)
+            table = read_objects(path, encoding=writing.encoding or "utf-8")
         table = with_large_strings(table)
         table.validate(full=True)
     if not table.num_rows:
@@ -245,18 +245,6 @@ def _separated(path: Path, writing: Writing) -> pa.Table:
 
 def _is_foreign(writing: Writing) -> bool:
     return writing.encoding not in (None, "utf-8")
-
-
-def _objects(path: Path, writing: Writing) -> pa.Table:
-    """A list of objects."""
-    import json
-
-    import pyarrow as pa
-
-    rows = json.loads(path.read_text(encoding=writing.encoding))
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("no list of objects")
-    return pa.Table.from_pylist(rows)
 
 
 def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:

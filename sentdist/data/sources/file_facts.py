@@ -15,6 +15,7 @@ from sentdist.durable import whole_file
 from sentdist.reading import unreadable
 
 MOST_BYTES = 1 << 24  # of a note
+NOTED = 2  # version of how files are looked at
 RACY_S = 2.0  # a file changed this recently may change again within one tick of a coarse clock: not remembered
 
 
@@ -78,7 +79,7 @@ def remember_note(identity: Sequence[str | int], facts: FileFacts) -> None:
 
 def _identity(path: Path) -> list[str | int]:
     status = path.stat()
-    return [str(path.resolve()), status.st_size, status.st_mtime_ns]
+    return [str(path.resolve()), status.st_size, status.st_mtime_ns, NOTED]
 
 
 def _note_of(identity: Sequence[str | int]) -> Path:

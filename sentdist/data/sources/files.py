@@ -259,23 +259,23 @@ def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
         with pa.input_stream(str(path), compression="gzip") as stream:
             return pyarrow.json.read_json(stream)
     if path.suffix == ".json":
-        return _objects(path)
+        return read_objects(path)
     if path.suffix in TREC:
         return _judgements(path)
     return _parse_separated(path, tab=path.suffix == ".tsv")
 
 
-def _objects(path: Path) -> pa.Table:
-    """A list of objects, as `json.dump` and pandas' records write it."""
+def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:
+    """A list of objects, as `json.dump` and pandas' records write it: a column for each key, in the order in which keys come first."""
     import json
 
     import pyarrow as pa
 
     with reading(path, expected="a list of objects"):
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = json.loads(path.read_text(encoding=encoding))
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("no list of objects")
-    return pa.Table.from_pylist(rows)
+    return pa.table({key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)})
 
 
 def _judgements(path: Path) -> pa.Table:

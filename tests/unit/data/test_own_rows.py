@@ -251,3 +251,15 @@ def test_scores_with_a_comma_come_to_one_scale(tmp_path: Path) -> None:
     assert (found.file.shape, found.file.low, found.file.high) == ("graded", 0.0, 1.0)
     scores = read_rows("graded.csv", path, found.file, TRAIN, revision=found.revision)["score"].to_pylist()
     assert set(scores) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
+
+
+def test_a_column_that_the_first_object_of_a_list_lacks_is_one(tmp_path: Path) -> None:
+    rows = [{"question": f"question {n}", "answer": f"answer {n}", **({"group": n // 2} if n else {})} for n in range(60)]
+    (tmp_path / "faq.json").write_text(json.dumps(rows))
+    assert seen(tmp_path / "faq.json").file.group == "group"
+
+
+def test_0_is_a_group_like_any_other(tmp_path: Path) -> None:
+    rows = [{"question": f"question {n}", "answer": f"answer {n}", "group": n // 3 if n < 60 else None} for n in range(66)]
+    (tmp_path / "faq.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert "in 26 groups; the largest group has 3 rows" in seen(tmp_path / "faq.jsonl", near=None).told[1]

@@ -79,6 +79,12 @@ def test_json_lists_and_packed_lines_are_tables(tmp_path: Path) -> None:
         assert found.to_pylist() == [{"sent0": "d", "sent1": "é"}]
 
 
+def test_a_list_has_the_columns_of_all_its_objects(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text(json.dumps([{"sent0": "a"}, {"sent1": "b", "sent0": "c"}, {"score": 1, "sent0": "d"}]))
+    found = read_source("one", data_root=tmp_path)
+    assert found.column_names == ["sent0", "sent1", "score"] and found["sent1"].to_pylist() == [None, "b", None]
+
+
 @pytest.mark.parametrize("content", ['{"a": 1}', "[1, 2]", "[", ""])
 def test_other_json_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "one.json").write_text(content)
