@@ -19,7 +19,8 @@ from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.dotted import with_key, with_path
 from sentdist.plan.inheritance import with_inherited_corpora
-from sentdist.plan.objectives import Objective, names_where, terms_of, uses_bank, uses_targets
+from sentdist.plan.method_checks import check_headline, check_method, check_titles, known
+from sentdist.plan.objectives import Objective, names_where, uses_targets
 from sentdist.plan.own_file import HeldOutSection
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.papers import PAPERS
@@ -80,23 +81,24 @@ class Recipe(Frozen):
     @model_validator(mode="after")
     def _names_exist(self) -> Recipe:
         for name, method in self.methods.items():
-            _check_method(name, method, self.methods)
+            check_method(name, method, self.methods)
             _check_overrides(f"methods.{name}.training", self.training, method.training)
             _check_overrides(f"methods.{name}.encoder", self.encoder, method.encoder)
             if method.corpus is not None:
-                _known(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
+                known(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
+        check_titles(self.methods)
         has_tasks = any(method.objective is not None and uses_targets(method.objective) for method in self.methods.values())
         if self.targets is not None and not has_tasks and self.evaluation.probes is None:
             raise ValueError(f"targets: has no effect without the objective {names_where(targets=True)} or evaluation.probes; leave it out")
         if self.baseline is not None:
-            _known("baseline", self.baseline, tuple(self.methods))
+            known("baseline", self.baseline, tuple(self.methods))
         if self.headline is not None:
-            _check_headline(self.headline, self.baseline, self.methods)
+            check_headline(self.headline, self.baseline, self.methods)
         for number, task in enumerate(self.evaluation.tasks):
             if not is_task_name(task):
                 raise ValueError(f"evaluation.tasks[{number}]: {no_task(task)}")
         if self.evaluation.links is not None and self.evaluation.links.corpus is not None:
-            _known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
+            known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         _check_own(self)
         if self.selection is not None:
             check_dev_tasks(self.selection.task)
@@ -161,62 +163,14 @@ def _check_gpus(runtime: Runtime) -> None:
         )
 
 
-def _check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
-    here = f"methods.{name}"
-    for field, other in (("start", method.start), ("bank", method.bank), ("of", method.of)):
-        if other is None:
-            continue
-        _known(f"{here}.{field}", other, tuple(known for known in methods if known != name))
-        if methods[other].objective is None:
-            raise ValueError(f'{here}.{field}: "{other}" is the untouched checkpoint; expected a method with an objective')
-    _check_objective(here, method)
-    if method.of is not None and (method.objective is not None or method.start is not None):
-        raise ValueError(f"{here}.of: scores the encoder of another method; expected neither objective nor start beside it")
-    if method.phis is not None and method.bank is None:
-        raise ValueError(f"{here}.phis: has no effect without a bank; leave it out")
-    if method.phis is not None and len(set(method.phis)) != len(method.phis):
-        raise ValueError(f"{here}.phis: found {list(method.phis)}; expected each value once")
-    if method.phis == ():
-        raise ValueError(f"{here}.phis: found an empty set; expected at least one finite number (an rcl without regulators is info_nce)")
-    if method.lexical is not None and (method.objective is not None or method.of is not None or method.encoder):
-        raise ValueError(f"{here}.lexical: is a row without an encoder; expected neither objective, of nor encoder beside it")
-    for field in ("training", "corpus", "stopping", "seed"):
-        if method.objective is None and getattr(method, field) not in (None, {}):
-            raise ValueError(f"{here}.{field}: has no effect on the untouched checkpoint; leave it out or give an objective")
-
-
-def _check_headline(name: str, baseline: str | None, methods: dict[str, Method]) -> None:
-    _known("headline", name, tuple(known for known, method in methods.items() if method.reported and known != baseline))
-    if baseline is None:
-        raise ValueError("headline: has no effect without a baseline that it is compared with; name one or leave it out")
-
-
-def _check_objective(here: str, method: Method) -> None:
-    if method.objective is None:
-        return
-    with_bank = uses_bank(method.objective)
-    if with_bank and method.bank is None:
-        raise ValueError(f"{here}.bank: found nothing; expected the name of the method that trains the entropy encoders")
-    if method.bank is not None and not with_bank:
-        raise ValueError(f"{here}.bank: has no effect without the objective {names_where(bank=True)}; leave it out")
-    terms = list(terms_of(method.objective))
-    if not any(term.needs.alone for term in terms):
-        raise ValueError(f"{here}.objective: found {terms[0].name} alone; expected them beside another objective, as a term of a sum")
-
-
 def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> None:
     for field in own:
-        _known(where, field, tuple(type(shared).model_fields))
+        known(where, field, tuple(type(shared).model_fields))
     try:
         type(shared).model_validate(shared.model_dump() | own)
     except ValidationError as error:
         problems = [{**problem, "loc": (*where.split("."), *problem["loc"])} for problem in error.errors()]
         raise ValueError(explained(problems, _fields_beside)) from None
-
-
-def _known(where: str, name: str, names: Sequence[str]) -> None:
-    if name not in names:
-        raise ValueError(f"{where}: {not_one_of(name, names)}")
 
 
 SECTIONS: dict[str, tuple[type[Frozen], ...]] = {

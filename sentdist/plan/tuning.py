@@ -136,10 +136,11 @@ def tuning_values(
     space: dict[str, Json] = {"training.learning_rate": RATES}
     if len(batches) > 1:
         space["training.batch_size"] = {"choice": [*batches]}
+    short = _short_names([checkpoint for checkpoint, _ in encoders])
     for number, (checkpoint, revision) in enumerate(encoders, start=1):
         pooling: dict[str, Json] = {"pooling": poolings.get(checkpoint, "mean")} if poolings else {}
         own: dict[str, Json] = {"checkpoint": checkpoint, "revision": revision, **pooling} if several else {}
-        suffix, of = (f"-{number}", f", {checkpoint.rpartition('/')[2]}") if several else ("", "")
+        suffix, of = (f"-{number}", f", {short[number - 1]}") if several else ("", "")
         at: dict[str, Json] = {"encoder": {**own}} if own else {}
         rows[f"untouched{suffix}"] = {"title": f"Untouched{of or ' encoder'}", **copy.deepcopy(at)}
         if any(one.phis for one in fitting.values()):
@@ -174,3 +175,13 @@ def tuning_values(
         "runtime": {"engine": "torch", "workers": 1, "cpus_per_worker": 1},
     }
     return values
+
+
+def _short_names(checkpoints: Sequence[str]) -> list[str]:
+    """As much of the end of each path as tells all apart; of one that stands there twice (two commits), with its number."""
+    parts = [checkpoint.rstrip("/").split("/") for checkpoint in checkpoints]
+    for size in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(one[-size:]) for one in parts]
+        if len({*names}) == len(names):
+            return names
+    return [f"{one[-1]} ({number})" for number, one in enumerate(parts, start=1)]

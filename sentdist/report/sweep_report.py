@@ -282,7 +282,7 @@ GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "
 def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable, leaks: SweepLeaks, chosen: str) -> Iterator[Block]:
     """What stands below tables and figures."""
     if cells := chosen_cells(sweep, records, table):
-        said = filter(None, (selection_note(cells), selection_sentence(cells, column=table.columns[-1]), chosen))
+        said = filter(None, (selection_note(cells), selection_sentence(cells, column=table.lead), chosen))
         yield Block(title=SELECTION_TITLE, said=tuple(said), header=SELECTION_HEADER, rows=selection_rows(cells))
     if any(trial.train for trial in sweep.trials):
         yield Block(title=LEAKS_TITLE, said=(LEAKS_NOTE if leaks.is_known else NOT_CHECKED,), header=LEAKS_HEADER, rows=leaks.rows)

@@ -16,6 +16,7 @@ from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan, Trial
+from sentdist.report.sweep_rows import RETRIEVAL_TITLES
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 
@@ -32,7 +33,7 @@ def fill_store(
 ) -> None:
     """Save the sweep and commit every stage of the trials that are not skipped.
 
-    noise: the standard deviation of a trial's similarities around gold scores from 0 to 5; num_items: pairs of each task.
+    noise: the standard deviation of a trial's similarities around gold scores from 0 to 5; num_items: pairs or queries of each task.
     """
     save_sweep(store, sweep_record(plan))
     trials = {trial.key: trial for trial in plan.trials}
@@ -58,14 +59,26 @@ def _scores(stage: Scores, folder: Path, noise: float, *, seed: int, num_items: 
         if isinstance(task, LinkTask):
             results |= _links(task, 90.0 - 10 * noise + seed)
             continue
-        assert isinstance(task, Task) and task.kind == "sts"
+        assert isinstance(task, Task)
         size = num_items[task.name]
+        if task.kind == "retrieval":
+            results |= _retrieval(task, folder, 90.0 - 10 * noise, size=size, seed=seed)
+            continue
         gold = np.round(np.random.default_rng(number).uniform(0, 5, size) * 5) / 5
         similarities = (gold + np.random.default_rng([number, seed]).normal(0, noise, size)) / 10
         found = score_similarities(similarities, gold, ["all"] * size)
         pq.write_table(pa.table(found.items()), folder / "items" / f"{task.name}.parquet")
         results |= {task.name: found.spearman, f"{task.name}.spearman": found.spearman, f"{task.name}.pearson": found.pearson}
     return results
+
+
+def _retrieval(task: Task, folder: Path, level: float, *, size: int, seed: int) -> dict[str, Json]:
+    """Made-up measures of queries around a level: each ten points above the one before."""
+    draws = np.random.default_rng(seed).normal(level, 1.0, size)
+    found = {measure: draws + 10 * place for place, measure in enumerate(RETRIEVAL_TITLES)}
+    pq.write_table(pa.table({"query_id": [f"q{row}" for row in range(size)], **found}), folder / "items" / f"{task.name}.parquet")
+    measures: dict[str, Json] = {f"{task.name}.{measure}": float(values.mean()) for measure, values in found.items()}
+    return {task.name: measures[f"{task.name}.map"]} | measures
 
 
 def _links(task: LinkTask, mrr: float) -> dict[str, Json]:

@@ -177,6 +177,15 @@ def test_a_value_out_of_its_range_is_refused(changes: dict[str, Json], message: 
     assert message in _refusal(small_values(**changes))
 
 
+def test_two_rows_of_one_title_are_refused() -> None:
+    """Reports take rows of one title for folds of one method."""
+    objective: Json = {"name": "info_nce"}
+    said = _refusal(with_method(twin={"title": "fine_tuned", "objective": objective}))
+    assert 'methods.twin.title: found "fine_tuned", as methods.fine_tuned has it; expected a title for each row' in said
+    unseen = with_method(twin={"title": "fine_tuned", "objective": objective, "reported": False})
+    assert recipe_from_values(unseen, where="small.yaml").methods["twin"].title == "fine_tuned"
+
+
 def test_all_faults_are_told_at_once() -> None:
     refusal = _refusal(small_values(evalution={}, training={"batch_size": 0}))
     assert "evalution" in refusal

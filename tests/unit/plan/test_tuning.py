@@ -52,6 +52,19 @@ def test_several_encoders_have_methods_of_their_own() -> None:
     assert "&id" not in recipe_text(written), "no value stands for two"
 
 
+@pytest.mark.parametrize(
+    ("encoders", "titles"),
+    [
+        ([("minilm-l6", None), ("owner/name", None)], ["minilm-l6", "name"]),
+        ([("/runs/a/best", None), ("/runs/b/best/", None)], ["a/best", "b/best"]),
+        ([("owner/name", "c" * 40), ("owner/name", "d" * 40)], ["name (1)", "name (2)"]),
+    ],
+)
+def test_encoders_of_one_name_are_told_apart(encoders: list[tuple[str, str | None]], titles: list[str]) -> None:
+    recipe = recipe_from_values(values(encoders=encoders, methods=["contrastive"]), where="tune")
+    assert [method.title for name, method in recipe.methods.items() if method.objective] == [f"Contrastive, {title}" for title in titles]
+
+
 def test_rcl_is_tuned_where_it_is_asked_for() -> None:
     """Over its φ sets and weight; its entropy encoders are the same ones in every suggestion."""
     recipe = recipe_from_values(values(methods=["contrastive", "rcl"], num_rows=100), where="tune")

@@ -16,7 +16,9 @@ from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.report.works import works_of_sweep
 from sentdist.stages.context import Context
+from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep
+from tests.support.planning import plan_of, small_recipe
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -88,6 +90,19 @@ def test_the_report_shows_selection_tests_and_what_is_exploratory(tmp_path: Path
     cited = set(re.findall(r"^@\w+\{(\w+),", str(report.files["citations.bib"]), flags=re.MULTILINE))
     assert {"rcl", "infonce", "stsb", "simcse", "pigeonhole", "moderated"} <= cited, "methods, test sets and tests that stand in the page"
     assert not cited & {"ray", "geometry", "deepspeed", "ir_measures"}, "made in this process, without these measures"
+
+
+def test_what_dev_chose_is_told_by_the_measure_that_leads_the_table(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store")
+    plan = plan_of(small_recipe(evaluation={"tasks": ["stackfaq"]}, baseline="base"))
+    fill_store(store, plan, noise=lambda trial: NOISE[trial.method], dev=lambda trial: BY_DEV[trial.method], num_items={"stackfaq": 20})
+    page = report_sweep(store, "small").markdown
+    score = (
+        load_sweep(store, "small")
+        .records(store)[next(one.key for one in plan.trials if one.method == "fine_tuned")]
+        .results["stackfaq.map"]
+    )
+    assert f"stsb-dev alone chooses fine_tuned: its test score (stackfaq:map) is {score:.2f}." in page
 
 
 @pytest.mark.parametrize(

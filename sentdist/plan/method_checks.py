@@ -1,0 +1,66 @@
+"""What a recipe's methods must be: each by itself, and beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sentdist.plan.objectives import names_where, terms_of, uses_bank
+from sentdist.plan.sections import Method
+from sentdist.plan.wording import not_one_of
+
+
+def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
+    here = f"methods.{name}"
+    for field, other in (("start", method.start), ("bank", method.bank), ("of", method.of)):
+        if other is None:
+            continue
+        known(f"{here}.{field}", other, tuple(known for known in methods if known != name))
+        if methods[other].objective is None:
+            raise ValueError(f'{here}.{field}: "{other}" is the untouched checkpoint; expected a method with an objective')
+    _check_objective(here, method)
+    if method.of is not None and (method.objective is not None or method.start is not None):
+        raise ValueError(f"{here}.of: scores the encoder of another method; expected neither objective nor start beside it")
+    if method.phis is not None and method.bank is None:
+        raise ValueError(f"{here}.phis: has no effect without a bank; leave it out")
+    if method.phis is not None and len(set(method.phis)) != len(method.phis):
+        raise ValueError(f"{here}.phis: found {list(method.phis)}; expected each value once")
+    if method.phis == ():
+        raise ValueError(f"{here}.phis: found an empty set; expected at least one finite number (an rcl without regulators is info_nce)")
+    if method.lexical is not None and (method.objective is not None or method.of is not None or method.encoder):
+        raise ValueError(f"{here}.lexical: is a row without an encoder; expected neither objective, of nor encoder beside it")
+    for field in ("training", "corpus", "stopping", "seed"):
+        if method.objective is None and getattr(method, field) not in (None, {}):
+            raise ValueError(f"{here}.{field}: has no effect on the untouched checkpoint; leave it out or give an objective")
+
+
+def check_titles(methods: Mapping[str, Method]) -> None:
+    """Raise ValueError for two rows of one title: tables and tests take rows of one title for folds of one method."""
+    first: dict[str, str] = {}
+    for name, method in methods.items():
+        title = method.title or name
+        if method.reported and first.setdefault(title, name) != name:
+            raise ValueError(f'methods.{name}.title: found "{title}", as methods.{first[title]} has it; expected a title for each row')
+
+
+def check_headline(name: str, baseline: str | None, methods: dict[str, Method]) -> None:
+    known("headline", name, tuple(known for known, method in methods.items() if method.reported and known != baseline))
+    if baseline is None:
+        raise ValueError("headline: has no effect without a baseline that it is compared with; name one or leave it out")
+
+
+def _check_objective(here: str, method: Method) -> None:
+    if method.objective is None:
+        return
+    with_bank = uses_bank(method.objective)
+    if with_bank and method.bank is None:
+        raise ValueError(f"{here}.bank: found nothing; expected the name of the method that trains the entropy encoders")
+    if method.bank is not None and not with_bank:
+        raise ValueError(f"{here}.bank: has no effect without the objective {names_where(bank=True)}; leave it out")
+    terms = list(terms_of(method.objective))
+    if not any(term.needs.alone for term in terms):
+        raise ValueError(f"{here}.objective: found {terms[0].name} alone; expected them beside another objective, as a term of a sum")
+
+
+def known(where: str, name: str, names: Sequence[str]) -> None:
+    if name not in names:
+        raise ValueError(f"{where}: {not_one_of(name, names)}")
