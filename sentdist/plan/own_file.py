@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from sentdist.frozen import Frozen
 from sentdist.plan.specs import Shape
 
 Share = Annotated[float, Field(gt=0.0, lt=0.5)]
+
+
+def _as_name(value: object) -> object:
+    """1 is "1": columns of a file without a header are called by their numbers, and YAML reads these as numbers."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+ColumnName = Annotated[str, BeforeValidator(_as_name, json_schema_input_type=str | int)]
 
 
 class HeldOutSection(Frozen):
@@ -28,8 +36,10 @@ class OwnFileSection(Frozen):
     file: Annotated[str, Field(min_length=1)]
     revision: str | None = None  # of a hub data set
     shape: Shape | None = None
-    columns: tuple[str, ...] | None = None  # of the texts, in the order anchor, positive, negative; of graded pairs the score as third
-    group: str | None = None  # a column: rows of one value stay on one side
+    columns: tuple[ColumnName, ...] | None = (
+        None  # of the texts, in the order anchor, positive, negative; of graded pairs the score as third
+    )
+    group: ColumnName | None = None  # a column: rows of one value stay on one side
     encoding: str | None = None
     separator: str | None = None
     header: bool | None = None

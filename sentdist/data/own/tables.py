@@ -5,11 +5,12 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sentdist.data.quotes import check_quotes
 from sentdist.data.sources.files import TABLES, read_objects, unquoted, with_large_strings
@@ -180,7 +181,7 @@ def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequenc
 def _fields(lines: Sequence[str], separator: str) -> list[list[str]]:
     rows: list[list[str]] = []
     try:
-        for row in csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL):
+        for row in csv.reader(lines, delimiter=separator, quoting=_quoting(separator)):
             if row:
                 rows.append(row)
             if len(rows) == LINES_LOOKED_AT:
@@ -221,16 +222,13 @@ def _separated(path: Path, writing: Writing) -> pa.Table:
     is_tab = writing.separator == "\t"
     text = path.read_bytes().decode(writing.encoding or "utf-8") if _is_foreign(writing) else None
     with pa.input_stream(str(path)) if text is None else io.StringIO(text) as begin:
-        first = begin.read(LOOKED_AT)
-    lines = (first if isinstance(first, str) else first.decode(errors="replace")).splitlines(keepends=True)
-    names = [cell.strip() for cell in _fields(lines, writing.separator or ",")[0]]
-    if is_tab:
-        names = [name[1:-1].replace('""', '"') if len(name) > 1 and name[0] == name[-1] == '"' else name for name in names]
-    if not writing.has_header:
-        names = [str(number) for number in range(1, len(names) + 1)]
+        start = begin.read(LOOKED_AT)
+    first, num_lines = _first_row(start if isinstance(start, str) else start.decode(errors="replace"), writing.separator or ",")
+    names = [_without_marks(cell.strip()) if is_tab else cell.strip() for cell in first]
+    names = _told_apart(names) if writing.has_header else [str(number) for number in range(1, len(names) + 1)]
     table = pyarrow.csv.read_csv(
         path if text is None else io.BytesIO(text.encode()),
-        read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(bool(writing.has_header)), block_size=1 << 24),
+        read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=num_lines if writing.has_header else 0, block_size=1 << 24),
         parse_options=pyarrow.csv.ParseOptions(
             delimiter=writing.separator or ",", quote_char=False if is_tab else '"', newlines_in_values=not is_tab
         ),
@@ -241,6 +239,30 @@ def _separated(path: Path, writing: Writing) -> pa.Table:
     with path.open(encoding=writing.encoding or "utf-8", newline="") as file:
         check_quotes(path.name, table, file, writing.separator or ",")
     return table
+
+
+def _first_row(text: str, separator: str) -> tuple[list[str], int]:
+    """The first row that is not empty, and how many lines it and the empty ones before it take: a name may hold line breaks."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quoting=_quoting(separator))
+    row = next(filter(None, reader), [])
+    return row, reader.line_num
+
+
+def _quoting(separator: str) -> Literal[0, 3]:
+    return csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+
+
+def _without_marks(name: str) -> str:
+    return name[1:-1].replace('""', '"') if len(name) > 1 and name[0] == name[-1] == '"' else name
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Names of columns, repeated ones with a number behind them: score, score_2; a table knows its columns by their names."""
+    given: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name or 'unnamed'}_{number}" for number in itertools.count(2))
+        given[name if name not in given else next(other for other in numbered if other not in given and other not in names)] = None
+    return list(given)
 
 
 def _is_foreign(writing: Writing) -> bool:

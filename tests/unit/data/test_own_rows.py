@@ -12,7 +12,9 @@ import pytest
 
 from sentdist.data.leaks import LeakFinder
 from sentdist.data.own.rows import Asked, Looked, look, read_queries, read_rows
+from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
+from sentdist.data.own.tables import Writing, own_table, recognised
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
 
@@ -263,3 +265,35 @@ def test_0_is_a_group_like_any_other(tmp_path: Path) -> None:
     rows = [{"question": f"question {n}", "answer": f"answer {n}", "group": n // 3 if n < 60 else None} for n in range(66)]
     (tmp_path / "faq.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert "in 26 groups; the largest group has 3 rows" in seen(tmp_path / "faq.jsonl", near=None).told[1]
+
+
+def read_cells(path: Path) -> list[dict[str, object]]:
+    """The rows of a file as one would see them before any of them is chosen."""
+    return own_table(path.name, path, recognised(path.name, path, Writing(), sorted(KNOWN_NAMES))).to_pylist()
+
+
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_names_that_a_spreadsheet_repeats_are_told_apart(tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "own.csv"
+    rows = [(f"question {n}", f"answer {n}", f"other {n}", "", "") for n in range(30)]
+    path.write_text(written([("question", "answer", "answer", "", ""), *rows], separator))
+    assert read_cells(path)[0] == {"question": "question 0", "answer": "answer 0", "answer_2": "other 0", "": "", "unnamed_2": ""}
+    found = seen(path)
+    assert found.file.columns == ("question", "answer") and "answer_2, , unnamed_2 not read" in found.told[0]
+    path.write_text(
+        written([("question", "answer", "score", "score"), *((*row[:2], str(n % 3), "1") for n, row in enumerate(rows))], separator)
+    )
+    assert seen(path).file.columns == ("question", "answer", "score")
+
+
+@pytest.mark.parametrize("begin", ["\n", "\r\n\r\n"])
+def test_empty_lines_before_the_names_are_no_rows(tmp_path: Path, begin: str) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(f"{begin}question,answer\na b,c d\n", newline="")
+    assert read_cells(path) == [{"question": "a b", "answer": "c d"}]
+
+
+def test_a_name_may_hold_a_line_break(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text('question,"answer\n(short)"\na b,c d\ne f,g h\n')
+    assert read_cells(path) == [{"question": "a b", "answer\n(short)": "c d"}, {"question": "e f", "answer\n(short)": "g h"}]

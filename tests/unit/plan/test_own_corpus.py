@@ -51,6 +51,17 @@ def test_a_shape_has_its_stages_tasks_and_methods(shape: str, method: str, kinds
     assert len({task.name for task in (*tasks, train.selection.task)}) == len(tasks) + 1
 
 
+def test_columns_may_be_named_by_their_numbers() -> None:
+    by_number, by_text = (
+        own_plan(f"corpus.columns={columns}", f"corpus.group={group}") for columns, group in (("[1, 2]", "3"), ("['1', '2']", "'3'"))
+    )
+    assert by_number.recipe.corpus == by_text.recipe.corpus and [stage.key for stage in by_number.stages] == [
+        stage.key for stage in by_text.stages
+    ]
+    with pytest.raises(RecipeError, match="expected text"):
+        own_plan("corpus.columns=[true, 2]")
+
+
 def test_what_is_held_out_is_part_of_every_key() -> None:
     one, other = (own_plan(f"corpus.file={file}") for file in ("one.csv", "other.csv"))
     assert not {stage.key for stage in one.stages} & {stage.key for stage in other.stages}
