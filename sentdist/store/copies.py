@@ -33,7 +33,7 @@ def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str)
     Raises:
         StoreError: the store cannot be read, or the local disk cannot be written.
     """
-    copy = copies_folder() / record.key
+    copy = copies_folder() / (f"{record.key}-{record.data}" if record.data else record.key)  # in another bucket its bytes may differ
     if copy.is_dir():
         keep_copy(copy)
         return copy

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from pyarrow import fs
@@ -15,6 +16,21 @@ from pyarrow import fs
 from sentdist.store.record import RECORD, Record
 
 DATA = "data-"  # how the folder of one writer's files begins, below the place of the artifact
+
+
+def write_object(filesystem: fs.FileSystem, path: str, content: bytes) -> None:
+    """Write an object that is whole or not there, whatever signal comes meanwhile.
+
+    In a thread of its own: a signal raises in the main thread, and a stream that is left by an error before all was written publishes what
+    it has by then, at the worst an empty object in place of a good one.
+    """
+
+    def write() -> None:
+        with filesystem.open_output_stream(path) as stream:
+            stream.write(content)
+
+    with ThreadPoolExecutor(1) as one:
+        one.submit(write).result()
 
 
 class ObjectRoot:
@@ -54,8 +70,7 @@ class ObjectRoot:
 
     def write(self, place: str, content: bytes) -> None:
         """Write an object, which appears whole or not at all."""
-        with self._filesystem.open_output_stream(f"{self._base}/{place}") as stream:
-            stream.write(content)
+        write_object(self._filesystem, f"{self._base}/{place}", content)
 
     def _leave(self, place: str, leave: Callable[[str, str], None]) -> None:
         names = sorted(self._names(place), key=lambda name: (name != RECORD, name))

@@ -174,14 +174,15 @@ class SearchRecord(_Value):
         return sum(trial.paid_sentences for trial in self.trials)
 
 
-def append_event(store: ArtifactStore, name: str, event: SearchEvent) -> None:
-    """Note what happened; on the disk when this returns.
+def append_event(store: ArtifactStore, name: str, event: SearchEvent, *, size: int | None = None) -> int:
+    """Note what happened; on the disk when this returns. size: what this returned last, to the same process; None: nothing yet.
 
     Raises:
-        StoreError: the store is full or cannot be written.
+        StoreError: the store is full or cannot be written, or another process has noted something since: two that carry one search out
+            would take each other's scores for their own.
     """
     text = event.model_dump_json()
-    store.append_line(f"{SEARCHES}/{name}.jsonl", f"{_seal(text)} {text}")
+    return store.append_line(f"{SEARCHES}/{name}.jsonl", f"{_seal(text)} {text}", size=size)
 
 
 def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
@@ -190,7 +191,7 @@ def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
     Raises:
         StoreError: the store cannot be read.
     """
-    lines = (store.read_text(f"{SEARCHES}/{name}.jsonl", errors="replace") or "").splitlines()
+    lines = (store.read_text(f"{SEARCHES}/{name}.jsonl", errors="replace") or "").split("\n")  # not at U+2028, which JSON leaves as it is
     events = [event for line in lines if line.strip() and (event := _event(line)) is not None]
     if (lost := sum(bool(line.strip()) for line in lines) - len(events)) > 0:
         log.warning("%s/%s/%s.jsonl: %s left out: damaged", store.shown, SEARCHES, name, counted(lost, "line"))

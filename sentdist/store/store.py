@@ -288,19 +288,26 @@ class ArtifactStore:
             self._folders.write(place, text.encode())
         return self._uri(place)
 
-    def append_line(self, place: str, line: str) -> None:
-        """Add a line to a file that is not an artifact, on the disk when this returns; one process writes a file.
+    def append_line(self, place: str, line: str, *, size: int | None = None) -> int:
+        """Add a line to a file that is not an artifact, on the disk when this returns. Returns the size of the file behind it, in bytes.
 
-        On an object store, where files cannot grow, the file is written anew.
+        On an object store, where files cannot grow, the file is written anew. size: that the file has if nobody else writes it; None: any.
+        Raises StoreError for another one.
         """
         with writing(self.shown):
+            path = Path(self.base) / place
+            before = b"" if self.is_local else self._content(place) or b""
+            if size not in (None, (path.stat().st_size if path.exists() else 0) if self.is_local else len(before)):
+                raise StoreError(
+                    where=self._uri(place), found="lines of another process", expected="one process that writes it",
+                    remedy="It was submitted a second time: follow that one. What is finished is kept.",
+                )  # fmt: skip
             if self.is_local:
-                path = Path(self.base) / place
                 self.local_root.make_folder(path.parent)
                 append_line(path, line.encode())
-                return
-            before = self.read_text(place, errors="replace") or ""
-            self._folders.write(place, f"{before}{line}\n".encode())
+                return path.stat().st_size
+            self._folders.write(place, content := before + line.encode() + b"\n")
+            return len(content)
 
     def write_folder(self, folder: Path, place: str) -> str:
         """Copy a local folder that is not an artifact (a report), over what was there; returns the address."""
@@ -327,9 +334,16 @@ class ArtifactStore:
 
     def names(self, place: str) -> list[str]:
         """Names of the files in a folder of the store, sorted; none if there is no such folder."""
+        return self._names(place, fs.FileType.File)
+
+    def folder_names(self, place: str) -> list[str]:
+        """As `names`, of the folders in it."""
+        return self._names(place, fs.FileType.Directory)
+
+    def _names(self, place: str, kind: fs.FileType) -> list[str]:
         with reading(self.shown, awaited=self.is_local):
             infos = self.filesystem.get_file_info(fs.FileSelector(f"{self.base}/{place}", allow_not_found=True))
-        return sorted(info.base_name for info in infos if info.type == fs.FileType.File)
+        return sorted(info.base_name for info in infos if info.type == kind)
 
     def _content(self, place: str) -> bytes | None:
         """The bytes of a file; None if there is no such file."""

@@ -276,7 +276,7 @@ class SweepRuns:
         if owner in self.layout.trials:
             update.tags({COLOR: self._colors[self.layout.trials[owner].cell]})
         if own:
-            update.tags({"sentdist.place": self._address(self.sweep.places[owner])})
+            update.tags({"sentdist.place": self._address(own[owner].files_place if owner in own else self.sweep.places[owner])})
             update.tags({"sentdist.uses": " ".join(self.layout.made_from(owner))})
         if owner in own:
             update.end("FINISHED", max(_ended_ms(own[owner]), run.info.start_time))
@@ -289,13 +289,13 @@ class SweepRuns:
         made_from = [self._link(key) for key in layout.made_from(owner)]
         trial = layout.trials.get(owner)
         if trial is not None:
-            place = self.sweep.places[trial.train] if trial.train is not None and trial.train in own else None
+            train = own.get(trial.train or "")
             return notes.trial_note(
                 trial,
                 sweep=sweep,
-                train=own.get(trial.train or ""),
+                train=train,
                 scores=own.get(owner),
-                address=None if place is None else self._address(place),
+                address=None if train is None else self._address(train.files_place),
                 shared=made_from,
                 reason=None if owner in own else reason,
             )
@@ -305,7 +305,7 @@ class SweepRuns:
             layout.kind(owner),
             sweep=sweep,
             record=record,
-            address=None if record is None else self._address(record.place),
+            address=None if record is None else self._address(record.files_place),
             trials=[self._link(key) for key in layout.used_by(owner)],
             made_from=made_from,
             reason=None if record else reason,

@@ -13,7 +13,7 @@ from sentdist.execution.searching.budgets import Finalists, Hours, check_budget,
 from sentdist.execution.searching.halving import goes_on
 from sentdist.execution.searching.lines import trial_line
 from sentdist.execution.searching.old_rungs import drop_below, drop_left, keep_curve_of
-from sentdist.execution.searching.prices import Forecasts, paid
+from sentdist.execution.searching.prices import Earlier, Forecasts, paid
 from sentdist.execution.searching.trial import ToRun
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
@@ -21,7 +21,7 @@ from sentdist.plan.stages import Train, to_share
 from sentdist.plan.suggestions import PlannedSearch, told
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.rungs import standing
+from sentdist.stages.rungs import Standing, standing
 from sentdist.store.searches import (
     Finalist,
     FinalistsChosen,
@@ -102,7 +102,8 @@ class Conductor:
         self._names: dict[int, str] = {}  # under which the suggester of a trial knows it
         self._has_diverged = False
         self._hours = Hours(self._search.budget, self._clock)
-        self._first = self._hours.since
+        self._earlier = Earlier(places=frozenset(), since=None)
+        self._size: int | None = None  # of the file of this search's lines, behind its own last one
         self.reason: str | None = None
 
     @property
@@ -140,11 +141,11 @@ class Conductor:
             self._replay(event)
         if before:
             self._hours.before = self._state.spent_hours
-            self._first = before[0].at
         chosen = self._state.chosen
         if chosen is not None and chosen.reason == self._hours.told:
             self.reason = chosen.reason  # what is left of these hours was for the finalists
         self._check_disk()
+        self._earlier = Earlier.look(store, since=before[0].at if before else None)
         self._hours.since = self._clock()
         methods = {method: tuple(fields) for method, fields in self.planned.fields.items()}
         recipe = self.planned.recipe.model_dump(mode="json", exclude_unset=True)
@@ -197,15 +198,16 @@ class Conductor:
         self.reason = ALL_TRIED
         return None
 
-    def arrive(self, number: int, share: float) -> bool:
-        """Note that a trial has come to a share of its training, which the store holds; whether it goes on.
+    def arrive(self, number: int, share: float, found: Standing | None = None) -> bool:
+        """Note that a trial has come to a share of its training; whether it goes on. found: how it stood there; None: the store has it.
 
         Raises:
             RecipeError: by the first speed that is measured, the budget is too small for one trial.
         """
         train = self._trains[number]
         stage = to_share(train, share)
-        found = standing(train, share, self.context)
+        found = found or standing(train, share, self.context)
+        self.forecasts.something_was_built()
         if found is None or found.dev is None or found.last is None:
             at_share = f"no dev score at {100 * share:g} % of the training"
             self.fail(
@@ -213,7 +215,7 @@ class Conductor:
                 ResourceError(where=f"trial {number}", found=at_share, expected="similarities that differ", remedy="The others go on."),
             )
             return False
-        price = paid(stage, self.context.store, since=self._first, known=self._state.paid_for)
+        price = paid(stage, self.context.store, earlier=self._earlier, known=self._state.paid_for)
         self._note(
             RungReached(
                 number=number, share=share, key=stage.key, place=stage.place, step=found.step, dev=found.dev, last_dev=found.last,
@@ -355,7 +357,7 @@ class Conductor:
             drop_below(store, train, 1.0, shares)
 
     def _note(self, event: SearchEvent) -> None:
-        append_event(self.context.store, self.planned.recipe.name, event)
+        self._size = append_event(self.context.store, self.planned.recipe.name, event, size=self._size)
         self._take(event)
         if self._watch is not None:
             self._watch(self._state.events)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,14 @@ from sentdist.plan.stages import to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.rungs import standing
+from sentdist.stages.rungs import Standing, standing
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.searches import SearchRecord
 from sentdist.tracking.tracker import NullTracker, Tracker
 
 NUMBER = "trial"  # the field of a trial's config that names it here
 SHARE = "share"
+STANDING = "standing"  # how the trial stood there
 MAILBOX_S = 600.0  # for a process on the head to start; on a machine with five times as much to do as it can it takes 40 s
 NO_END = 2**31  # trials: the searcher says when there are no more
 
@@ -211,7 +213,7 @@ class _ConductorScheduler(FIFOScheduler):
         if result[SHARE] in [rung.share for rung in self._conductor.trial(number).rungs]:  # its process was lost and began anew
             return str(TrialScheduler.CONTINUE)
         try:
-            goes_on = self._conductor.arrive(number, float(result[SHARE]))
+            goes_on = self._conductor.arrive(number, float(result[SHARE]), Standing(**result[STANDING]))
         except Exception as error:
             self.broken = error
             self._stopper.now()
@@ -262,14 +264,11 @@ def _run_trial(config: dict[str, Any], mailbox: Any, submission: Submission, bod
     board = BoardClient(submission, body)
     try:
         for share in trial.shares:
-            found = standing(trial.train, share, context)
-            if found is None:
+            while (found := standing(trial.train, share, context)) is None:  # again where another search has removed it meanwhile
                 for _ in board.follow(to_share(trial.train, share)):
                     pass
-                found = standing(trial.train, share, context)
-            assert found is not None, "a rung that was followed to its end is in the store"
             score = float("nan") if found.dev is None else found.dev
-            tune.report({SCORE: score, SHARE: share, "step": found.step, "sentences": found.sentences, "training_s": found.seconds})
+            tune.report({SCORE: score, SHARE: share, STANDING: asdict(found)})
     except SweepStopped:
         tune.report({STOPPED: True})
     except Exception as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import Rung, Train, training_of
+from sentdist.plan.stages import STAGES, Rung, Train, training_of
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.store.forecast import sentences_of, speed_of
 from sentdist.store.record import Record
@@ -26,14 +26,35 @@ class Paid:
     stages: tuple[str, ...] = ()
 
 
-def paid(stage: Train | Rung, store: ArtifactStore, *, since: float, known: Set[str]) -> Paid:
-    """What was built since a moment for a training until a share; known: keys of stages that others have paid for."""
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """What a store held before a search. Of a search that was submitted before, some of it was built for it: what is younger than `since`.
+    Clocks of hosts differ, so only that is asked of them.
+
+    places: of stages, when this submission began. since: when the search began, by the driver's clock; None: with this submission.
+    """
+
+    places: frozenset[str]
+    since: float | None
+
+    @classmethod
+    def look(cls, store: ArtifactStore, *, since: float | None) -> Earlier:
+        """Raises StoreError where the store cannot be read."""
+        return cls(places=frozenset(f"{kind}/{name}" for kind in STAGES for name in store.folder_names(kind)), since=since)
+
+    def had(self, record: Record) -> bool:
+        """Whether nobody pays for it."""
+        return record.place in self.places and (self.since is None or _created(record) < int(self.since))
+
+
+def paid(stage: Train | Rung, store: ArtifactStore, *, earlier: Earlier, known: Set[str]) -> Paid:
+    """What was built in a search for a training until a share; known: keys of stages that others have paid for."""
     found = Paid()
     for needed in topological((stage,)):
         if needed.key in known or needed.purpose == "scores":
             continue
         artifact = store.get(needed)
-        if artifact is None or _created(artifact.record) < int(since):
+        if artifact is None or earlier.had(artifact.record):
             continue
         results = artifact.record.results
         seconds = artifact.record.seconds - (_number(results.get("seconds_before")) if isinstance(needed, Train) else 0.0)
@@ -50,12 +71,16 @@ def paid(stage: Train | Rung, store: ArtifactStore, *, since: float, known: Set[
 
 
 class Forecasts:
-    """What trainings would take, given what the store holds, at the speed of earlier ones; speeds are looked up once they are known."""
+    """What trainings would take, given what the store holds, at the speed of earlier ones.
+
+    Speeds are looked up once. One that is not known yet is looked up again after `something_was_built`: in a bucket that is a request for
+    each kind, and what is left of a budget is asked for at each step.
+    """
 
     def __init__(self, planned: PlannedSearch, store: ArtifactStore) -> None:
         self._rows = planned.rows
         self._store = store
-        self._speeds: dict[str, float] = {}
+        self._speeds: dict[str, float | None] = {}
 
     def seconds(self, train: Train) -> float | None:
         """Of what the store lacks of a whole training, one stage after another; None while no speed is known."""
@@ -97,9 +122,13 @@ class Forecasts:
 
     def _speed(self, kind: type[Stage]) -> float | None:
         assert kind.speed_of is not None
-        if kind.speed_of not in self._speeds and (found := speed_of(self._store, kind)) is not None:
-            self._speeds[kind.speed_of] = found
-        return self._speeds.get(kind.speed_of)
+        if kind.speed_of not in self._speeds:
+            self._speeds[kind.speed_of] = speed_of(self._store, kind)
+        return self._speeds[kind.speed_of]
+
+    def something_was_built(self) -> None:
+        """Look again for speeds that were not known."""
+        self._speeds = {kind: speed for kind, speed in self._speeds.items() if speed is not None}
 
 
 def _created(record: Record) -> float:

@@ -20,6 +20,7 @@ from sentdist.plan.stage import Stage
 from sentdist.store.access import reading, reason_of
 from sentdist.store.integrity import FileChecksum, checksums_below, damage_of
 from sentdist.store.local_root import STAGING
+from sentdist.store.object_root import write_object
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import RUNNING, ArtifactStore
 
@@ -179,8 +180,7 @@ class RunningFolder:
                 return
             self._store.filesystem.create_dir(target, recursive=True)
             fs.copy_files(str(scratch), target, destination_filesystem=self._store.filesystem)
-            with self._store.filesystem.open_output_stream(f"{target}/{_Seal.name(self.ranks.rank)}") as stream:
-                stream.write(seal.content)
+            write_object(self._store.filesystem, f"{target}/{_Seal.name(self.ranks.rank)}", seal.content)
 
     def _damage(self, folder: Path) -> str | None:
         """What is wrong with the share of this rank, and of those ranks that wrote the checkpoint and are no more."""

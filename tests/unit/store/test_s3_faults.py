@@ -3,8 +3,10 @@ a long one is told in one sentence, and costs nothing that was finished."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.plan.stages import Corpus, Train
 from sentdist.stages.ranks import ALONE
 from sentdist.store import verified
+from sentdist.store.garbage import orphans
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 from tests.support.planning import plan_of, small_recipe
@@ -155,3 +158,44 @@ def test_a_training_keeps_its_last_checkpoint_through_a_trouble(s3: FaultyS3, st
         running.resume(lambda found: None)
     s3.be(None)
     assert running.resume(lambda found: None)[0] == 5
+
+
+def test_a_signal_while_a_file_is_written_leaves_the_file_whole(s3: FaultyS3, store: ArtifactStore) -> None:
+    """As SIGTERM, while a search notes what happened: opening a file is a request, in which the signal arrives."""
+    for number in range(3):
+        store.append_line("searches/small.jsonl", f"line {number}")
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, end)
+    s3.be("slow", only=("POST", "PUT"))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            store.append_line("searches/small.jsonl", "line 3")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+        s3.be(None)
+    gc.collect()
+    store.append_line("searches/small.jsonl", "line 4")
+    assert (store.read_text("searches/small.jsonl") or "").split() == " ".join(f"line {number}" for number in range(5)).split()
+
+
+def test_copies_from_two_buckets_lie_side_by_side(s3: FaultyS3, store: ArtifactStore, tmp_path: Path) -> None:
+    other = ArtifactStore(s3.root(f"{tmp_path.name}-other"))
+    first = _commit(store)
+    with other.staged() as folder:
+        (folder / "data.bin").write_bytes(b"another build, with other times in it")
+        second = other.commit(CORPUS, folder, seconds=0.0, runtime={}, environment={}, results={})
+    here = store.folder(first)
+    use = verified.Use(here, first.record.files)
+    assert other.folder(second) != here
+    store.check_unchanged(first, use)
+
+
+def test_a_writer_that_has_just_begun_in_a_bucket_is_no_garbage(store: ArtifactStore) -> None:
+    _commit(store)
+    store.filesystem.create_dir(f"{store.base}/corpus/begun-0123456789ab/data-0123456789ab", recursive=True)
+    assert orphans(store) == []

@@ -130,3 +130,21 @@ def test_no_search_is_said_or_none(tmp_path: Path) -> None:
     assert find_search(store, "small") is None
     with pytest.raises(StoreError, match=r"search small: found nothing; expected a search that was started"):
         load_search(store, "small")
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85"])
+def test_letters_that_end_a_line_elsewhere_end_none_here(end: str, tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    asked = SearchBegun(identity="one", recipe={"about": f"Which is better?{end}Asked again."}, methods={}, at=0.0)
+    kept(store, (asked, suggested(0, 0.5)))
+    assert load_events(store, "small") == (asked, suggested(0, 0.5))
+
+
+def test_a_process_that_finds_lines_of_another_one_notes_nothing_more(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    size = append_event(store, "small", BEGUN)
+    size = append_event(store, "small", suggested(0, 0.5), size=size)
+    append_event(store, "small", BEGUN)  # submitted a second time
+    with pytest.raises(StoreError, match="lines of another process"):
+        append_event(store, "small", suggested(1, 0.7), size=size)
+    assert len(load_events(store, "small")) == 3
