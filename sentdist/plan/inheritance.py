@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from sentdist.plan.wording import not_one_of
@@ -17,18 +18,27 @@ def with_inherited_corpora(values: object) -> object:
     `--set` changes of the one is changed of those like it.
 
     Raises:
-        ValueError: an unknown name, a circle, a relation that is not there, a sweep over the corpus that others are like.
+        ValueError: an unknown name, a circle, a relation that is not there, a sweep or search over the corpus that others are like.
     """
     if not isinstance(values, dict) or not isinstance(corpora := values.get("corpora"), dict):
         return values
     known = {MAIN: values.get(MAIN), **corpora}
     inherits = {name: one[LIKE] for name, one in corpora.items() if isinstance(one, dict) and LIKE in one}
-    for path in values.get("sweep") or {}:
-        swept = path.removeprefix("corpora.").partition(".")[0]
-        if swept in inherits.values():
-            raise ValueError(f"sweep.{path}: corpora that are like {swept} would keep their values; expected a sweep over each, or no like")
+    for section, path in _varied(values):
+        changed = path.removeprefix("corpora.").partition(".")[0]
+        if changed in inherits.values():
+            raise ValueError(
+                f"{section}.{path}: corpora that are like {changed} would keep their values; expected each to be varied, or no like"
+            )
     written = {name: _written(name, known, inherits, ()) if name in inherits else one for name, one in corpora.items()}
     return values | {"corpora": written} if inherits else values
+
+
+def _varied(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The fields that a sweep or a search changes, with the section that says so, before anything is checked."""
+    search = values.get("search")
+    for section, paths in (("sweep", values.get("sweep")), ("search.space", search.get("space") if isinstance(search, dict) else None)):
+        yield from ((section, str(path)) for path in (paths if isinstance(paths, dict) else ()))
 
 
 def _written(name: str, known: dict[str, Any], inherits: dict[str, Any], chain: tuple[str, ...]) -> dict[str, Any]:

@@ -8,6 +8,9 @@ from sentdist.plan.objectives import names_where, terms_of, uses_bank
 from sentdist.plan.sections import Method
 from sentdist.plan.wording import not_one_of
 
+OF_A_TRAINING = ("training", "corpus", "stopping", "seed", "start", "bank", "bank_dtype", "regularizers", "select")
+UNTOUCHED = Method()
+
 
 def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
     here = f"methods.{name}"
@@ -18,8 +21,8 @@ def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
         if methods[other].objective is None:
             raise ValueError(f'{here}.{field}: "{other}" is the untouched checkpoint; expected a method with an objective')
     _check_objective(here, method)
-    if method.of is not None and (method.objective is not None or method.start is not None):
-        raise ValueError(f"{here}.of: scores the encoder of another method; expected neither objective nor start beside it")
+    if method.of is not None and (method.objective is not None or method.start is not None or method.encoder):
+        raise ValueError(f"{here}.of: scores the encoder of another method; expected neither objective, start nor encoder beside it")
     if method.phis is not None and method.bank is None:
         raise ValueError(f"{here}.phis: has no effect without a bank; leave it out")
     if method.phis is not None and len(set(method.phis)) != len(method.phis):
@@ -28,9 +31,17 @@ def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
         raise ValueError(f"{here}.phis: found an empty set; expected at least one finite number (an rcl without regulators is info_nce)")
     if method.lexical is not None and (method.objective is not None or method.of is not None or method.encoder):
         raise ValueError(f"{here}.lexical: is a row without an encoder; expected neither objective, of nor encoder beside it")
-    for field in ("training", "corpus", "stopping", "seed"):
-        if method.objective is None and getattr(method, field) not in (None, {}):
-            raise ValueError(f"{here}.{field}: has no effect on the untouched checkpoint; leave it out or give an objective")
+    _check_untouched(here, method)
+
+
+def _check_untouched(here: str, method: Method) -> None:
+    """Raise ValueError for what speaks of a training where there is none."""
+    if method.objective is not None:
+        return
+    for field in OF_A_TRAINING:
+        if getattr(method, field) != getattr(UNTOUCHED, field):
+            hint = f". `of: {method.start}` scores its encoder" if field == "start" else ""
+            raise ValueError(f"{here}.{field}: has no effect on the untouched checkpoint; leave it out or give an objective{hint}")
 
 
 def check_titles(methods: Mapping[str, Method]) -> None:

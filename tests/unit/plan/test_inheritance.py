@@ -34,8 +34,14 @@ def test_a_corpus_like_nothing_is_refused(corpora: Json, message: str) -> None:
 
 
 def test_a_sweep_over_what_others_are_like_is_refused() -> None:
-    with pytest.raises(RecipeError, match="corpora that are like corpus would keep their values"):
+    with pytest.raises(RecipeError, match=r"sweep\.corpus\.limit: corpora that are like corpus would keep their values"):
         small_recipe(corpora={"short": {"like": "corpus"}}, sweep={"corpus.limit": [5, 6]})
+
+
+def test_a_search_over_what_others_are_like_is_refused() -> None:
+    space: Json = {"corpora.one.limit": {"choice": [5, 6]}}
+    with pytest.raises(RecipeError, match=r"search\.space\.corpora\.one\.limit: corpora that are like one would keep their values"):
+        small_recipe(corpora={"one": {"source": "nli/triplets"}, "two": {"like": "one"}}, search={"suggest": "grid", "space": space})
 
 
 def test_a_part_follows_objective_and_width() -> None:

@@ -139,6 +139,13 @@ def test_a_misspelt_key_is_refused_with_the_near_one() -> None:
         ({"objective": {"name": "info_nce"}, "phis": [0.1]}, "methods.new.phis: has no effect"),
         ({"objective": {"name": "info_nce"}, "start": "bse"}, 'Did you mean "base"?'),
         ({"training": {"epochs": 2}}, "methods.new.training: has no effect"),
+        ({"start": "fine_tuned"}, "methods.new.start: has no effect on the untouched checkpoint"),
+        ({"start": "fine_tuned"}, "`of: fine_tuned` scores its encoder"),
+        ({"bank": "entropy"}, "methods.new.bank: has no effect"),
+        ({"bank_dtype": "float32"}, "methods.new.bank_dtype: has no effect"),
+        ({"regularizers": {"drophead": 0.2}}, "methods.new.regularizers: has no effect"),
+        ({"select": False}, "methods.new.select: has no effect"),
+        ({"of": "fine_tuned", "encoder": {"pooling": "cls"}}, "methods.new.of: scores the encoder of another method; expected neither"),
         (
             {"objective": {"name": "info_nce"}, "training": {"learning_rte": 1}},
             'methods.new.training: "learning_rte" is not one of',
