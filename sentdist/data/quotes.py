@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sentdist.errors import DataError
@@ -23,8 +24,12 @@ def check_quotes(where: str, table: pa.Table, lines: Iterable[str], separator: s
     import pyarrow.compute as pc
 
     texts = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
-    if not any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
-        return
+    if any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
+        refuse_open_quote(where, lines, separator)
+
+
+def refuse_open_quote(where: str, lines: Iterable[str], separator: str) -> None:
+    """Raise DataError where `line_of_open_quote` finds a line."""
     if (number := line_of_open_quote(lines, separator)) is not None:
         raise DataError(
             where=f"{where}, line {number}",
@@ -39,9 +44,8 @@ def line_of_open_quote(lines: Iterable[str], separator: str) -> int | None:
 
     A mark in the wrong place of one line (`"Hello" he said,…`) loses no row, and is let through.
     """
-    before = csv.field_size_limit(sys.maxsize)
     source, done = iter(lines), 0
-    try:
+    with long_fields():
         while True:
             reader = csv.reader(source, delimiter=separator, strict=True)
             read = 0
@@ -53,5 +57,13 @@ def line_of_open_quote(lines: Iterable[str], separator: str) -> int | None:
                 if reader.line_num > read + 1:
                     return done + read + 1
                 done += reader.line_num
+
+
+@contextmanager
+def long_fields(longest: int = sys.maxsize) -> Iterator[None]:
+    """Fields of so many letters may be read in this context; the module `csv` refuses more than 131,072 otherwise."""
+    before = csv.field_size_limit(longest)
+    try:
+        yield
     finally:
         csv.field_size_limit(before)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
-from sentdist.data.sources.files import SUFFIXES, check_columns
+from sentdist.data.quotes import long_fields, refuse_open_quote
+from sentdist.data.sources.files import SUFFIXES, check_columns, unquoted_cell
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
 from sentdist.spelling import near
@@ -23,11 +25,20 @@ LONGEST_LINE = 1 << 26  # letters; a file without line ends would fill the memor
 SENTENCE = "sentence"  # what the only column of a plain file is called here
 
 TextColumns = dict[str, list[str]]
+Row = TypeVar("Row")
+
+
+def _suffix(path: Path) -> str:
+    return path.suffix.lower()
 
 
 def looks_like_a_file(argument: str) -> bool:
-    """Whether an argument that may be a sentence names a file: standard input, or one word with a suffix that is read here."""
-    return argument == STDIN or (len(argument.split()) == 1 and Path(argument).suffix in (*SUFFIXES, ".txt"))
+    """Whether an argument that may be a sentence names a file: standard input, one word with a suffix that is read here, or a file that is
+    there; a word without suffix or slash is a sentence, whatever is called so."""
+    if argument == STDIN or (len(argument.split()) == 1 and _suffix(Path(argument)) in (*SUFFIXES, ".txt")):
+        return True
+    place = os.path.expanduser(argument)
+    return ("/" in argument or bool(Path(argument).suffix)) and os.path.exists(place) and not os.path.isdir(place)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,18 +70,20 @@ class Texts:
             for batch in self._records(wanted, num_rows):
                 for column in self.columns:
                     self._check(batch[column], column, done)
+                if self.id_column is not None:
+                    self._check_ids(batch[self.id_column], self.id_column, done)
                 yield {column: [str(value) for value in batch[column]] for column in wanted}
                 done += len(batch[wanted[0]])
         if not done:
             raise _empty(self.name)
 
     def _records(self, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
-        if self.path is not None and self.path.suffix == ".parquet":
+        if self.path is not None and _suffix(self.path) == ".parquet":
             yield from _parquet_batches(self.path, wanted, num_rows)
             return
         with _opened(self.path) as file:
             rows = _rows(file, self.path, wanted)
-            while chunk := list(islice(rows, num_rows)):
+            while chunk := _next_rows(rows, num_rows):
                 yield {column: list(values) for column, values in zip(wanted, zip(*chunk, strict=True), strict=True)}
 
     def _check(self, sentences: Sequence[object], column: str, done: int) -> None:
@@ -82,6 +95,13 @@ class Texts:
                     expected="a sentence in UTF-8 with at least one visible character",
                     remedy="Drop or fill such rows: leaving them out silently would shift all rows behind them.",
                 )
+
+    def _check_ids(self, ids: Sequence[object], column: str, done: int) -> None:
+        if None in ids:
+            raise DataError(
+                where=f"{self.name}: row {done + ids.index(None) + 1}, {column}", found="no id", expected="an id for each sentence",
+                remedy="Fill the column, or leave --id out.",
+            )  # fmt: skip
 
 
 def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:
@@ -103,10 +123,10 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         raise DataError(where=name, found=kind, expected="a file of sentences, or -", remedy="Pipe into - what another program writes.")
     if path.is_file() and path.stat().st_size == 0:
         raise _empty(name)
-    if path.suffix in PLAIN:
+    if _suffix(path) in PLAIN:
         _check_plain(name, columns, num_columns, id_column)
         return Texts(path=path, columns=(SENTENCE,))
-    if path.suffix not in SUFFIXES:
+    if _suffix(path) not in SUFFIXES:
         raise DataError(
             where=name, found=f"suffix {path.suffix}", expected=f"one of .txt, {', '.join(SUFFIXES)}", remedy="Convert or rename the file."
         )
@@ -126,7 +146,7 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
 
 def _shape(path: Path) -> tuple[tuple[str, ...], int | None]:
     """Columns, and rows where the file says so at its beginning."""
-    if path.suffix == ".parquet":
+    if _suffix(path) == ".parquet":
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(path) as table:
@@ -134,31 +154,44 @@ def _shape(path: Path) -> tuple[tuple[str, ...], int | None]:
                 raise _empty(str(path))
             return tuple(table.schema_arrow.names), table.metadata.num_rows
     with _opened(path) as file:
-        if path.suffix == ".jsonl":
+        if _suffix(path) == ".jsonl":
             return tuple(_json_row(next(bounded_lines(file, longest=LONGEST_LINE)), 1, str(path))), None
-        return tuple(next(_csv_reader(file, path))), None
+        return tuple(_next_rows(_csv_rows(file, path), 1)[0]), None
 
 
 def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    if path is None or path.suffix in PLAIN:
+    if path is None or _suffix(path) in PLAIN:
         yield from ((line.rstrip("\r\n"),) for line in bounded_lines(file, longest=LONGEST_LINE))
-    elif path.suffix == ".jsonl":
+    elif _suffix(path) == ".jsonl":
         for number, line in enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1):
             if line.strip():
                 row = _json_row(line, number, str(path))
                 yield tuple(row.get(column) for column in wanted)
     else:
-        reader = _csv_reader(file, path)
+        reader = _csv_rows(file, path)
         header = next(reader)
         places = [header.index(column) for column in wanted]
         yield from (tuple(row[place] if place < len(row) else None for place in places) for row in reader if row)
 
 
-def _csv_reader(file: IO[str], path: Path) -> Iterator[list[str]]:
-    """CSV with quotes, TSV without: in tab-separated files a quotation mark is a letter like any other."""
-    if path.suffix == ".tsv":
-        return csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-    return csv.reader(file)
+def _csv_rows(file: IO[str], path: Path) -> Iterator[list[str]]:
+    """CSV with quotes, TSV without, as `read_file` reads them. DataError for a field that is never closed."""
+    if _suffix(path) == ".tsv":
+        for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            yield [unquoted_cell(cell) for cell in row]
+        return
+    is_looked_through = False
+    for row in csv.reader(file):
+        if not is_looked_through and any("\n" in cell or "\r" in cell for cell in row):
+            with _opened(path) as lines:
+                refuse_open_quote(str(path), lines, ",")
+            is_looked_through = True
+        yield row
+
+
+def _next_rows(rows: Iterator[Row], number: int) -> list[Row]:
+    with long_fields(LONGEST_LINE):
+        return list(islice(rows, number))
 
 
 def _json_row(line: str, number: int, name: str) -> dict[str, object]:
@@ -184,7 +217,7 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdin
         return
-    with path.open(encoding="utf-8-sig", newline="" if path.suffix in (".csv", ".tsv") else None) as file:
+    with path.open(encoding="utf-8-sig", newline="" if _suffix(path) in (".csv", ".tsv") else None) as file:
         yield file
 
 

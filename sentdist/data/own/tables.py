@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sentdist.data.quotes import check_quotes
+from sentdist.data.quotes import check_quotes, long_fields
 from sentdist.data.sources.files import TABLES, read_objects, unquoted, with_large_strings
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import reading
@@ -46,6 +46,10 @@ def is_own_name(name: str) -> bool:
     return name.lower().endswith(READABLE)
 
 
+def _suffix(path: Path) -> str:
+    return path.suffix.lower()
+
+
 def no_such_file(path: Path, file: str) -> DataError:
     """The error for a path where no file is, with the name that was probably meant."""
     folder = path.parent
@@ -69,7 +73,7 @@ def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]
     Raises:
         DataError: no such file, one that holds nothing or no text, or no separator that gives each line as many fields.
     """
-    if path.suffix == ".parquet" or path.name.endswith(".gz"):
+    if _suffix(path) == ".parquet" or _suffix(path) == ".gz":
         return Writing()
     with reading(path, expected="a table of texts", where=name), path.open("rb") as file:
         begin = file.read(LOOKED_AT)
@@ -78,7 +82,7 @@ def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]
     if begin[:4] == b"PK\x03\x04":
         raise _complaint(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
     encoding = given.encoding or _encoding(path, begin)
-    if path.suffix not in SEPARATED:
+    if _suffix(path) not in SEPARATED:
         return Writing(encoding=encoding)
     with reading(path, expected=f"text in {encoding}", where=name):
         text = codecs.getincrementaldecoder(encoding)().decode(begin, final=len(begin) < LOOKED_AT)
@@ -97,7 +101,7 @@ def said_of(writing: Writing, path: Path) -> list[str]:
     said = []
     if writing.encoding not in (None, "utf-8"):
         said.append(f"text in {writing.encoding}")
-    if writing.separator is not None and writing.separator != ("\t" if path.suffix == ".tsv" else ","):
+    if writing.separator is not None and writing.separator != ("\t" if _suffix(path) == ".tsv" else ","):
         said.append(f"separated by {SEPARATORS.get(writing.separator, brief(writing.separator))}")
     if writing.has_header is False:
         said.append("no header: columns are called 1, 2, …")
@@ -109,17 +113,17 @@ def own_table(name: str, path: Path, writing: Writing) -> pa.Table:
     import pyarrow as pa
     import pyarrow.json
 
-    with reading(path, expected=SAID_BY_SUFFIX.get(path.suffix, "a table as its suffix says"), where=name):
-        if path.suffix == ".parquet":
+    with reading(path, expected=SAID_BY_SUFFIX.get(_suffix(path), "a table as its suffix says"), where=name):
+        if _suffix(path) == ".parquet":
             import pyarrow.parquet as pq
 
             table = pq.read_table(path)
-        elif path.suffix in SEPARATED:
+        elif _suffix(path) in SEPARATED:
             table = _separated(path, writing)
-        elif path.name.endswith(".gz"):
+        elif _suffix(path) == ".gz":
             with pa.input_stream(str(path), compression="gzip") as stream:
                 table = pyarrow.json.read_json(stream)
-        elif path.suffix == ".jsonl":
+        elif _suffix(path) == ".jsonl":
             table = pyarrow.json.read_json(io.BytesIO(path.read_text(encoding=writing.encoding).encode()))
         else:
             table = read_objects(path, encoding=writing.encoding or "utf-8")
@@ -160,7 +164,7 @@ def _decodes(text: bytes, encoding: str) -> bool:
 
 def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequence[str]) -> str:
     """What parts most lines into equally many fields, two at least; of several, what gives known names, then what the suffix says."""
-    expected = "\t" if path.suffix == ".tsv" else ","
+    expected = "\t" if _suffix(path) == ".tsv" else ","
     found: list[tuple[bool, float, bool, int, str]] = []
     for separator in SEPARATORS:
         rows = _fields(lines, separator)
@@ -244,7 +248,8 @@ def _separated(path: Path, writing: Writing) -> pa.Table:
 def _first_row(text: str, separator: str) -> tuple[list[str], int]:
     """The first row that is not empty, and how many lines it and the empty ones before it take: a name may hold line breaks."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quoting=_quoting(separator))
-    row = next(filter(None, reader), [])
+    with long_fields():
+        row = next(filter(None, reader), [])
     return row, reader.line_num
 
 

@@ -330,5 +330,12 @@ def unquoted(table: pa.Table) -> pa.Table:
     return table
 
 
+def unquoted_cell(cell: str) -> str:
+    """`unquoted` for one field."""
+    inner = cell[1:-1]
+    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '""' in inner and '"' not in inner.replace('""', "")
+    return inner.replace('""', '"') if is_quoted else cell
+
+
 def _empty(name: str, path: Path) -> DataError:
     return DataError(where=name, found=f"no rows in {path}", expected="at least one row", remedy="Fetch or write the file again.")

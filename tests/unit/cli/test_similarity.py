@@ -122,3 +122,11 @@ def test_a_mistake_is_told_in_one_sentence(
     assert answer.exit_code == 2, answer.output
     assert words in answer.stderr
     assert len(answer.stderr.splitlines()) == 1
+
+
+def test_names_of_files_may_hold_spaces(tiny_encoder_dir: Path, files: dict[str, Path], tmp_path: Path) -> None:
+    spaced = [shutil.copy(files[name], tmp_path / f"my {name}.txt") for name in ("heads", "tails")]
+    assert (
+        _call("similarity", tiny_encoder_dir, *spaced).output
+        == _call("similarity", tiny_encoder_dir, files["heads"], files["tails"]).output
+    )

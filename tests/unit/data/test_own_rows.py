@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.leaks import LeakFinder
@@ -284,6 +287,21 @@ def test_names_that_a_spreadsheet_repeats_are_told_apart(tmp_path: Path, separat
         written([("question", "answer", "score", "score"), *((*row[:2], str(n % 3), "1") for n, row in enumerate(rows))], separator)
     )
     assert seen(path).file.columns == ("question", "answer", "score")
+
+
+@pytest.mark.parametrize("name", ["FAQ.CSV", "FAQ.Tsv", "FAQ.JSONL", "FAQ.Json", "FAQ.PARQUET", "FAQ.JSONL.GZ"])
+def test_a_suffix_may_have_capitals(tmp_path: Path, name: str) -> None:
+    path, rows = tmp_path / name, [{"question": question, "answer": answer} for question, answer in faq_rows()]
+    match path.suffix.lower():
+        case ".csv" | ".tsv":
+            path.write_text(written([("question", "answer"), *faq_rows()], "," if path.suffix == ".CSV" else "\t"))
+        case ".parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        case ".gz":
+            path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+        case suffix:
+            path.write_text(json.dumps(rows) if suffix == ".json" else "\n".join(map(json.dumps, rows)))
+    assert seen(path).told[0] == f"{name}: faq in question, answer"
 
 
 @pytest.mark.parametrize("begin", ["\n", "\r\n\r\n"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sentdist.data.sources.files import read_file
 from sentdist.data.texts import looks_like_a_file, open_texts
 from sentdist.errors import DataError
 
@@ -118,6 +120,83 @@ def test_a_sentence_is_told_from_a_file() -> None:
         False,
         False,
     ]
+
+
+def test_a_file_that_is_there_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("my a.txt", "notes.md", "word"):
+        (tmp_path / name).write_text("one\n")
+    asked = (
+        "my a.txt",
+        str(tmp_path / "my a.txt"),
+        "notes.md",
+        "./word",
+        "PAIRS.CSV",
+        "word",
+        "your a.txt",
+        "other.md",
+        "/",
+        "x" * 5000 + ".md",
+    )
+    assert [looks_like_a_file(one) for one in asked] == [True] * 5 + [False] * 5
+
+
+@pytest.mark.parametrize("suffix", [".TXT", ".Parquet", ".CSV", ".TSV", ".JSONL"])
+def test_a_suffix_may_have_capitals(suffix: str, tmp_path: Path) -> None:
+    path = _written(tmp_path, suffix.lower(), ["one", 'a "b"']).rename(tmp_path / f"Corpus{suffix}")
+    (batch,) = open_texts(str(path), columns=[] if suffix == ".TXT" else ["sentence"]).batches(10)
+    assert batch["sentence"] == ["one", 'a "b"']
+
+
+def _told(path: Path, content: str, **asked: str) -> str:
+    path.write_text(content)
+    with pytest.raises(DataError) as raised:
+        list(open_texts(str(path), columns=["sentence"], **asked).batches(2))
+    return str(raised.value)
+
+
+def test_a_mark_that_is_never_closed_loses_no_rows(tmp_path: Path) -> None:
+    content = 'sentence,note\none,\ntwo,\n"three,\nfour,\n"five",\n'
+    assert "corpus.csv, line 4: found a field that a quotation mark opens and none closes" in _told(tmp_path / "corpus.csv", content)
+    (tmp_path / "corpus.csv").write_text('sentence,note\n"one\ntwo",\nthree,"say ""hi""\nnow"\n')
+    (batch,) = open_texts(str(tmp_path / "corpus.csv"), columns=["sentence"]).batches(10)
+    assert batch == {"sentence": ["one\ntwo", "three"]}
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    fields=st.lists(
+        st.text("\"a'", max_size=8).map(lambda text: f"x{text}") | st.text('"a', max_size=8).map(lambda text: f'"{text}"'), min_size=1
+    )
+)
+def test_fields_of_a_tsv_are_those_that_training_reads(fields: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("texts") / "corpus.tsv"
+    path.write_text("sentence\tid\n" + "".join(f"{field}\t1\n" for field in fields))
+    (batch,) = open_texts(str(path), columns=["sentence"]).batches(100)
+    assert batch["sentence"] == read_file("corpus", path)["sentence"].to_pylist()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
+def test_a_long_text_is_read_from_every_kind_of_table(suffix: str, tmp_path: Path) -> None:
+    path = _written(tmp_path, suffix, ["one", "two " * 50_000])
+    before = csv.field_size_limit()
+    (batch,) = open_texts(str(path), columns=["sentence"]).batches(10)
+    assert [len(text) for text in batch["sentence"]] == [3, 200_000] and csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".csv", "sentence,id\none,1\ntwo,\nthree,3\nfour\n"),
+        (
+            ".jsonl",
+            '{"sentence": "one", "id": 1}\n{"sentence": "a", "id": ""}\n{"sentence": "a", "id": 0}\n{"sentence": "four", "id": null}\n',
+        ),
+        (".jsonl", '{"sentence": "one", "id": 1}\n' * 3 + '{"sentence": "four"}\n'),
+    ],
+)
+def test_an_id_that_is_missing_is_named(suffix: str, content: str, tmp_path: Path) -> None:
+    assert "row 4, id: found no id" in _told(tmp_path / f"corpus{suffix}", content, id_column="id")
 
 
 def test_what_a_shell_substitutes_is_read() -> None:
