@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -123,7 +124,7 @@ def test_sharded_weights_and_other_types_are_not_served(tmp_path: Path) -> None:
     layer = encoder.model.encoder.layer[0]
     whole = fused_layer._parameters(layer, fused_layer._LINEARS)
     assert calls.serve(torch.zeros(1, 4, 32), *whole, products=torch.bfloat16)
-    assert not calls.serve(torch.zeros(1, 4, 32), *whole, torch.empty(0), products=torch.float32)  # what ZeRO-3 leaves of a weight
+    assert not calls.serve(torch.zeros(1, 4, 32), *whole, torch.empty(0), products=torch.float32)  # a share that is not gathered
     assert not calls.serve(torch.zeros(1, 4, 32, dtype=torch.float64), *whole, products=torch.float32)
     assert not calls.serve(torch.zeros(1, 4, 32), *whole, products=torch.float16)
 
@@ -133,3 +134,12 @@ def test_a_frozen_layer_gets_no_gradient(tmp_path: Path) -> None:
     encoder.model.encoder.layer[0].requires_grad_(False)
     _, gradients = loss_and_gradients(encoder)
     assert not any(".layer.0." in name for name in gradients) and any(".layer.1." in name for name in gradients)
+
+
+def test_a_fused_encoder_can_be_pickled(tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "encoder", "bert")).eval()
+    again = pickle.loads(pickle.dumps(encoder))
+    assert {type(one) for one in again.modules()} == {type(one) for one in encoder.modules()}
+    tokens = encoder.tokenize(["a dog runs", "a man sleeps"])
+    with torch.no_grad():
+        assert torch.equal(again(tokens), encoder(tokens))

@@ -98,12 +98,25 @@ class RunningFolder:
 
         Returns why the checkpoint could not be written (a full disk), None if it was: the training can go on without it.
         """
-        problem = None
-        try:
-            self._write(write, step)
-        except (OSError, RuntimeError, StoreError) as error:  # torch and DeepSpeed raise RuntimeErrors where a file cannot be written
-            problem = error.found if isinstance(error, StoreError) else reason_of(error) if isinstance(error, OSError) else str(error)[:200]
-        problem = self.ranks.first_said(problem)
+        problem: str | None = None
+        with ExitStack() as stack:
+            scratch = Path()
+            try:
+                scratch = stack.enter_context(self._scratch())
+            except (OSError, StoreError) as error:
+                problem = _words(error)
+            problem = self.ranks.first_said(problem)  # before `write`, in which ranks wait for one another
+            if problem is None:
+                try:
+                    write(scratch)
+                    self._publish(scratch, step)
+                except (
+                    OSError,
+                    RuntimeError,
+                    StoreError,
+                ) as error:  # torch and DeepSpeed raise RuntimeErrors where a file cannot be written
+                    problem = _words(error)
+                problem = self.ranks.first_said(problem)
         if self.ranks.is_first:
             with suppress(OSError, StoreError):
                 steps = _steps(self._store, self._stage)
@@ -168,19 +181,17 @@ class RunningFolder:
             lies = self._store.set_aside(f"{RUNNING}/{self._stage.key}/{step:08d}", why)
         return f"the checkpoint of step {step} is of no use ({why}): {self.ranks.first_said(lies)}"
 
-    def _write(self, write: Callable[[Path], None], step: int) -> None:
+    def _publish(self, scratch: Path, step: int) -> None:
         target = self._path(step)
-        with self._scratch() as scratch:
-            write(scratch)
-            seal = _Seal(rank=self.ranks.rank, world_size=self.ranks.world_size, files=checksums_below(scratch))
-            if self._store.is_local:
-                _move(scratch, Path(target))
-                with whole_file(Path(target) / _Seal.name(self.ranks.rank), synced=True) as part:
-                    part.write_bytes(seal.content)
-                return
-            self._store.filesystem.create_dir(target, recursive=True)
-            fs.copy_files(str(scratch), target, destination_filesystem=self._store.filesystem)
-            write_object(self._store.filesystem, f"{target}/{_Seal.name(self.ranks.rank)}", seal.content)
+        seal = _Seal(rank=self.ranks.rank, world_size=self.ranks.world_size, files=checksums_below(scratch))
+        if self._store.is_local:
+            _move(scratch, Path(target))
+            with whole_file(Path(target) / _Seal.name(self.ranks.rank), synced=True) as part:
+                part.write_bytes(seal.content)
+            return
+        self._store.filesystem.create_dir(target, recursive=True)
+        fs.copy_files(str(scratch), target, destination_filesystem=self._store.filesystem)
+        write_object(self._store.filesystem, f"{target}/{_Seal.name(self.ranks.rank)}", seal.content)
 
     def _damage(self, folder: Path) -> str | None:
         """What is wrong with the share of this rank, and of those ranks that wrote the checkpoint and are no more."""
@@ -220,6 +231,10 @@ class RunningFolder:
 
     def _path(self, step: int) -> str:
         return f"{self._store.base}/{RUNNING}/{self._stage.key}/{step:08d}"
+
+
+def _words(error: Exception) -> str:
+    return error.found if isinstance(error, StoreError) else reason_of(error) if isinstance(error, OSError) else str(error)[:200]
 
 
 def _steps(store: ArtifactStore, stage: Stage) -> list[int]:

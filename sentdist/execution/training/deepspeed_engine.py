@@ -102,12 +102,22 @@ class DeepSpeedEngine:
         return mean_over_ranks(value, vote=vote)
 
     def save(self, folder: Path, *, progress: Progress) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_rng(folder, rank=self.rank, world_size=self.world_size)
-        self._engine.save_checkpoint(str(folder), tag=CHECKPOINT_TAG)
-        wait_for_all_ranks()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            save_rng(folder, rank=self.rank, world_size=self.world_size)
+        finally:  # an error on one rank must not leave the others waiting
+            self._save_state(folder)
         if self.rank == 0:
             write_progress(folder, progress, self.facts)
+
+    def _save_state(self, folder: Path) -> None:
+        try:
+            self._engine.save_checkpoint(str(folder), tag=CHECKPOINT_TAG)
+        except Exception:
+            wait_for_all_ranks()  # in place of the barrier at DeepSpeed's end, at which the others are
+            raise
+        finally:
+            wait_for_all_ranks()
 
     def load(self, folder: Path) -> Progress:
         progress, wrote = read_progress(folder)

@@ -20,6 +20,7 @@ from sentdist.execution.training.checkpoints import RunningFolder, forget_runnin
 from sentdist.execution.training.engines import engine_of
 from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.execution.training.resume import begin_or_resume, save_checkpoint, tell_resumed
+from sentdist.learning.freed_memory import let_freed_memory_go
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Rung, Tokens, Train, training_of
 from sentdist.stages.context import Context
@@ -58,7 +59,8 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
     ranks = ranks_here()
     train = training_of(stage)
     assert train is not None
-    with Heartbeats(stage, sink, worker=f"rank {ranks.rank}" if ranks.world_size > 1 else "") as heartbeats:
+    with ExitStack() as at_end, Heartbeats(stage, sink, worker=f"rank {ranks.rank}" if ranks.world_size > 1 else "") as heartbeats:
+        at_end.callback(let_freed_memory_go)  # which the session keeps
         _make_tokens(train, context, ranks)
         running = RunningFolder(context.store, stage, ranks)
         told = sink if ranks.is_first else None

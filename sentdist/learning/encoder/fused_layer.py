@@ -29,7 +29,7 @@ def fuse_layers(model: nn.Module) -> None:
     """Let each layer of `model` that has BERT's parts compute as one operation, on a CPU and among flat sentences.
 
     Names, parameters, value and gradient stay. Dropout draws other masks, by kernels/lanes.h, since a mask that is drawn again need not be
-    kept. Where weights are on a GPU, sharded (ZeRO-3) or not in float32, or this machine has no kernels, a layer computes as before.
+    kept. Where weights are on a GPU or not in float32, or this machine has no kernels, a layer computes as before.
     """
     for layer in model.modules():
         if _has_parts_of_bert(layer):
@@ -46,7 +46,16 @@ def _fused(kind: type[nn.Module]) -> type[nn.Module]:
             out = _forward(self, hidden_states, **kwargs)
             return super().forward(hidden_states, *args, **kwargs) if out is None else out
 
+        def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:  # pickle finds no class that a function made
+            return _empty, (kind,), self.__dict__
+
     return FusedLayer
+
+
+def _empty(kind: type[nn.Module]) -> nn.Module:
+    """A fused layer of that kind without its parts, which pickle fills in."""
+    fused = _fused(kind)  # type: ignore[arg-type]  # as above
+    return fused.__new__(fused)
 
 
 def _has_parts_of_bert(layer: nn.Module) -> bool:

@@ -65,7 +65,7 @@ def serve_states(*states: Tensor) -> bool:
 
 
 def _is_served(tensor: Tensor, dtype: torch.dtype) -> bool:
-    """Of this processor, whole and real: not a shard of ZeRO-3, and not what a trace pretends."""
+    """Of this processor, whole and real: not a share that is not gathered, and not what a trace pretends."""
     return type(tensor) in (Tensor, nn.Parameter) and tensor.device.type == "cpu" and tensor.dtype == dtype and tensor.numel() > 0
 
 
@@ -178,7 +178,7 @@ def add_to(sums: Tensor, values: Tensor) -> Tensor:
 
 def _heads(states: States, sentences: Sentences, mask: Mask | None) -> tuple[object, ...]:
     stride = states.query.stride(0)
-    assert all(rows.stride() == (stride, 1) for rows in states[:3])
+    assert all(rows.stride() == (stride, 1) and rows.dtype == states.query.dtype for rows in states[:3])
     return (
         *map(_start, states[:3]), *map(_at, states.biases or (None, None, None)), _int64(stride), _at(sentences.boundaries),
         _int64(len(sentences.boundaries) - 1), _int64(sentences.heads), _int64(sentences.head_width), _float(sentences.scale), *_dropout(mask),

@@ -40,6 +40,8 @@ def library() -> ctypes.CDLL | str:
         return _loaded(built())
     except NoKernelsError as reason:
         return str(reason)
+    except (OSError, RuntimeError) as error:  # a folder that cannot be written, a user without a home
+        return f"they could not be built ({first_line(error)})"
 
 
 def in_use() -> str | None:
@@ -62,12 +64,30 @@ def built() -> Path:
         raise NoKernelsError("GCC's C++ compiler was not found (Debian: apt-get install g++)")
     folder = _own_folder()
     file = folder / f"{_digest(compiler)}.so"
-    if file.is_file():
+    if _is_whole(file):
         return file
     with _alone(folder):
-        if not file.is_file():
+        if not _is_whole(file):
             _build(compiler, file)
+            with whole_file(_checksum_of(file), synced=True) as made:
+                made.write_text(_sha256(file))
     return file
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether it is as it was built: a library that was cut off ends the process that loads it."""
+    try:
+        return _checksum_of(file).read_text() == _sha256(file)
+    except FileNotFoundError:
+        return False
+
+
+def _checksum_of(file: Path) -> Path:
+    return file.with_suffix(".sha256")
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _own_folder() -> Path:
@@ -78,7 +98,9 @@ def _own_folder() -> Path:
         is_at = folder.lstat()
     except OSError as error:
         raise NoKernelsError(f"{folder} cannot be made ({error.strerror})") from None
-    if not stat.S_ISDIR(is_at.st_mode) or is_at.st_uid != os.getuid() or is_at.st_mode & 0o022:
+    if is_at.st_uid != os.getuid():
+        raise NoKernelsError(f"{folder} belongs to another user: set SENTDIST_CACHE to a folder of your own")
+    if not stat.S_ISDIR(is_at.st_mode) or is_at.st_mode & 0o022:
         raise NoKernelsError(f"others may write into {folder}: chmod 700 it, or remove it")
     return folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -83,4 +84,23 @@ def test_a_folder_into_which_others_may_write_is_not_used(own_cache: Path) -> No
 def test_a_library_that_cannot_be_loaded_is_a_reason(own_cache: Path) -> None:
     file = library.built()
     file.write_bytes(b"not a library")
+    file.with_suffix(".sha256").write_text(hashlib.sha256(b"not a library").hexdigest())  # as a compiler may have left it
     assert "could not be loaded" in str(library.library())
+
+
+@pytest.mark.parametrize("error", [OSError(30, "Read-only file system"), RuntimeError("Could not determine home directory.")])
+def test_a_folder_that_cannot_be_written_is_a_reason(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(library, "_alone", refuse)
+    assert "could not be built" in str(library.library())
+
+
+@pytest.mark.parametrize("left", [0.25, 0.9])
+def test_a_library_that_was_cut_off_is_built_again(left: float) -> None:
+    """Loaded as it is, it ends the process."""
+    file = library.built()
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(left * len(whole))])
+    assert library.built() == file and len(file.read_bytes()) == len(whole)
