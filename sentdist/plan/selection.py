@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from sentdist.frozen import Frozen
 from sentdist.plan.specs import Task, View
-from sentdist.plan.task_kinds import ClassificationTask, ForumsTask, ParaphraseTask, RerankingTask, TripletTask
+from sentdist.plan.task_kinds import ClassificationTask, ForumsTask, ParaphraseTask, RerankingTask, ScoredTask, TripletTask
 
 DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | TripletTask
+OF_THE_DATA = ("kind", "source", "revision", "split", "role", "fold", "fold_role")  # not the name, nor how much of it is scored
 
 
 class Selection(Frozen):
@@ -45,3 +46,13 @@ class Selection(Frozen):
     def name(self) -> str:
         """As a recipe spells it, with the tasks of groups one by one."""
         return "+".join(task.name for task in self.tasks)
+
+
+def chosen_and_scored(selection: Selection | None, tasks: Sequence[ScoredTask]) -> tuple[str, ...]:
+    """Names of the scored tasks whose data chose the weights, too, by whatever name and however few of their items."""
+    chose = () if selection is None else [_data_of(task) for task in selection.tasks]
+    return tuple(task.name for task in tasks if _data_of(task) in chose)
+
+
+def _data_of(task: ScoredTask) -> tuple[object, ...]:
+    return tuple(getattr(task, field, None) for field in OF_THE_DATA)

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sentdist.errors import RecipeError, counted, listed
-from sentdist.plan.chosen_tasks import task_names
 from sentdist.plan.grid import recipe_at
 from sentdist.plan.own_rows import for_its_rows
-from sentdist.plan.own_tasks import OWN
 from sentdist.plan.recipe import Recipe, check_method_in_path
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.search import Axis, Search
+from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Builder, Plan, Trial
@@ -123,7 +122,6 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
     assert search is not None, "a recipe with `search:`"
     for path in search.space:
         check_method_in_path(path, list(recipe.methods), where=f"search.space.{path}")
-    _check_dev_is_not_test(recipe)
     trained = [name for name, method in recipe.methods.items() if method.reported and method.objective is not None]
     rows: dict[str, int] = {}
     keys = {spelt: dict(_keys(recipe, resolver, rows, trained, point)) for spelt, point in _points(search.space).items()}
@@ -143,6 +141,7 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
         notes=(*told, *resolver.notes, *_notes(search, fields)),
         rows=rows,
     )
+    _check_dev_is_not_test(planned)
     _check_rungs(planned)
     planned.plan([(name, planned.first(name)) for name in trained])  # what scores them on test must exist before anything is trained
     return planned
@@ -187,16 +186,18 @@ def _notes(search: Search, fields: Mapping[str, tuple[str, ...]]) -> Iterator[st
         yield "prefer_cheaper: suggestions that need little new work are preferred; this search is no comparison of methods."
 
 
-def _check_dev_is_not_test(recipe: Recipe) -> None:
-    assert recipe.selection is not None
-    common = sorted(set(task_names(recipe.selection.names)) & set(task_names(recipe.evaluation.tasks)) - {OWN})  # other rows in each place
-    if common:
-        raise RecipeError(
-            where=f"{recipe.name}: selection.task",
-            found=f"{common[0]}, which evaluation.tasks scores as a test set",
-            expected="a dev set for a search",
-            remedy="Choose on other data than those that are reported, such as the dev part of the set.",
-        )
+def _check_dev_is_not_test(planned: PlannedSearch) -> None:
+    recipe = planned.recipe
+    for name in planned.methods:
+        scores = planned.scores(name, planned.first(name), seed=recipe.seeds[0])
+        assert isinstance(scores.encoder, Train), "methods that are searched are trained"
+        if both := chosen_and_scored(scores.encoder.selection, scores.tasks):
+            raise RecipeError(
+                where=f"{recipe.name}: selection.task",
+                found=f"{both[0]}, which evaluation.tasks scores as a test set",
+                expected="a dev set for a search",
+                remedy="Choose on other data than those that are reported, such as the dev part of the set.",
+            )
 
 
 def _check_rungs(planned: PlannedSearch) -> None:

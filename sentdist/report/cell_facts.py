@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import Sum, phi_of
+from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.store.record import Record
@@ -74,7 +75,7 @@ class CellFacts:
     @property
     def chosen_on_test(self) -> tuple[str, ...]:
         """Tasks that chose the weights and are scored, too."""
-        return () if self.train is None or self.scores is None else chosen_and_scored(self.train, self.scores)
+        return () if self.train is None or self.scores is None else chosen_and_scored(self.train.selection, self.scores.tasks)
 
     @property
     def flattered(self) -> str:
@@ -102,8 +103,3 @@ def cell_facts(trial: TrialRecord, records: Mapping[str, Record]) -> CellFacts:
     """Read from a trial's records."""
     train, scores = restored(trial.train, records), restored(trial.key, records)
     return CellFacts(train=train if isinstance(train, Train) else None, scores=scores if isinstance(scores, Scores) else None)
-
-
-def chosen_and_scored(train: Train, scores: Scores) -> tuple[str, ...]:
-    """Names of the tasks that chose the weights and are among those that are scored."""
-    return () if train.selection is None else tuple(task.name for task in train.selection.tasks if task in scores.tasks)

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.stage import as_number
 from sentdist.plan.stages import Scores, Train
-from sentdist.report.cell_facts import chosen_and_scored
 from sentdist.report.tables import ResultTable
 from sentdist.store.chosen import challengers
 from sentdist.store.confirmation import confirmed_name
@@ -148,7 +148,7 @@ def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[_Pick
         dev=dev,
         test_task="+".join(same_source) if all_there else None,
         test=statistics.mean(found) if all_there and len(found) == len(same_source) else None,
-        chose_and_scored=chosen_and_scored(train, scores),
+        chose_and_scored=chosen_and_scored(train.selection, scores.tasks),
     )
 
 

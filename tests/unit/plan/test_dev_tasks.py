@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import RecipeError
+from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.selection import chosen_cells
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import build_table
@@ -67,6 +69,25 @@ def test_a_group_beside_others_counts_as_one_and_alone_as_its_tasks() -> None:
     assert alone.parts == () and [len(part) for part in alone.places] == [1] * 7
     with pytest.raises(RecipeError, match=r"Use mr; mr-dev is for selection\.task"):
         plan_of(small_recipe(evaluation={"tasks": ["mr-dev"]}))
+
+
+@pytest.mark.parametrize(
+    ("selection", "tasks", "both"),
+    [
+        ({"task": "sts12"}, ["sts"], ("sts12",)),
+        ({"task": "sts12", "limit": 500}, ["sts"], ("sts12",)),
+        ({"task": "sts=sts/sts12"}, ["sts"], ("sts12",)),
+        ({"task": "stsb-dev"}, ["sts"], ()),
+        ({"task": "sts=sts/stsb@test"}, ["sts"], ("stsb",)),
+        ({"task": "mr-dev"}, ["mr"], ()),
+        ({"task": "scidocs-dev"}, ["scidocs-cite", "scidocs-cocite"], ()),
+    ],
+)
+def test_a_test_set_that_chooses_is_known_by_its_data(selection: Json, tasks: Json, both: tuple[str, ...]) -> None:
+    plan = plan_of(small_recipe(selection=selection, evaluation={"tasks": tasks}))
+    scores = next(trial.scores for trial in plan.trials if trial.method == "fine_tuned")
+    assert isinstance(scores.encoder, Train)
+    assert CellFacts(train=scores.encoder, scores=scores).chosen_on_test == both
 
 
 def test_the_mean_of_the_dev_scores_chooses(tiny_encoder_dir: Path, tmp_path: Path) -> None:

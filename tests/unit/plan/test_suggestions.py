@@ -92,6 +92,12 @@ def test_a_dev_set_that_is_reported_as_a_test_set_is_refused() -> None:
         planned(SPACE, changes={"evaluation": {"tasks": ["sts", "stsb-dev"]}})
 
 
+@pytest.mark.parametrize("selection", [{"task": "sts=sts/sts12"}, {"task": "sts12", "limit": 500}, {"task": "stsb-dev+sts12"}])
+def test_a_test_set_by_another_name_or_in_part_chooses_nothing(selection: Json) -> None:
+    with pytest.raises(RecipeError, match=r"found sts12, which evaluation\.tasks scores as a test set"):
+        planned(SPACE, changes={"selection": selection, "evaluation": {"tasks": ["sts"]}})
+
+
 def test_rungs_that_end_at_one_dev_score_are_refused() -> None:
     assert planned(SPACE, halving={"rungs": [0.1, 0.3, 1.0]}).search.shares == (0.1, 0.3, 1.0)
     with pytest.raises(RecipeError, match=r"found 0\.1 and 0\.3, with 2 dev scores a training: both end at the same one"):
