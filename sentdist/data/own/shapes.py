@@ -28,6 +28,8 @@ NEGATIVES = ("negative", "neg", "hard_neg", "hard_negative", "sent2")
 GRADES = ("score", "similarity", "similarity_score", "label", "grade", "gold", "rating", "relatedness", "sim")
 GROUPS = ("group", "group_id")
 SPLITS = ("split",)
+ROW_NAMES = ("id", "index", "")  # of columns that name or count rows, as pandas' index does; so do these beginnings and this end
+ROW_BEGINNINGS, ROW_END = ("__index_level_", "unnamed:"), "_id"
 KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
 SCALES = ((0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.0, 5.0), (1.0, 7.0), (1.0, 10.0), (0.0, 10.0), (0.0, 100.0))
 
@@ -62,7 +64,7 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
         check_columns(name, found, columns)
         chosen = tuple(columns)
     else:
-        chosen = _by_name(table, by_name, shape) or _by_content(name, table, shape, without={own_group, split})
+        chosen = _by_name(table, by_name, shape) or _by_content(name, table, shape, without=own_group)
     if own_group is not None:
         check_columns(name, found, [own_group])
     settled = shape or _shape_of(name, table, chosen)
@@ -140,16 +142,26 @@ def _by_name(table: pa.Table, by_name: dict[str, str], shape: str | None) -> tup
     return (anchor, positive) if third is None else (anchor, positive, third)
 
 
-def _by_content(name: str, table: pa.Table, shape: str | None, *, without: set[str | None]) -> tuple[str, ...]:
+def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str | None) -> tuple[str, ...]:
     """Two columns of texts, or three; or two and one of numbers, if there are no others of their kind."""
-    columns = [column for column in table.column_names if column not in without]
+    columns = [column for column in table.column_names if column != without and not _is_beside(table, column)]
     numbers = [column for column in columns if _is_numbers(table, column)]
     texts = [column for column in columns if column not in numbers and _is_text(table, column)]
-    if len(texts) == 2 and (shape == "graded" or (shape is None and len(numbers) == 1)):
-        return (*texts, *numbers[:1])
+    if len(texts) == 2 and len(numbers) == 1 and shape in ("graded", None):
+        return (*texts, *numbers)
     if len(texts) in (2, 3) and shape != "graded":
         return tuple(texts)
     raise _unclear(name, f"columns {listed(table.column_names)}", table.column_names)
+
+
+def _is_beside(table: pa.Table, column: str) -> bool:
+    """Whether a column is neither texts nor scores: it holds groups, splits, names of rows, 0, 1, 2, … or nothing."""
+    plain = column.strip().casefold()
+    if plain in (*GROUPS, *SPLITS, *ROW_NAMES) or plain.startswith(ROW_BEGINNINGS) or plain.endswith(ROW_END):
+        return True
+    cells = ["" if cell is None else str(cell).strip() for cell in table[column].slice(0, 1000).to_pylist()]
+    counted = any(cells == [str(number) for number in range(first, first + len(cells))] for first in (0, 1))
+    return counted or (not any(cells) and not any(cell and str(cell).strip() for cell in table[column].to_pylist()))
 
 
 def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:

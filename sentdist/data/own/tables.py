@@ -196,14 +196,15 @@ def _fields(lines: Sequence[str], separator: str) -> list[list[str]]:
 
 
 def _names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
-    """Whether the first line names columns: two known names, or short different words without numbers or the end of a sentence."""
-    first = [_plain(cell) for cell in rows[0]]
+    """Whether the first line names columns: two known names, or short different words without numbers or the end of a sentence. The first
+    of three or more may be empty: pandas' index has no name. Columns without any cell do not count."""
+    first = [_plain(cell) for place, cell in enumerate(rows[0]) if any(row[place:] and row[place].strip() for row in rows)]
     if sum(cell in known_names for cell in first) > 1:
         return True
     others = {_plain(cell) for row in rows[1:] for cell in row}
     return len(set(first)) == len(first) and not any(
         not cell or len(cell) > LONGEST_NAME or len(cell.split()) > MOST_WORDS or cell[-1] in ".?!" or _is_number(cell) or cell in others
-        for cell in first
+        for cell in (first[1:] if len(first) > 2 and not first[0] else first)
     )
 
 

@@ -98,6 +98,16 @@ def test_a_file_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
         ("sentence1,sentence2,label", "a {n} b,c {n} d,1", "pairs", ("sentence1", "sentence2")),  # a label that is always 1 grades nothing
         ("links,rechts,note", "a {n} b,c {n} d,{n}.5", "graded", ("links", "rechts", "note")),
         ("eins,zwei,drei", "a {n} b,c {n} d,e {n} f", "triplets", ("eins", "zwei", "drei")),
+        ("src,tgt,split", "a {n} b,c {n} d,train", "pairs", ("src", "tgt")),
+        ("src,tgt,Group", "a {n} b,c {n} d,g {n}", "pairs", ("src", "tgt")),
+        (",src,tgt", "{n},a {n} b,c {n} d", "pairs", ("src", "tgt")),
+        ("Unnamed: 0,src,tgt", "{n},a {n} b,c {n} d", "pairs", ("src", "tgt")),
+        ("__index_level_0__,src,tgt", "7{n},a {n} b,c {n} d", "pairs", ("src", "tgt")),
+        ("row,src,tgt", "{n},a {n} b,c {n} d", "pairs", ("src", "tgt")),
+        ("id,src,tgt", "7{n},a {n} b,c {n} d", "pairs", ("src", "tgt")),
+        ("pair_id,src,tgt", "p{n},a {n} b,c {n} d", "pairs", ("src", "tgt")),
+        ("id,src,tgt,val", "7{n},a {n} b,c {n} d,{n}.5", "graded", ("src", "tgt", "val")),
+        ("src,tgt,,", "a {n} b,c {n} d,,", "pairs", ("src", "tgt")),
     ],
 )
 def test_columns_say_what_rows_are(tmp_path: Path, header: str, row: str, shape: str, columns: tuple[str, ...]) -> None:
@@ -105,6 +115,18 @@ def test_columns_say_what_rows_are(tmp_path: Path, header: str, row: str, shape:
     path.write_text(header + "\n" + "".join(row.format(n=number) + "\n" for number in range(40)))
     found = seen(path).file
     assert (found.shape, found.columns) == (shape, columns)
+
+
+def test_one_column_of_numbers_is_the_score_of_graded_pairs(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    rows = [f"7{n},a {n} b,c {n} d,{n}.5,{n}.25\n" for n in range(40)]
+    path.write_text("id,src,tgt,val\n" + "".join(row.rpartition(",")[0] + "\n" for row in rows))
+    assert seen(path, shape="graded").file.columns == ("src", "tgt", "val")
+    path.write_text("id,src,tgt,val,other\n" + "".join(rows))
+    with pytest.raises(DataError, match="two and a score"):
+        seen(path, shape="graded")
+    assert seen(path, shape="graded", columns=("src", "tgt", "other")).file.columns == ("src", "tgt", "other")
+    assert seen(path, columns=("src", "tgt", "id")).file.shape == "graded"
 
 
 @pytest.mark.parametrize("suffix", ["json", "jsonl"])
