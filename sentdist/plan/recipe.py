@@ -18,6 +18,7 @@ from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.dotted import with_key, with_path
+from sentdist.plan.held_fixed import check_varied
 from sentdist.plan.inheritance import with_inherited_corpora
 from sentdist.plan.method_checks import check_headline, check_method, check_titles, known
 from sentdist.plan.objectives import Objective, names_where, uses_targets
@@ -106,6 +107,9 @@ class Recipe(Frozen):
             raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
         if self.confirm_seeds and (self.selection is None or self.baseline is None):
             raise ValueError("confirm_seeds: has no effect without a selection and a baseline; add both or leave it out")
+        corpora = {"corpus": self.corpus, **{f"corpora.{name}": one for name, one in self.corpora.items()}}
+        for section, paths in (("sweep", self.sweep), ("search.space", {} if self.search is None else self.search.space)):
+            check_varied(section, paths, corpora, has_folds=self.folds is not None)
         _check_search(self)
         _check_gpus(self.runtime)
         return self

@@ -345,17 +345,21 @@ class Builder:
         return self.recipe.corpus
 
     def _selectable(self, name: str, *, fold: int | None, role: str) -> DevTask:
-        """A task that can choose; of retrieval, in a cross-validation over the queries of the corpus, the part of a fold."""
+        """A task that can choose; of retrieval, in a cross-validation over the queries of a corpus, the part of a fold of it."""
         card = named_task(name).card
-        corpus = self.recipe.corpus
-        has_fold = fold is not None and card.kind == "retrieval" and card.source == corpus.judged_source(self.resolver)
+        section = self._judged(card.source) if card.kind == "retrieval" and fold is not None else None
         return selectable_task(
             name,
             self.resolver,
-            document_field=corpus.documents_by,
-            fold=self._fold(fold) if has_fold else None,
-            fold_role=role if has_fold else None,
+            document_field=(section or self.recipe.corpus).documents_by,
+            fold=None if section is None else self._fold(fold),
+            fold_role=None if section is None else role,
         )
+
+    def _judged(self, source: str) -> CorpusSection | None:
+        """The first corpus of the recipe whose rows come from that retrieval source."""
+        sections = (self.recipe.corpus, *self.recipe.corpora.values())
+        return next((section for section in sections if section.judged_source(self.resolver) == source), None)
 
     def _fold(self, number: int | None) -> Fold | None:
         if number is None or self.recipe.folds is None:

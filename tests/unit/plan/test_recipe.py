@@ -193,6 +193,31 @@ def test_two_rows_of_one_title_are_refused() -> None:
     assert recipe_from_values(unseen, where="small.yaml").methods["twin"].title == "fine_tuned"
 
 
+@pytest.mark.parametrize(
+    "path", ["corpus", "corpus.held_out.seed", "corpus.group", "corpus.file", "corpora.more.held_out", "folds.seed", "folds"]
+)
+def test_what_decides_which_rows_test_is_neither_swept_nor_searched(path: str) -> None:
+    """Scores of other rows do not compare, and stand in one column."""
+    corpora: Json = {"corpus": {"kind": "own", "file": "a.csv"}, "corpora": {"more": {"kind": "own", "file": "b.csv"}}}
+    assert f"sweep.{path}: decides which rows are held out" in _refusal(small_values(sweep={path: [0, 1]}, **corpora))
+    search: Json = {"suggest": "grid", "space": {path: {"choice": [0, 1]}}}
+    assert f"{path}: " in _refusal(small_values(search=search, **corpora))
+
+
+def test_whose_queries_are_in_folds_is_not_swept() -> None:
+    changes: dict[str, Json] = {
+        "corpus": {"source": "retrieval/stackfaq", "split": None},
+        "sweep": {"corpus.source": ["retrieval/stackfaq"]},
+    }
+    assert "sweep.corpus.source: decides which rows are held out" in _refusal(small_values(folds={"num": 3}, **changes))
+
+
+def test_training_rows_are_swept_and_searched() -> None:
+    own: Json = {"kind": "own", "file": "a.csv"}
+    for corpus, path in ((own, "corpus.limit"), (own, "corpus.limit_seed"), ({"source": "nli/triplets"}, "corpus.split")):
+        assert path in recipe_from_values(small_values(corpus=corpus, sweep={path: [5, 6]}), where="small.yaml").sweep
+
+
 def test_all_faults_are_told_at_once() -> None:
     refusal = _refusal(small_values(evalution={}, training={"batch_size": 0}))
     assert "evalution" in refusal

@@ -10,6 +10,7 @@ from sentdist.errors import RecipeError
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Train
 from sentdist.plan.unroll import Plan, unroll
@@ -137,6 +138,29 @@ def test_folds_give_each_fold_its_corpus_dev_and_test() -> None:
         assert train.selection is not None
         assert train.selection.task.fold_role == "dev"
     assert next(iter(plan.rows.values())) == 6000  # three of five folds train
+
+
+def test_folds_hold_for_each_retrieval_collection_that_trains() -> None:
+    """A method that trains on another collection than the recipe's is tested on that collection's fold, and reads its documents alike."""
+    changes: dict[str, Json] = {
+        "corpus": {"source": "retrieval/cranfield", "split": None},
+        "corpora": {"faq": {"source": "retrieval/stackfaq", "split": None, "document_field": "question_answer"}},
+        "folds": {"num": 5},
+        "selection": {"task": "stackfaq"},
+        "evaluation": {"tasks": ["cranfield", "stackfaq", "scifact"]},
+        "methods": {"faq": {"corpus": "faq", "objective": {"name": "info_nce"}}},
+    }
+    for trial in plan_of(small_recipe(**changes)).trials:
+        train = trial.scores.encoder
+        assert isinstance(train, Train) and train.selection is not None
+        fold = getattr(train.corpus, "fold", None)
+        found = {task.name: (task.fold, task.fold_role, task.document_field) for task in trial.scores.tasks if isinstance(task, Task)}
+        assert fold is not None and found == {
+            "cranfield": (fold, "test", "answer"),
+            "stackfaq": (fold, "test", "question_answer"),
+            "scifact": (None, None, "answer"),
+        }
+        assert isinstance(train.selection.task, Task) and (train.selection.task.fold, train.selection.task.fold_role) == (fold, "dev")
 
 
 def test_each_source_is_pinned_by_the_resolver() -> None:
