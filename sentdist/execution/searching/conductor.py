@@ -103,6 +103,7 @@ class Conductor:
         self._has_diverged = False
         self._hours = Hours(self._search.budget, self._clock)
         self._earlier = Earlier(places=frozenset(), since=None)
+        self._can_note = True
         self._size: int | None = None  # of the file of this search's lines, behind its own last one
         self.reason: str | None = None
 
@@ -258,8 +259,9 @@ class Conductor:
         return tuple(found)
 
     def stop(self) -> None:
-        """Note that this submission ends here."""
-        self._note(SubmissionLeft(at=self._clock()))
+        """Note that this submission ends here, unless the last note failed: perhaps another process carries the search out now."""
+        if self._can_note:
+            self._note(SubmissionLeft(at=self._clock()))
 
     def _settled(self, trial: SearchTrial) -> bool:
         """Whether what is noted of a running trial ends it: it was stopped between a rung and what follows from it."""
@@ -357,7 +359,9 @@ class Conductor:
             drop_below(store, train, 1.0, shares)
 
     def _note(self, event: SearchEvent) -> None:
+        self._can_note = False
         self._size = append_event(self.context.store, self.planned.recipe.name, event, size=self._size)
+        self._can_note = True
         self._take(event)
         if self._watch is not None:
             self._watch(self._state.events)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sentdist.errors import RecipeError
+from sentdist.errors import RecipeError, StoreError
 from sentdist.execution.searching import budgets, in_process, prices
 from sentdist.execution.searching import conductor as conducting
 from sentdist.execution.searching.conductor import Conductor
@@ -395,3 +395,16 @@ def test_a_speed_that_nobody_knows_is_not_asked_for_at_each_step(
     for _ in range(100):
         assert conductor.hours_left is not None
     assert len(asked) - before <= 2, "each kind of stage once, at most"
+
+
+def test_of_two_submissions_at_once_the_earlier_one_ends(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    """Else trials get each other's scores, for both give them the same numbers."""
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path)
+    earlier, later = pretended(planned, context), pretended(planned, context)
+    earlier.begin()
+    assert earlier.next() is not None
+    later.begin()
+    with pytest.raises(StoreError, match="lines of another process"):
+        earlier.next()
+    earlier.stop()
+    assert later.next() is not None
