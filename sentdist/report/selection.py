@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sentdist.plan.selection import chosen_and_scored
-from sentdist.plan.stage import as_number
+from sentdist.evaluation.relational import BY
+from sentdist.plan.selection import DevTask, Selection, chosen_and_scored
+from sentdist.plan.stage import Json, as_number
 from sentdist.plan.stages import Scores, Train
+from sentdist.plan.task_kinds import ScoredTask
 from sentdist.report.tables import ResultTable
 from sentdist.store.chosen import challengers
 from sentdist.store.confirmation import confirmed_name
@@ -19,6 +21,8 @@ from sentdist.store.sweep import SweepRecord, TrialRecord
 SELECTION_TITLE = "Chosen on dev, scored on test"
 SELECTION_HEADER = ("system", "chosen on", "dev score of what was chosen", "test", "test score of it", "dev − test", "headline test score")
 SELECTION_NOTE = "Means over finished trials. Dev and test differ in difficulty: compare the gap between rows, not with 0."
+
+DEV = "-dev"  # ends the name of a dev task beside its test task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,18 +142,40 @@ def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[_Pick
     dev = as_number(records[train.key].results.get("best_dev_score"))
     if dev is None:
         return
-    chosen_by, results = train.selection.tasks, records[trial.key].results
-    of_source = {task.source: task.name for task in reversed(scores.tasks)}
-    same_source = [of_source[task.source] for task in chosen_by if task.source in of_source]
-    found = [score for task in same_source if (score := as_number(results.get(task))) is not None]
-    all_there = len(same_source) == len(chosen_by)
+    test_task, test = scored_on_test(train.selection, scores.tasks, records[trial.key].results)
     yield _Picked(
         dev_task=train.selection.name,
         dev=dev,
-        test_task="+".join(same_source) if all_there else None,
-        test=statistics.mean(found) if all_there and len(found) == len(same_source) else None,
+        test_task=test_task,
+        test=test,
         chose_and_scored=chosen_and_scored(train.selection, scores.tasks),
     )
+
+
+def scored_on_test(selection: Selection, tasks: Sequence[ScoredTask], results: Mapping[str, Json]) -> tuple[str | None, float | None]:
+    """The test tasks of the data that chose, by name, and their score, averaged as the dev score is; None for what is not there."""
+    named = {task.name.removesuffix(DEV) for task in selection.tasks}
+    found = [_test_task(task, tasks, named) for task in selection.tasks]
+    known = [name for name in found if name is not None]
+    if len(known) < len(found):
+        return None, None
+    parts = [_of_part([known[place] for place in part], results) for part in selection.places]
+    defined = [score for score in parts if score is not None]
+    return "+".join(known), statistics.mean(defined) if len(defined) == len(parts) else None
+
+
+def _test_task(chose: DevTask, tasks: Sequence[ScoredTask], named: Container[str]) -> str | None:
+    """Of the scored tasks of the same source and kind that of the same name, else one that no other dev task is named after."""
+    alike = [task.name for task in tasks if (task.kind, task.source) == (chose.kind, chose.source)]
+    name = chose.name.removesuffix(DEV)
+    return name if name in alike else next((other for other in alike if other not in named), None)
+
+
+def _of_part(names: Sequence[str], results: Mapping[str, Json]) -> float | None:
+    """The mean of a part's tasks; where they were scored by relations, by the one that is best for the part, as dev scores are."""
+    by_relation = [name.removeprefix(names[0]) for name in results if name.startswith(f"{names[0]}.{BY}")]
+    rows = [[as_number(results.get(f"{name}{end}")) for name in names] for end in by_relation or [""]]
+    return max((statistics.mean(one for one in row if one is not None) for row in rows if None not in row), default=None)
 
 
 def _number(value: float | None) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from sentdist.plan.stage import Json
+from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.report.selection import ChosenCell, chosen_cells, selection_note, selection_rows, selection_sentence
+from sentdist.report.selection import ChosenCell, chosen_cells, scored_on_test, selection_note, selection_rows, selection_sentence
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
@@ -18,7 +19,7 @@ from sentdist.report.works import works_of_sweep
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep
-from tests.support.planning import plan_of, small_recipe
+from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -103,6 +104,33 @@ def test_what_dev_chose_is_told_by_the_measure_that_leads_the_table(tmp_path: Pa
         .results["stackfaq.map"]
     )
     assert f"stsb-dev alone chooses fine_tuned: its test score (stackfaq:map) is {score:.2f}." in page
+
+
+def test_each_dev_task_has_its_own_test_task_and_parts_count_as_on_dev() -> None:
+    """RSE's Table 5: four dev tasks of SciDocs have one source, and USEB is the mean of four tasks of one, one, two and four parts."""
+    trial = next(one for one in shipped_plan(RECIPES / "papers" / "rse_table5.yaml").trials if one.method == "supervised")
+    assert isinstance(trial.scores.encoder, Train) and trial.scores.encoder.selection is not None
+    selection, tests = trial.scores.encoder.selection, trial.scores.tasks
+    of_scidocs = {"scidocs-cite": 10.0, "scidocs-cocite": 90.0, "scidocs-coview": 90.0, "scidocs-coread": 90.0}
+    results: dict[str, Json] = {"askubuntu": 50.0, "cqadupstack": 10.0, "twitter-url": 70.0, "twitter-pit": 60.0, **of_scidocs}
+    assert scored_on_test(selection, tests, results) == ("+".join(results), pytest.approx((50 + 10 + 65 + 70) / 4))
+    relations: dict[str, Json] = {
+        f"scidocs-{part}.by.{name}": float(50 + place) for part in ("cite", "cocite", "coview", "coread") for place, name in enumerate("ab")
+    }
+    assert scored_on_test(selection, tests, results | relations)[1] == pytest.approx((50 + 10 + 65 + 51) / 4)
+    assert scored_on_test(selection, tests, results | {"askubuntu": None})[1] is None
+    assert scored_on_test(selection, [task for task in tests if task.name != "scidocs-cocite"], results) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("dev", "tasks", "test"),
+    [("stsb-dev", ["stsb-pooled"], "stsb-pooled"), ("stsb-dev", ["stsb-pooled", "stsb"], "stsb"), ("stsb-dev", ["geometry-stsb"], None)],
+)
+def test_a_test_task_of_another_kind_is_not_the_test_part(dev: str, tasks: Json, test: str | None) -> None:
+    plan = plan_of(small_recipe(selection={"task": dev}, evaluation={"tasks": tasks}))
+    scores = next(trial.scores for trial in plan.trials if trial.method == "fine_tuned")
+    assert isinstance(scores.encoder, Train) and scores.encoder.selection is not None
+    assert scored_on_test(scores.encoder.selection, scores.tasks, {})[0] == test
 
 
 @pytest.mark.parametrize(
