@@ -25,7 +25,7 @@ LONGEST_LINE = 1 << 26  # letters; a file without line ends would fill the memor
 SENTENCE = "sentence"  # what the only column of a plain file is called here
 
 TextColumns = dict[str, list[str]]
-Row = TypeVar("Row")
+AnyRow = TypeVar("AnyRow")
 
 
 def _suffix(path: Path) -> str:
@@ -189,7 +189,7 @@ def _csv_rows(file: IO[str], path: Path) -> Iterator[list[str]]:
         yield row
 
 
-def _next_rows(rows: Iterator[Row], number: int) -> list[Row]:
+def _next_rows(rows: Iterator[AnyRow], number: int) -> list[AnyRow]:
     with long_fields(LONGEST_LINE):
         return list(islice(rows, number))
 

@@ -15,7 +15,6 @@ GUARDS = {"reading", "_reading", "_readable"}
 # function -> why it may read by itself
 ALLOWED = {
     "cli/completing.py:_methods": "a file of bounded size; looks for names, replaces what is no UTF-8",
-    "data/own/tables.py:_objects": "called under reading",
     "data/own/tables.py:_separated": "called under reading",
     "data/sources/faq_releases.py:_rows": "called under tables, which guards",
     "data/sources/file_facts.py:content_digest": "of a file that was read a moment ago",

@@ -21,7 +21,7 @@ from sentdist.data.own.tables import Writing, own_table, recognised, said_of
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.seeded_order import digest_u64
 from sentdist.data.sources import hub
-from sentdist.data.sources.file_facts import content_digest
+from sentdist.data.sources.file_facts import changed_since_planning, content_digest
 from sentdist.durable import whole_file
 from sentdist.errors import DataError, brief, counted, listed
 from sentdist.reading import read_array, unreadable
@@ -210,12 +210,7 @@ def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision:
     if path is None:
         table = hub.read(name, split=None, columns=None, revision=revision)
     elif content_digest(path) != revision:
-        raise DataError(
-            where=f"{name} ({path})",
-            found="another content than when the run was planned",
-            expected=revision,
-            remedy="Run the command again.",
-        )
+        raise changed_since_planning(f"{name} ({path})", revision)
     else:
         table = own_table(name, path, Writing(encoding=file.encoding, separator=file.separator, has_header=file.has_header))
     rows = _rows(name, table, Layout(shape=file.shape, columns=file.columns, group=file.group, split=file.split))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from sentdist.cache import cache_folder
 from sentdist.durable import whole_file
-from sentdist.reading import unreadable
+from sentdist.errors import DataError
+from sentdist.reading import reading, unreadable
 
 MOST_BYTES = 1 << 24  # of a note
 NOTED = 2  # version of how files are looked at
@@ -34,6 +35,18 @@ def content_digest(path: Path) -> str:
     """Return "sha256:" and the first 16 hex digits (64 bits) of the file's SHA-256."""
     with path.open("rb") as file:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def known_digest(path: Path) -> str:
+    """`content_digest`, from memory when the file has not changed since it was last seen."""
+    with reading(path, expected="a file of data"):
+        facts = recall(path)
+        return content_digest(path) if facts is None else facts.digest
+
+
+def changed_since_planning(where: str, revision: str) -> DataError:
+    """The error for a source whose content is not of the revision that a plan names."""
+    return DataError(where=where, found="another content than when the run was planned", expected=revision, remedy="Run the command again.")
 
 
 def recall(path: Path) -> FileFacts | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.generated import corpora as generated
 from sentdist.data.sources import files, hub, released, retrieval_files
-from sentdist.data.sources.file_facts import content_digest
+from sentdist.data.sources.file_facts import changed_since_planning, known_digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,17 +89,38 @@ def read_source(
     return files.read_file(name, path, split=split, columns=columns)
 
 
+def check_pinned(name: str, revision: str, *, data_root: Path | None) -> None:
+    """Look whether a source below the data root still has the content that a plan names by `revision`; others cannot change.
+
+    Raises:
+        DataError: it has another, which would be kept under the key of that one; or it is not there.
+    """
+    if name.startswith((generated.PREFIX, hub.PREFIX)):
+        return
+    if (parts := retrieval_files.find(name, data_root)) is not None:
+        where, found = parts.documents, _joined_digest(parts)
+    elif (release := released.find(name, data_root)) is not None:
+        where, found = release, released.content(release)
+    else:
+        where = files.locate(name, data_root)
+        found = known_digest(where)
+    if found != revision:
+        raise changed_since_planning(f"{name} ({where})", revision)
+
+
+def _joined_digest(parts: retrieval_files.RetrievalFiles) -> str:
+    return "sha256:" + hashlib.sha256("".join(map(known_digest, parts.paths)).encode()).hexdigest()[:16]
+
+
 def _retrieval_facts(name: str, parts: retrieval_files.RetrievalFiles, split: str | None) -> SourceFacts:
     if parts.release is not None:
-        digest = "sha256:" + hashlib.sha256("".join(map(content_digest, parts.paths)).encode()).hexdigest()[:16]
         tables = parts.release.tables(name)
         counts = {str(entry["values"]): int(entry["counts"]) for entry in tables.judgements["split"].value_counts().to_pylist()}
-        return _facts(name, digest, tables.judgements.num_rows, tuple(tables.documents.column_names), counts, split)
+        return _facts(name, _joined_digest(parts), tables.judgements.num_rows, tuple(tables.documents.column_names), counts, split)
     facts = {path: files.file_facts(name, path) for path in parts.paths}
-    digest = "sha256:" + hashlib.sha256("".join(facts[path].digest for path in parts.paths).encode()).hexdigest()[:16]
     judged = [(part, facts[path]) for part, path in parts.judgements]
     sizes = {part: found.num_rows for part, found in judged if part} or dict(judged[0][1].splits)
-    return _facts(name, digest, sum(found.num_rows for _, found in judged), facts[parts.documents].columns, sizes, split)
+    return _facts(name, _joined_digest(parts), sum(found.num_rows for _, found in judged), facts[parts.documents].columns, sizes, split)
 
 
 def _facts(name: str, revision: str, num_rows: int, columns: tuple[str, ...], splits: dict[str, int], split: str | None) -> SourceFacts:

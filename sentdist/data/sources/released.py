@@ -52,16 +52,22 @@ def read(name: str, path: Path) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def facts(name: str, path: Path) -> FileFacts:
-    """Digest, rows, columns and splits of a release."""
-    table = read(name, path)
+def content(path: Path) -> str:
+    """The digest of a release: of the names of its files and what they hold."""
     digest = hashlib.sha256()
     for part in sorted(path.glob("*")) if path.is_dir() else [path]:
         if part.is_file():
-            digest.update(part.name.encode() + part.read_bytes())
+            with reading(part, expected="the file as its authors released it"):
+                digest.update(part.name.encode() + part.read_bytes())
+    return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def facts(name: str, path: Path) -> FileFacts:
+    """Digest, rows, columns and splits of a release."""
+    table = read(name, path)
     counts = table["split"].value_counts().to_pylist() if "split" in table.column_names else []
     return FileFacts(
-        digest=f"sha256:{digest.hexdigest()[:16]}",
+        digest=content(path),
         num_rows=table.num_rows,
         columns=tuple(table.column_names),
         splits=tuple((str(entry["values"]), int(entry["counts"])) for entry in counts),

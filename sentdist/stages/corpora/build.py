@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from sentdist.data.build_corpus import build_corpus as build_table
+from sentdist.data.sources.pinned import check_pinned
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Json
 from sentdist.stages.commit import commit
@@ -31,8 +32,15 @@ class CorpusTable:
 
 
 def build_corpus(stage: CorpusStage, context: Context) -> Artifact:
-    """Read the sources, number their unique sentences, write ids and sentences as memory-mappable tables."""
+    """Read the sources, number their unique sentences, write ids and sentences as memory-mappable tables.
+
+    Raises:
+        DataError: what the reader refuses; content that has changed since it was planned with.
+    """
     started = time.perf_counter()
+    for part in stage.sources:
+        if getattr(part, "own", None) is None:  # whose reader looks itself
+            check_pinned(part.source, part.source_revision, data_root=context.data_folder)
     module, _, function = stage.reader.partition(":")
     rows: CorpusTable = getattr(importlib.import_module(module), function)(stage, context)
     with context.store.staged() as folder:

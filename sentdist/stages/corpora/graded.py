@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
 from sentdist.data.pairs import read_pairs
-from sentdist.data.sources.pinned import read_source
+from sentdist.data.sources.pinned import check_pinned, read_source
 from sentdist.plan.corpora import graded as plan
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
@@ -67,5 +67,6 @@ def _read(part: plan.GradedPart, context: Context) -> pa.Table:
 
 
 def _pairs_of(task: Task, root: Path | None) -> list[tuple[str, str]]:
-    pairs = read_pairs(task.source, split=task.split, data_root=root)
+    check_pinned(task.source, task.revision, data_root=root)
+    pairs = read_pairs(task.source, split=task.split, data_root=root, hub_revision=task.revision)
     return list(zip(pairs.sentence1, pairs.sentence2, strict=True))

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sentdist.data.sources.mirror import data_folder
+from sentdist.data.sources.pinned import check_pinned
+from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import ScoredTask, TripletTask
 from sentdist.stages.tasks.held_out_rows import load_own_rows
@@ -17,10 +19,15 @@ Folders = tuple[tuple[str, str], ...]
 
 
 def load_task(task: ScoredTask, data_root: str | None, folders: Folders = ()) -> LoadedTask:
-    """Read a task's data; DataError as its reader says. folders: of the run, where files given by path lie."""
+    """Read a task's data; DataError as its reader says, and for content that has changed since it was planned with.
+
+    folders: of the run, where files given by path lie.
+    """
     root = data_folder(data_root)
     if isinstance(task, Task | TripletTask) and task.own is not None:
         return load_own_rows(task, dict(folders), root)
+    for source, revision in _pins_of(task):
+        check_pinned(source, revision, data_root=root)
     return loader_of(task.kind)(task, root)
 
 
@@ -28,3 +35,10 @@ def loader_of(kind: str) -> Callable[[Any, Path | None], LoadedTask]:
     """`load_KIND` of the module KIND beside this one, imported when it is asked for: some kinds fit classifiers, whose library is slow."""
     loader: Callable[[Any, Path | None], LoadedTask] = getattr(importlib.import_module(f"sentdist.stages.tasks.{kind}"), f"load_{kind}")
     return loader
+
+
+def _pins_of(task: ScoredTask) -> list[tuple[str, str]]:
+    """What a task reads, and the revisions that it means."""
+    if isinstance(task, LinkTask):
+        return [(file.source, file.source_revision) for part in task.relations for file in part.sources]
+    return [(task.source, task.revision)]

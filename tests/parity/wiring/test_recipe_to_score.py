@@ -12,6 +12,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
+from sentdist.data.sources.pinned import inspect_source
 from sentdist.learning.checkpoint import DevScore
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
@@ -223,7 +224,13 @@ def test_evaluations_encode_as_said(place: Place) -> None:
 def test_subsets_are_put_together_as_said(place: Place) -> None:
     rows = [{**row, "subset": "ab"[number % 3 == 0], "split": "test"} for number, row in enumerate(pairs_of(place, "test"))]
     write_table(place.root / "triplets", "my/parts", rows)
-    task = Task(name="mine", kind="sts", source="my/parts", revision="any", split="test")
+    task = Task(
+        name="mine",
+        kind="sts",
+        source="my/parts",
+        revision=inspect_source("my/parts", data_root=place.root / "triplets").revision,
+        split="test",
+    )
     parts = [[row for row in rows if row["subset"] == name] for name in "ab"]
     student = Student(place.encoder, max_length=40)
     scores = [spearman_of(student, part) for part in parts]

@@ -11,6 +11,7 @@ from sentence_transformers.sentence_transformer.evaluation import TripletEvaluat
 
 from sentdist.data.generated.corpora import read
 from sentdist.data.leaks import LeakFinder
+from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -75,7 +76,8 @@ def test_own_data_and_generated_ones_are_scored_and_resampled(tiny_encoder_dir: 
 
 
 def test_word_overlap_is_a_floor_and_leaked_pairs_are_found(data: Path) -> None:
-    task = TripletTask(name="mine", source="my/triplets", revision="r", split="test")
+    revision = inspect_source("my/triplets", data_root=data).revision
+    task = TripletTask(name="mine", source="my/triplets", revision=revision, split="test")
     assert load_triplets(task, data).score_words("word_overlap").main == 25.0  # only the cat shares more words with its positive
     texts = task_texts(task, data)
     assert texts.num_items == 4 and texts.pairs[2] == (2, "two men play chess", "people play a game")
