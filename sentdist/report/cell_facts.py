@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import Sum, phi_of
 from sentdist.plan.selection import chosen_and_scored
-from sentdist.plan.specs import EncoderSpec, View
+from sentdist.plan.specs import EncoderSpec, Regularizers, View
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
@@ -53,6 +53,10 @@ class CellFacts:
     @property
     def batch_size(self) -> int | None:
         return None if self.train is None else self.train.training.batch_size
+
+    @property
+    def regularizers(self) -> Regularizers | None:
+        return None if self.train is None else self.train.regularizers
 
     @property
     def attention_dropout(self) -> float | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 from sentdist.evaluation.decisive import Difference
 from sentdist.palette import PALETTE
 from sentdist.plan.chosen_tasks import named_task, task_names
 from sentdist.plan.own_tasks import OWN, kind_of_rows
-from sentdist.plan.specs import Shape
+from sentdist.plan.specs import Regularizers, Shape
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
@@ -34,6 +34,8 @@ from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 
+Spot = TypeVar("Spot")
+
 
 def sweep_drawings(
     sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record], *, found: SweepRows, tables: list[ResultTable]
@@ -44,14 +46,8 @@ def sweep_drawings(
     unit = score_unit(headline)
     rows = found.sts or next(iter((found.retrieval or found.other).values()))
     value = {id(row): _headline(row, headline, column) for row in rows}
-    yield from _regulators(rows, value, found.facts, unit, sweep)
-    cells: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        facts, score = found.facts[row.label], value[id(row)]
-        if facts.objective == "rcl" and score is not None:
-            cells.setdefault((str(facts.batch_size), "{" + ", ".join(f"{phi:g}" for phi in facts.phis) + "}"), []).append(score)
-    if len(cells) > 1:
-        yield heat_map(cells, unit=unit)
+    yield from _regulators(rows, value, found.facts, unit, paper=PAPER_REGULATORS if sweep.paper == "rcl" and found.sts else None)
+    yield from _grid(rows, value, found.facts, unit)
     yield from _thresholds(rows, value, found.facts, unit)
     yield from _loss_shapes(found)
     compared = [one for one in headline.comparisons if one.relation == "baseline"]
@@ -144,21 +140,44 @@ def _readable(
 
 
 def _regulators(
-    rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str, sweep: SweepRecord
+    rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str, *, paper: Mapping[int, float] | None
 ) -> Iterator[Drawing]:
-    """Score against the number of regulators, at the batch size that has most numbers; Eq. 1 is the point at 0."""
-    of_rcl = [row for row in rows if facts[row.label].objective == "rcl"]
-    sizes = Counter(facts[row.label].batch_size for row in of_rcl)
-    if not sizes:
+    """Score against the number of regulators, at the batch size and dropouts that have most numbers; Eq. 1 is the point at 0."""
+    of_rcl = Counter(_setting(facts[row.label]) for row in rows if facts[row.label].objective == "rcl")
+    if not of_rcl:
         return
-    size = sizes.most_common(1)[0][0]
-    scores: dict[int, list[float]] = {}
+    setting = of_rcl.most_common(1)[0][0]
+    places: dict[int, list[ResultRow]] = {}
     for row in rows:
-        known, score = facts[row.label], value[id(row)]
-        if known.objective in ("rcl", "info_nce") and known.batch_size == size and not known.drophead and score is not None:
-            scores.setdefault(known.num_regulators, []).append(score)
+        known = facts[row.label]
+        if known.objective in ("rcl", "info_nce") and _setting(known) == setting:
+            places.setdefault(known.num_regulators, []).append(row)
+    scores = _scores_of_cells(places, value)
     if len([count for count in scores if count]) > 1:
-        yield regulators_curve(scores, paper=PAPER_REGULATORS if sweep.paper == "rcl" else None, unit=unit)
+        yield regulators_curve(scores, paper=paper, unit=unit)
+
+
+def _setting(facts: CellFacts) -> tuple[int | None, Regularizers | None]:
+    return facts.batch_size, facts.regularizers
+
+
+def _grid(rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
+    """Score over batch size and φ set."""
+    places: dict[tuple[str, str], list[ResultRow]] = {}
+    for row in rows:
+        if (known := facts[row.label]).objective == "rcl":
+            places.setdefault((str(known.batch_size), "{" + ", ".join(f"{phi:g}" for phi in known.phis) + "}"), []).append(row)
+    scores = _scores_of_cells(places, value)
+    if len(scores) > 1:
+        yield heat_map(scores, unit=unit)
+
+
+def _scores_of_cells(places: Mapping[Spot, list[ResultRow]], value: dict[int, float | None]) -> dict[Spot, list[float]]:
+    """The scores at each place of a figure; none at all where a place stands for several cells, whose scores are not those of seeds."""
+    if any(len({row.label for row in there}) > 1 for there in places.values()):
+        return {}
+    found = {place: [score for row in there if (score := value[id(row)]) is not None] for place, there in places.items()}
+    return {place: scores for place, scores in found.items() if scores}
 
 
 def _thresholds(rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from pathlib import Path
+
 import pytest
 
 from sentdist.plan.chosen_tasks import can_choose
 from sentdist.plan.measures import Measure
+from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.plan.tasks import TASKS
 from sentdist.report.columns import AVERAGE
 from sentdist.report.rows import ResultRow
 from sentdist.report.sweep_drawings import dev_unit, score_unit
+from sentdist.report.sweep_report import report_sweep
 from sentdist.report.tables import build_table
+from sentdist.store.store import ArtifactStore
+from tests.support.planning import plan_of, with_method
+from tests.support.synthetic_sweeps import fill_store
 
 OF_THE_TABLE = {name: TASK_KINDS[card.kind].main for name, card in TASKS.items() if can_choose(card)}
 OF_ONES_OWN = {f"{kind.name}=my/file@dev": kind.main for kind in TASK_KINDS.values() if kind.chooses and kind.is_own}
@@ -53,3 +62,47 @@ def test_figures_of_scores_carry_the_unit_of_their_table(kind: TaskKind) -> None
     tables = [build_table(rows, title="t", tasks=["a", "b"], baseline=None, measure=measure, average=average) for average in (True, False)]
     assert tables[0].columns[-1] == AVERAGE
     assert [score_unit(table) for table in tables] == [f"average of 2 tasks ({measure.unit})", f"b ({measure.unit})"]
+
+
+SETS: Json = [[0.01], [0.01, 0.02]]
+EQ_1: Json = {"objective": {"name": "info_nce"}}
+RCL: Json = {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01]}
+
+
+def _files(folder: Path, *, task: str = "stsb", sweep: Json = None, paper: str | None = None, **methods: Json) -> dict[str, str | bytes]:
+    """Of the report of φ sets beside Eq. 1, with two seeds, and of what is given besides."""
+    recipe = recipe_from_values(
+        with_method(**methods)
+        | {"seeds": [0, 1], "baseline": "fine_tuned", "paper": paper, "evaluation": {"tasks": [task]}}
+        | {"sweep": {"methods.rcl.phis": SETS, **(sweep if isinstance(sweep, dict) else {})}},
+        where="small.yaml",
+    )
+    store = ArtifactStore(folder / "store")
+    fill_store(store, plan_of(recipe), noise=lambda trial: 1.0 + 0.01 * len(trial.cell), num_items={task: 30})
+    return report_sweep(store, "small").files
+
+
+def test_places_of_a_grid_are_means_over_seeds_of_one_cell(tmp_path: Path) -> None:
+    """What leaves another attention dropout is not the point of Eq. 1."""
+    files = _files(tmp_path, paper="rcl", dropped=EQ_1 | {"regularizers": {"attention_dropout": 0.1}})  # type: ignore[operator]
+    grid, regulators = (list(csv.DictReader(io.StringIO(str(files[name])))) for name in ("grid.csv", "regulators.csv"))
+    assert [(row["φ set"], row["seeds"]) for row in grid] == [("{0.01}", "2"), ("{0.01, 0.02}", "2")]
+    ours = [(row["regulators"], row["seeds"]) for row in regulators if row["source"] == "ours"]
+    assert ours == [("0", "2"), ("2", "2"), ("4", "2")] and len(ours) < len(regulators), "the paper's curve stands beside"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sweep": {"methods.rcl.objective.temperature": [0.05, 0.1]}},
+        {"again": RCL | {"training": {"learning_rate": 1e-4}}},  # type: ignore[operator]
+    ],
+    ids=["temperature", "two methods"],
+)
+def test_a_place_that_would_stand_for_several_cells_is_not_drawn(changes: dict[str, Json], tmp_path: Path) -> None:
+    assert not {"grid.svg", "regulators.svg"} & set(_files(tmp_path, **changes))  # type: ignore[arg-type]
+
+
+def test_the_papers_curve_stands_beside_scores_of_pairs_alone(tmp_path: Path) -> None:
+    files = _files(tmp_path, task="stackfaq", paper="rcl")
+    assert {row["source"] for row in csv.DictReader(io.StringIO(str(files["regulators.csv"])))} == {"ours"}
