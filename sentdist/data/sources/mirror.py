@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 ORIGIN = ".sentdist-origin"  # in a mirror: the address that it shows
+PART = ".part"  # the end of what `whole_file` writes to
 LISTED_FOR_S = 60.0  # a listing is taken anew after that long
 MOST_BYTES = 1 << 16  # of the file that holds an address
 
@@ -55,7 +56,8 @@ def address_of(root: Path | None) -> str | None:
 
 def bring(name: str, root: Path) -> None:
     """Bring the files that a source of this name may be made of into a mirror, unless they are there and have not changed; nothing for a
-    plain folder. They are those that are called so, with whatever follows a point, an underscore or a slash.
+    plain folder. They are those that are called so, with whatever follows a point, an underscore or a slash; those of them that are no
+    longer behind the address go away here, too.
 
     Raises:
         DataError: a server that does not answer or refuses.
@@ -65,9 +67,14 @@ def bring(name: str, root: Path) -> None:
         return
     filesystem, base = _opened(origin)
     fitting = re.compile(rf"{re.escape(name)}($|[._/])")
-    for relative, (size, changed) in _listing(origin, int(time.monotonic() // LISTED_FOR_S)).items():
+    listed = _listing(origin, int(time.monotonic() // LISTED_FOR_S))
+    for relative, (size, changed) in listed.items():
         if fitting.match(relative):
             _bring_file(filesystem, f"{base}/{relative}", root / relative, size=size, changed=changed, origin=origin)
+    for local in root.rglob("*"):
+        relative = local.relative_to(root).as_posix()
+        if relative not in listed and fitting.match(relative) and relative != ORIGIN and local.suffix != PART and local.is_file():
+            _remove_file(filesystem, f"{base}/{relative}", local, origin=origin)
 
 
 def remote_names(root: Path) -> list[str] | None:
@@ -88,6 +95,24 @@ def _bring_file(filesystem: fs.FileSystem, remote: str, local: Path, *, size: in
             os.utime(part, (changed, changed))
     except OSError as error:
         raise _unanswered(origin, error) from error
+
+
+def _remove_file(filesystem: fs.FileSystem, remote: str, local: Path, *, origin: str) -> None:
+    """Remove a file that a listing lacks, unless it came behind the address after that was taken."""
+    from pyarrow import fs
+
+    try:
+        is_gone = filesystem.get_file_info(remote).type == fs.FileType.NotFound
+    except OSError as error:
+        raise _unanswered(origin, error) from error
+    if not is_gone:
+        return
+    try:
+        local.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(
+            where=str(local), found=first_line(error), expected="a mirror that can be changed", remedy="Set SENTDIST_CACHE."
+        ) from error
 
 
 @lru_cache(maxsize=8)

@@ -68,6 +68,43 @@ def test_a_file_that_changes_comes_again(root: str) -> None:
     assert read_source("nli/mine", data_root=folder).num_rows == 101
 
 
+def test_what_was_renamed_or_removed_behind_the_address_goes_away(root: str, tmp_path: Path) -> None:
+    folder = data_folder(root)
+    assert folder is not None
+    for name in ("nli/mine", "nli/minerals", "own.csv"):
+        read_source(name, data_root=folder)
+    (folder / "nli/mine.csv.0123.part").write_text("another process writes here")
+    (folder / "nli/mine.tsv").write_text("of an earlier day")
+    outside = tmp_path / "own.csv"
+    outside.write_text(CSV)
+    filesystem, _ = fs.FileSystem.from_uri(root)
+    filesystem.move(f"{BUCKET}/data/nli/mine.csv", f"{BUCKET}/data/nli/mine.jsonl")
+    filesystem.delete_file(f"{BUCKET}/data/own.csv")
+    with filesystem.open_output_stream(f"{BUCKET}/data/nli/mine.jsonl") as stream:
+        stream.write(b'{"sent0": "a", "sent1": "b"}\n')
+    mirror._listing.cache_clear()
+    assert read_source("nli/mine", data_root=folder).num_rows == 1
+    assert sorted(path.name for path in (folder / "nli").iterdir()) == ["mine.csv.0123.part", "mine.jsonl", "minerals.csv"]
+    with pytest.raises(DataError, match="no such file"):
+        inspect_source("own", data_root=folder)
+    mirror.bring(str(outside), folder)
+    assert outside.exists() and address_of(folder) == root
+    filesystem.delete_file(f"{BUCKET}/data/nli/mine.jsonl")  # the fixture's own file is what the other tests begin with
+
+
+def test_a_file_that_came_after_the_listing_stays(root: str) -> None:
+    folder = data_folder(root)
+    assert folder is not None
+    read_source("own", data_root=folder)
+    filesystem, _ = fs.FileSystem.from_uri(root)
+    with filesystem.open_output_stream(f"{BUCKET}/data/own_more.csv") as stream:
+        stream.write(CSV.encode())
+    (folder / "own_more.csv").write_text(CSV)  # brought by another process, whose listing is newer
+    mirror.bring("own", folder)
+    assert (folder / "own_more.csv").exists()
+    filesystem.delete_file(f"{BUCKET}/data/own_more.csv")
+
+
 def test_workers_are_told_the_address_and_not_this_machine_s_folder(root: str, tmp_path: Path) -> None:
     plan, context = planned_recipe(
         load_recipe(RECIPES / "own.yaml", ("corpus.file=own.csv",)), store=str(tmp_path / "store"), data=data_folder(root)
