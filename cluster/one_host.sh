@@ -4,8 +4,11 @@
 #   GPUS=8 CPUS=64 HEAD_IP=10.0.0.5 bash cluster/one_host.sh
 #   TLS=1 HEAD_IP=10.0.0.5 bash cluster/one_host.sh      encrypted between hosts; cluster/README.md says what that takes
 # Told to end (SIGTERM, as by systemd or a machine that shuts down), it has trainings on this host write checkpoints first, for NOTICE_S seconds (20).
+# As a unit of systemd it needs User=…, KillMode=mixed (else all processes are told at once) and TimeoutStopSec=60.
 # The dashboard is reached through `ssh -L 8265:127.0.0.1:8265 HOST`.
 set -euo pipefail
+: "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}" # which a unit of systemd may lack
+export HOME
 . "$(dirname "${BASH_SOURCE[0]}")/security.sh"
 : "${HEAD_IP:?Set HEAD_IP to the address of this machine that others reach, such as 10.0.0.5.}"
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0

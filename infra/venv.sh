@@ -10,7 +10,8 @@ fail() {
 # Prints the first Python between 3.11 and 3.14 that runs and can make environments; PYTHON names another.
 find_python() {
     local candidate
-    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do
+    if [ -n "${PYTHON:-}" ]; then set -- "$PYTHON"; else set -- python3 python3.14 python3.13 python3.12 python3.11 python; fi
+    for candidate in "$@"; do
         if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' >/dev/null 2>&1; then
             command -v "$candidate"
             return 0
@@ -21,7 +22,7 @@ find_python() {
 
 # is_this_checkouts ENVIRONMENT ROOT: one in which this checkout, and not another one or none, is installed.
 is_this_checkouts() {
-    [ "$1" = "$2/.venv" ] || grep -qsF "\"file://$2\"" "$1"/lib/python3*/site-packages/sentdist-*.dist-info/direct_url.json
+    [ "$1" = "$2/.venv" ] || grep -qsF -e "\"file://$2\"" -e "\"file://${2// /%20}\"" "$1"/lib/python3*/site-packages/sentdist-*.dist-info/direct_url.json
 }
 
 # enter_venv EXTRAS ("" or "[test]") ROOT: activates SENTDIST_VENV, or the active environment if it is this checkout's, else .venv, and installs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,8 +179,17 @@ def _build(command: str, recipe: Path, overrides: list[str], store: str | None, 
     if local:
         build_within(asked, context, data)
         return
-    options = "".join(f" --set '{override}'" for override in overrides if override != "sweep={}")
-    build_on_cluster(asked, context, data, job=f"rayjobs.{command} {recipe}{options}", reports=command == "sweep")
+    changes = [word for override in overrides if override != "sweep={}" for word in ("--set", override)]
+    job = job_command(command, recipe, *changes, store=store, data=data)
+    build_on_cluster(asked, context, data, job=job, reports=command == "sweep")
+
+
+def job_command(command: str, recipe: Path, *options: str, store: str | None, data: Path | None) -> str:
+    """By which the cluster itself could drive it. A job runs in a copy of the folder it was submitted from, without .sentdist/."""
+    stays = recipe.absolute() if ".sentdist" in recipe.parts else recipe
+    places = [*(("--store", store if "://" in store else str(Path(store).expanduser().absolute())) if store else ())]
+    places += ["--data", str(data.expanduser().absolute())] if data else []
+    return shlex.join((f"rayjobs.{command}", str(stays), *options, *places))
 
 
 def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan | PlannedSearch, Context]:

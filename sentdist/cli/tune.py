@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from sentdist.cli.building import build_on_cluster, build_within
+from sentdist.cli.building import build_on_cluster, build_within, job_command
 from sentdist.cli.options import DataRoot, StoreRoot, check_choice
 from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import encoder_use, open_store, store_root
@@ -113,7 +113,7 @@ def tune(
         if local:
             build_within(asked, context, data)
         else:
-            build_on_cluster(asked, context, data, job=f"rayjobs.sweep {path}")
+            build_on_cluster(asked, context, data, job=job_command("sweep", path, store=store, data=data))
     except KeyboardInterrupt:
         typer.echo("Stopped. All that is finished is kept: the same command goes on.")
         raise typer.Exit(INTERRUPTED) from None

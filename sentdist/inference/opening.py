@@ -17,13 +17,21 @@ IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit
 
 
 def store_root(store: str | None) -> str:
-    """Where artifacts are kept, a StoreError for a file. If nobody said: a job's working directory is a copy that Ray throws away, so
-    there it is the home folder."""
+    """Where artifacts are kept; if nobody said, in a job the home folder, for its working directory is a copy that Ray throws away.
+
+    Raises:
+        StoreError: a file; in a job a folder that is not named from the root.
+    """
     default = Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE)
     if store and "://" not in store and Path(store).expanduser().is_file():
         raise StoreError(
             where=f"--store {store}", found="a file", expected="a folder, which is made if it is not there", remedy="Name a folder."
         )
+    if store and IN_A_JOB in os.environ and "://" not in store and not Path(store).expanduser().is_absolute():
+        raise StoreError(
+            where=f"--store {store}", found="a folder below the job's own, which Ray throws away", expected="one that stays",
+            remedy="Name it by its whole path, or an address such as s3://bucket/store.",
+        )  # fmt: skip
     return store or str(default.absolute())
 
 

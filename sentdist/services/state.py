@@ -23,6 +23,7 @@ SERVERS = ("ray", "mlflow")
 # What a shell has from elsewhere and would lead servers, or what is started by them, somewhere else.
 FOREIGN = ("RAY_AUTH_TOKEN", "RAY_ADDRESS", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false"}
+DIRECT = "127.0.0.1,localhost"  # a proxy of the company has no way to them, and would be told token and password
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +142,9 @@ class State:
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """What the servers are started with."""
-        return {name: value for name, value in inherited.items() if name not in FOREIGN} | self.addresses
+        direct = ",".join(filter(None, (DIRECT, inherited.get("no_proxy") or inherited.get("NO_PROXY"))))
+        kept = {name: value for name, value in inherited.items() if name not in FOREIGN}
+        return kept | self.addresses | {"no_proxy": direct, "NO_PROXY": direct}
 
     def write_env(self) -> Path:
         """The file that another shell reads, by `source`, to use these servers."""
@@ -152,6 +155,7 @@ class State:
         lines.append(f'export PATH={shlex.quote(str(scripts))}:"$PATH"')
         lines += [f"export {name}={shlex.quote(value)}" for name, value in self.addresses.items()]
         lines.append(f'export MLFLOW_TRACKING_PASSWORD="$(cat {shlex.quote(str(self.password_file))})"')
+        lines.append(f'export no_proxy="{DIRECT},${{no_proxy:-${{NO_PROXY:-}}}}"; export NO_PROXY="$no_proxy"')
         lines.append("unset RAY_AUTH_TOKEN MLFLOW_TRACKING_TOKEN")
         path = self.folder / "env"
         path.write_text("\n".join(lines) + "\n")

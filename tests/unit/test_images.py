@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
+import subprocess
 import tomllib
 from pathlib import Path, PurePosixPath
 
@@ -107,3 +108,9 @@ def test_the_teams_server_has_what_passwords_need() -> None:
     pins = (INFRA / "constraints.txt").read_text()
     for name in ("Flask-WTF", "psycopg2-binary", "boto3", "mlflow"):
         assert re.search(rf"^{name}==", pins, re.MULTILINE), name
+
+
+def test_filled_in_passwords_are_packed_into_no_job_and_no_commit() -> None:
+    """Ray packs what git does not ignore."""
+    ignored = subprocess.run(["git", "check-ignore", "-q", "infra/mlflow/.env"], cwd=ROOT, check=False)
+    assert ignored.returncode == 0

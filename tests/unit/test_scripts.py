@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -109,6 +110,26 @@ def test_given_certificates_are_taken_as_they_are(tmp_path: Path) -> None:
     assert done.stdout.split() == ["1", "/given/SERVER_CERT", "/given/SERVER_KEY", "/given/CA_CERT"]
     assert not (tmp_path / "unused").exists()
     assert _bash('. cluster/security.sh; use_tls 10.0.0.6 head; echo "${RAY_USE_TLS:-off}"').stdout.strip() == "off"
+
+
+@pytest.mark.parametrize(
+    ("known", "found"), [("127.0.1.1 node1\n10.0.0.1 node1", "10.0.0.1"), ("10.0.0.2 node1", "10.0.0.2"), ("127.0.1.1 node1", "10.0.0.9")]
+)
+def test_slurm_takes_an_address_that_other_hosts_reach(known: str, found: str, tmp_path: Path) -> None:
+    for name, said in (("getent", known), ("hostname", "10.0.0.9 172.17.0.1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\nprintf '%s\\n' '{said}'\n")
+        (tmp_path / name).chmod(0o755)
+    (line,) = [line for line in (ROOT / "cluster" / "slurm.sh").read_text().splitlines() if line.startswith('head_ip="$(getent')]
+    (or_else,) = [line for line in (ROOT / "cluster" / "slurm.sh").read_text().splitlines() if line.startswith('head_ip="${HEAD_IP')]
+    script = f'set -euo pipefail; export PATH={shlex.quote(str(tmp_path))}:"$PATH"; head=node1\n{line}\n{or_else}\necho "$head_ip"'
+    assert _bash(script).stdout.strip() == found
+
+
+def test_a_python_in_a_folder_with_a_space_is_found(tmp_path: Path) -> None:
+    (tmp_path / "my py").mkdir()
+    (tmp_path / "my py" / "python").symlink_to(sys.executable)
+    named = str(tmp_path / "my py" / "python")
+    assert _bash(". infra/venv.sh; find_python", PYTHON=named).stdout.strip() == named
 
 
 def test_no_other_script_starts_ray() -> None:

@@ -101,6 +101,20 @@ def test_a_shell_learns_the_addresses_of_its_own_servers(tmp_path: Path) -> None
     assert shown == ["127.0.0.1:6390", "http://127.0.0.1:5990", str(tmp_path / "a folder of mine" / ".sentdist" / "store")]
 
 
+@pytest.mark.parametrize("own", [{}, {"no_proxy": "corp.example"}, {"NO_PROXY": "corp.example"}])
+def test_no_proxy_stands_between_a_machine_and_itself(own: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be told the token and the password of MLflow."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    state = _prepared(tmp_path)
+    shell = dict(zip(("no_proxy", "NO_PROXY"), _in_a_shell(state, '"$no_proxy" "$NO_PROXY"'), strict=True))
+    for found in (shell, state.environment(own)):
+        for name in ("no_proxy", "NO_PROXY"):
+            assert {"127.0.0.1", "localhost", *own.values()} == {*filter(None, found[name].split(","))}
+
+
 def test_the_store_of_another_folder_is_left_alone(tmp_path: Path) -> None:
     store = _prepared(tmp_path / "a").store
     theirs = {"SENTDIST_ENV_OF": str(tmp_path / "a"), "SENTDIST_STORE": store}
