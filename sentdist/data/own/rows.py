@@ -89,7 +89,8 @@ class Looked:
 
 @dataclass(frozen=True, kw_only=True)
 class _FileRows:
-    """texts: (R,) of each row. grades: (R,) on the file's own scale, () without. num_repeated, num_empty: rows left out."""
+    """texts: (R,) of each row. grades: (R,) on the file's own scale, () without. num_repeated, num_empty: rows left out.
+    num_otherwise: those of the repeated ones whose grade is another than that of the row that is kept."""
 
     texts: tuple[tuple[str, ...], ...]
     grades: tuple[float, ...]
@@ -97,6 +98,7 @@ class _FileRows:
     split: tuple[str, ...] | None
     num_repeated: int
     num_empty: int
+    num_otherwise: int
 
 
 def look(name: str, path: Path | None, asked: Asked, *, hub_revision: str | None = None) -> Looked:
@@ -240,12 +242,13 @@ def _rows(name: str, table: pa.Table, layout: Layout) -> _FileRows:
     texts = [[(text or "").strip() for text in table[column].to_pylist()] for column in layout.texts]
     grades = grades_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else []
     kept: dict[tuple[str, ...], int] = {}
-    num_empty = 0
+    num_empty = num_otherwise = 0
     for row, found in enumerate(zip(*texts, strict=True)):
         if not all(found) or (grades and math.isnan(grades[row])):
             num_empty += 1
         else:
-            kept.setdefault(found, row)
+            first = kept.setdefault(found, row)
+            num_otherwise += bool(grades) and grades[first] != grades[row]
     if not kept:
         raise DataError(where=name, found="no row with all its texts", expected="texts", remedy="Name other columns: corpus.columns.")
     of = {
@@ -260,6 +263,7 @@ def _rows(name: str, table: pa.Table, layout: Layout) -> _FileRows:
         split=None if layout.split is None else tuple(of[layout.split][row] for row in kept.values()),
         num_repeated=table.num_rows - len(kept) - num_empty,
         num_empty=num_empty,
+        num_otherwise=num_otherwise,
     )
 
 
@@ -298,6 +302,10 @@ def _told(
         f"{name}: {'; '.join(read)}",
         f"{counted(total, 'row')}{by_split}: {parts}, in {counted(sides.num_groups, 'group')}; {largest}",
     ]
+    if rows.num_otherwise:
+        lines.append(
+            f"The score of {counted(rows.num_otherwise, 'repeated row')} is another than in the first row of that pair, which is taken."
+        )
     if sides.num_linked:
         lines.append(
             f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: `sentdist leaks` lists them."

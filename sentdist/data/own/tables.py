@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sentdist.data.quotes import check_quotes, long_fields
-from sentdist.data.sources.files import TABLES, read_objects, unquoted, with_large_strings
+from sentdist.data.sources.files import TABLES, read_lines, read_objects, unquoted, with_large_strings
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import reading
 from sentdist.spelling import near
@@ -110,9 +110,6 @@ def said_of(writing: Writing, path: Path) -> list[str]:
 
 def own_table(name: str, path: Path, writing: Writing) -> pa.Table:
     """The rows of a file, text columns as large_string; separated values are all text. DataError where it is not as `writing` says."""
-    import pyarrow as pa
-    import pyarrow.json
-
     with reading(path, expected=SAID_BY_SUFFIX.get(_suffix(path), "a table as its suffix says"), where=name):
         if _suffix(path) == ".parquet":
             import pyarrow.parquet as pq
@@ -121,10 +118,9 @@ def own_table(name: str, path: Path, writing: Writing) -> pa.Table:
         elif _suffix(path) in SEPARATED:
             table = _separated(path, writing)
         elif _suffix(path) == ".gz":
-            with pa.input_stream(str(path), compression="gzip") as stream:
-                table = pyarrow.json.read_json(stream)
+            table = read_lines(path)
         elif _suffix(path) == ".jsonl":
-            table = pyarrow.json.read_json(io.BytesIO(path.read_text(encoding=writing.encoding).encode()))
+            table = read_lines(io.BytesIO(path.read_text(encoding=writing.encoding).encode()))
         else:
             table = read_objects(path, encoding=writing.encoding or "utf-8")
         table = with_large_strings(table)

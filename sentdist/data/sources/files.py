@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from sentdist.data.quotes import check_quotes
 from sentdist.data.sources import mirror
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 WHOLE = "train"  # the split that a file without a column `split` is
 QUOTED = r'^"([^"]|"")*""([^"]|"")*"$'  # in quotation marks, with doubled ones inside and no others
+LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB, unless it is told otherwise
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 TABLES = (*SUFFIXES, ".jsonl.gz", ".json")  # what a source's file may be called: .json holds a list of objects
@@ -248,21 +249,25 @@ def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
         if columns is not None:
             check_columns(name, pq.read_schema(path).names, columns)
         return pq.read_table(path, columns=columns)
-    if path.suffix == ".jsonl":
-        import pyarrow.json
-
-        return pyarrow.json.read_json(path)
-    if path.name.endswith(".jsonl.gz"):
-        import pyarrow as pa
-        import pyarrow.json
-
-        with pa.input_stream(str(path), compression="gzip") as stream:
-            return pyarrow.json.read_json(stream)
+    if path.suffix == ".jsonl" or path.name.endswith(".jsonl.gz"):
+        return read_lines(path)
     if path.suffix == ".json":
         return read_objects(path)
     if path.suffix in TREC:
         return _judgements(path)
     return _parse_separated(path, tab=path.suffix == ".tsv")
+
+
+def read_lines(source: Path | IO[bytes]) -> pa.Table:
+    """An object a line, of which one may be long; packed where the name says so."""
+    import pyarrow as pa
+    import pyarrow.json
+
+    options = pyarrow.json.ReadOptions(block_size=LONGEST_LINE)
+    if isinstance(source, Path) and source.suffix.lower() == ".gz":
+        with pa.input_stream(str(source), compression="gzip") as stream:
+            return pyarrow.json.read_json(stream, read_options=options)
+    return pyarrow.json.read_json(source, read_options=options)
 
 
 def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:

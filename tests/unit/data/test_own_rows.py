@@ -18,6 +18,7 @@ from sentdist.data.own.rows import Asked, Looked, look, read_queries, read_rows
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
 from sentdist.data.own.tables import Writing, own_table, recognised
+from sentdist.data.sources.files import read_file
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
 
@@ -337,3 +338,23 @@ def test_a_name_may_hold_a_line_break(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text('question,"answer\n(short)"\na b,c d\ne f,g h\n')
     assert read_cells(path) == [{"question": "a b", "answer\n(short)": "c d"}, {"question": "e f", "answer\n(short)": "g h"}]
+
+
+def test_pairs_with_two_scores_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "graded.csv"
+    rows = [("Satz A", "Satz B", "Note"), *graded_rows()]
+    path.write_text(written(rows, ";"))
+    assert not any("is another" in line for line in seen(path, near=None).told)
+    again = [(*rows[place][:2], f"{rows[place][2]}{digit}") for place, digit in ((1, "0"), (2, "1"), (3, "1"))]
+    path.write_text(written([*rows, *again], ";"))
+    told = seen(path, near=None).told
+    assert "3 repeated rows left out" in told[0]
+    assert "The score of 2 repeated rows is another than in the first row of that pair, which is taken." in told
+
+
+@pytest.mark.parametrize("name", ["own.jsonl", "own.jsonl.gz"])
+def test_a_line_of_json_may_be_long(tmp_path: Path, name: str) -> None:
+    path, lines = tmp_path / name, [json.dumps({"question": f"question {n}", "answer": f"answer {n}"}) for n in range(3)]
+    content = "\n".join([*lines, json.dumps({"question": "long", "answer": "word " * 500_000})]).encode()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert len(read_cells(path)) == len(read_file("own", path)) == 4
