@@ -169,10 +169,11 @@ def scored(
     from sklearn.metrics import f1_score
 
     names = np.unique(gold_T)
+    is_binary = not set(predicted_T.tolist()) - set(names.tolist())  # else a third label was trained, and predicted
     order = np.argsort(rows_T, kind="stable")
     return ClassificationScore(
         accuracy=100.0 * float(np.mean(gold_T == predicted_T)),
-        f1=100.0 * float(f1_score(gold_T, predicted_T, pos_label=names[-1])) if len(names) == 2 else None,
+        f1=100.0 * float(f1_score(gold_T, predicted_T, pos_label=names[-1])) if len(names) == 2 and is_binary else None,
         rows=rows_T[order],
         gold=gold_T[order],
         predicted=predicted_T[order],

@@ -51,7 +51,7 @@ def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
 
     task: its name; `bank:map` or `mrpc:f1` means this measure, a name alone the main one. Raises DataError for a file without it.
     """
-    found = _contributions(columns, task, where)
+    found = _contributions(_in_points(columns), task, where)
     if found is None:
         return None
     added, identity = found
@@ -78,6 +78,12 @@ def joined(folds: Sequence[Items]) -> Items:
         strict=True)]), identity=np.concatenate([fold.identity for fold in folds]),
         has_groups=has_groups,
     )  # fmt: skip
+
+
+def _in_points(columns: Columns) -> Columns:
+    """Accuracies are 0 or 100 an item; older files of triplets have 0 or 1."""
+    accuracy = columns.get("accuracy")
+    return columns if accuracy is None or accuracy.max(initial=0.0) != 1.0 else {**columns, "accuracy": 100.0 * accuracy}
 
 
 def _contributions(columns: Columns, task: str, where: str) -> tuple[NDArray[np.float64], NDArray[Any]] | None:

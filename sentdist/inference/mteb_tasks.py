@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sentdist.data.labels import EMPTY
 from sentdist.errors import DataError, named
 from sentdist.inference.ready_encoder import LoadedEncoder
 
@@ -42,7 +43,7 @@ class MtebEncoder:
     def encode(self, inputs: Batches, **options: object) -> np.ndarray:
         """(S, D) embeddings of all texts; each different one is embedded once.
         options: task, split and prompt, of which ours know nothing."""
-        texts = [text for batch in inputs for text in batch["text"]]
+        texts = [text if text.strip() else EMPTY for batch in inputs for text in batch["text"]]
         unique = list(dict.fromkeys(texts))
         row = {text: number for number, text in enumerate(unique)}
         return self._loaded.embed(unique)[[row[text] for text in texts]]

@@ -31,14 +31,28 @@ def declared_pooling(folder: Path) -> str | None:
         (("WeightedLayerPooling", "Pooling"), "cls"): "cls_last_five",
     }
     pooling = computable.get((tuple(kinds), mode))
-    if pooling is None:
+    unlike = None if pooling is None else _unlike_ours(folder, found)
+    if pooling is None or unlike is not None:
         raise EncoderError(
             where=f"encoder {folder}/modules.json",
-            found=f"modules {' > '.join(kinds)} with pooling {mode!r}",
-            expected="mean, cls, cls with one dense layer, or the first and last layer's mean",
+            found=unlike or f"modules {' > '.join(kinds)} with pooling {mode!r}",
+            expected="mean, cls, cls with one dense layer and tanh, the first and last layer's mean, or the last five layers' CLS",
             remedy="Name a pooling yourself to use only the transformer of this checkpoint.",
         )
     return pooling
+
+
+def _unlike_ours(folder: Path, found: list[dict[str, str]]) -> str | None:
+    """What a dense layer or a mean of layers does that we do not compute; None where there is none of them, or as we do."""
+    for module in found:
+        kind, config = module["type"].rsplit(".", 1)[-1], json_object(folder / module["path"] / "config.json")
+        if kind == "Dense":
+            activation, sizes = str(config.get("activation_function")), [config.get(name) for name in ("in_features", "out_features")]
+            if not activation.endswith(".Tanh") or sizes[0] != sizes[1]:
+                return f"a dense layer of {sizes[0]} to {sizes[1]} with {activation}"
+        if kind == "WeightedLayerPooling" and config.get("layer_start") != 1:
+            return f"a mean of layers from {config.get('layer_start')} on"
+    return None
 
 
 def modules(folder: Path) -> list[dict[str, str]]:

@@ -38,7 +38,7 @@ class LoadedClustering:
         raise no_word_score(self.task.name, kind)
 
     def texts(self) -> TaskTexts:
-        return TaskTexts(name=self.task.name, sentences=tuple((text,) for text in dict.fromkeys(self.sentences)), pairs=())
+        return TaskTexts(name=self.task.name, sentences=tuple((text,) for text in self.sentences), pairs=())
 
 
 def load_clustering(task: ClusteringTask, root: Path | None) -> LoadedClustering:

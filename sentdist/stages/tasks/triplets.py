@@ -53,7 +53,7 @@ class LoadedTriplets:
     def _task_score(self, near_R: np.ndarray, far_R: np.ndarray) -> TaskScore:
         right_R = (near_R > far_R).astype(np.float64)
         accuracy = 100 * float(right_R.mean()) if (near_R != far_R).any() else None
-        return TaskScore(task=self.task.name, main=accuracy, measures={"accuracy": accuracy}, items=pa.table({"accuracy": right_R}))
+        return TaskScore(task=self.task.name, main=accuracy, measures={"accuracy": accuracy}, items=pa.table({"accuracy": 100 * right_R}))
 
 
 def load_triplets(task: TripletTask, root: Path | None) -> LoadedTriplets:

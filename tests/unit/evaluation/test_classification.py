@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from sentdist.errors import DataError
-from sentdist.evaluation.classification import PENALTIES, cross_validated, pair_features, split_classified
+from sentdist.evaluation.classification import PENALTIES, cross_validated, pair_features, scored, split_classified
 
 
 def _planted(num_rows: int = 240, width: int = 6, noise: float = 0.6, seed: int = 0) -> tuple[np.ndarray, list[str]]:
@@ -115,3 +115,9 @@ def test_bad_splits_are_named(train: list[int], test: list[int], message: str) -
     features, labels = _planted(num_rows=40)
     with pytest.raises(DataError, match=message):
         split_classified(features, [*labels[:-1], "new"], train=train, test=test)
+
+
+def test_a_third_label_that_training_has_is_predicted_without_an_f1() -> None:
+    gold, predicted = np.array(["a", "b", "a"]), np.array(["a", "c", "b"])
+    assert scored(gold, predicted, np.arange(3), [1.0]).f1 is None
+    assert scored(gold, np.array(["a", "b", "b"]), np.arange(3), [1.0]).f1 == pytest.approx(200 / 3)

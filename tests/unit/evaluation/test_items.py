@@ -12,6 +12,8 @@ from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
 from sentdist.evaluation.items import items_of, joined
 from sentdist.plan.specs import Fold, Task
+from sentdist.plan.task_kinds import ClusteringTask
+from sentdist.stages.tasks.clustering import load_clustering
 from sentdist.stages.tasks.retrieval import load_retrieval
 from tests.support.tasks_data import write_table
 
@@ -84,3 +86,19 @@ def test_folds_of_a_collection_number_its_groups_alike(tmp_path: Path) -> None:
             found.setdefault(groups[row], set()).add(group)
     assert all(len(numbers) == 1 for numbers in found.values())
     assert len(set().union(*found.values())) == 6
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_an_accuracy_is_in_points_whatever_an_older_file_has(scale: float) -> None:
+    right = np.random.default_rng(0).random(400) < 0.5
+    found = items_of({"accuracy": scale * right}, task="triplets", where="here")
+    assert found is not None
+    spread = float(np.sqrt(np.sum(found.contributions**2)))
+    assert spread == pytest.approx(100 * np.sqrt(right.mean() * (1 - right.mean()) / 400), rel=1e-6), "the standard error of a share"
+
+
+def test_repeated_texts_of_a_clustering_belong_together(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"text": f"text {number % 10}", "label": str(number % 2)} for number in range(40)]
+    write_table(tmp_path, "my/labels", rows)
+    texts = load_clustering(ClusteringTask(name="mine", source="my/labels", revision=""), tmp_path).texts()
+    assert texts.num_items == 40 and len(set(texts.groups().tolist())) == 10

@@ -254,6 +254,26 @@ def test_weights_of_another_model_are_refused(tiny_encoder_dir: Path, tmp_path: 
         SentenceEncoder.load(folder)
 
 
+@pytest.mark.parametrize(
+    ("pooling", "module", "change", "told"),
+    [
+        ("cls_mlp", "2_Dense", {"activation_function": "torch.nn.modules.linear.Identity"}, "dense layer of 32 to 32 with .*Identity"),
+        ("cls_mlp", "2_Dense", {"out_features": 16}, "dense layer of 32 to 16"),
+        ("first_last", "1_WeightedLayerPooling", {"layer_start": 2}, "mean of layers from 2 on"),
+    ],
+)
+def test_modules_that_compute_otherwise_than_ours_are_refused(
+    pooling: str, module: str, change: dict[str, object], told: str, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    """Else another encoder's embeddings would come out, in silence."""
+    SentenceEncoder.load(tiny_encoder_dir, pooling=pooling).save(tmp_path / "saved", card=CARD)
+    assert SentenceEncoder.load(tmp_path / "saved").pooling == pooling
+    config = tmp_path / "saved" / module / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    with pytest.raises(EncoderError, match=told):
+        SentenceEncoder.load(tmp_path / "saved")
+
+
 def test_pooling_that_we_cannot_compute_is_refused_unless_one_is_named(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     SentenceEncoder.load(tiny_encoder_dir).save(tmp_path / "saved", card=CARD)
     pooling = tmp_path / "saved" / "1_Pooling" / "config.json"

@@ -49,7 +49,7 @@ def test_accuracy_is_that_of_loops_and_ties_are_wrong() -> None:
     found = triplets(*ROWS).score(embeddings, COSINE)
     unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
     right = [float(unit[row] @ unit[4 + row] > unit[row] @ unit[8 + row]) for row in range(3)] + [0.0]
-    assert found.items["accuracy"].to_pylist() == right
+    assert found.items["accuracy"].to_pylist() == [100.0 * one for one in right]
     assert found.main == found.measures["accuracy"] == pytest.approx(100 * sum(right) / 4)
     assert triplets(*ROWS).score(np.ones((12, 5)), COSINE).main is None, "an encoder that tells nothing apart"
     wide = rng.standard_normal((3 * 4000, 8))
