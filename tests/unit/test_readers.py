@@ -26,7 +26,6 @@ ALLOWED = {
     "data/sources/released.py:_lines": "called under read, which guards",
     "data/sources/released.py:_scidocs": "called under read, which guards",
     "data/sources/released.py:_str2022": "called under read, which guards",
-    "data/sources/released.py:facts": "after read",
     "data/tagging.py:tagger_revision": "the source of a module that was imported",
     "data/targets.py:read_counts": "what another process of this run has just written",
     "data/targets.py:_write_rows": "writes",

@@ -276,7 +276,7 @@ def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:
 
     import pyarrow as pa
 
-    with reading(path, expected="a list of objects"):
+    with reading(path, expected="JSON, a list of objects"):
         rows = json.loads(path.read_text(encoding=encoding))
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("no list of objects")

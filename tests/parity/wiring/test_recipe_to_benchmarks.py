@@ -18,7 +18,7 @@ from sentdist.stages.tasks import classification
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import Place, planned, stage_of
 from tests.parity.wiring.reference import Student
-from tests.parity.wiring.scoring import SLACK, base_scores, cosines_of, on_task, pairs_of, scored
+from tests.parity.wiring.scoring import SLACK, base_scores, cosines_of, on_task, pairs_of, revision_of, scored
 from tests.parity.wiring.test_recipe_to_score import NOISY, relational, relations_in, watched_scores
 from tests.parity.wiring.training_cases import O
 from tests.support.tasks_data import write_table
@@ -48,7 +48,7 @@ def test_forums_are_ranked_each_for_itself(place: Place) -> None:
                 cosines = cosines_of(both[:1], both[1:])
                 values.append(100 * average_precision_score([key in duplicates for key in pool], cosines))
             means.append(np.mean(values))
-        task = ForumsTask(name="t", source=f"my/{source}", revision="any", split=split)
+        task = ForumsTask(name="t", source=f"my/{source}", revision=revision_of(place, f"my/{source}"), split=split)
         said = scored(place, on_task(base_scores(place), task))["t"]
         assert said == pytest.approx(float(np.mean(means)), abs=1e-6)
         found.add(said)
@@ -106,7 +106,15 @@ def test_a_dev_accuracy_is_asked_of_train_and_dev_alone(place: Place, monkeypatc
         return 61.0
 
     monkeypatch.setattr(classification, "senteval_dev", watched)
-    values = {"name": "t", "source": "my/parts", "revision": "any", "split": "test", "dev": "dev", "classifier": "senteval", "num_folds": 4}
+    values = {
+        "name": "t",
+        "source": "my/parts",
+        "revision": revision_of(place, "my/parts"),
+        "split": "test",
+        "dev": "dev",
+        "classifier": "senteval",
+        "num_folds": 4,
+    }
     task = ClassificationTask.model_validate(values | {"role": "dev"})
     assert scored(place, on_task(base_scores(place), task))["t"] == 61.0
     (given,) = seen

@@ -12,7 +12,6 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from sentdist.data.sources.pinned import inspect_source
 from sentdist.learning.checkpoint import DevScore
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
@@ -26,7 +25,7 @@ from sentdist.stages.train import TrainSession
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import STILL, Place, opened, planned, stage_of
 from tests.parity.wiring.reference import Student
-from tests.parity.wiring.scoring import SLACK, base_scores, cosines_of, on_task, pairs_of, scored, spearman_of
+from tests.parity.wiring.scoring import SLACK, base_scores, cosines_of, on_task, pairs_of, revision_of, scored, spearman_of
 from tests.parity.wiring.training_cases import O
 from tests.support.tasks_data import write_table
 
@@ -228,7 +227,7 @@ def test_subsets_are_put_together_as_said(place: Place) -> None:
         name="mine",
         kind="sts",
         source="my/parts",
-        revision=inspect_source("my/parts", data_root=place.root / "triplets").revision,
+        revision=revision_of(place, "my/parts"),
         split="test",
     )
     parts = [[row for row in rows if row["subset"] == name] for name in "ab"]

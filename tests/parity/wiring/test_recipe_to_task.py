@@ -17,7 +17,7 @@ from sentdist.stages.tasks import classification
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import Place
 from tests.parity.wiring.reference import Student
-from tests.parity.wiring.scoring import base_scores, cosines_of, on_task, pairs_of, scored
+from tests.parity.wiring.scoring import base_scores, cosines_of, on_task, pairs_of, revision_of, scored
 from tests.support.tasks_data import write_table
 
 pytestmark = pytest.mark.parity
@@ -50,7 +50,7 @@ def labelled(place: Place) -> list[dict[str, Any]]:
 )  # fmt: skip
 def test_tasks_read_and_score_what_their_values_say(place: Place, labelled: list[dict[str, Any]]) -> None:
     student = Student(place.encoder, max_length=40)
-    base, where = base_scores(place), {"name": "t", "source": "my/rows", "revision": "any"}
+    base, where = base_scores(place), {"name": "t", "source": "my/rows", "revision": revision_of(place, "my/rows")}
 
     def score(task: Any, measure: str = "t") -> Any:
         return scored(place, on_task(base, task))[measure]
@@ -88,7 +88,7 @@ def test_tasks_read_and_score_what_their_values_say(place: Place, labelled: list
         first, second = (
             embedded(rows, name) / np.linalg.norm(embedded(rows, name), axis=1, keepdims=True) for name in ("sentence1", "sentence2")
         )
-        task = GeometryTask(name="t", source="sts/stsb", revision="any", split=split, positive_above=above)
+        task = GeometryTask(name="t", source="sts/stsb", revision=revision_of(place, "sts/stsb"), split=split, positive_above=above)
         assert score(task, "t.alignment") == pytest.approx(float(((first - second) ** 2).sum(1).mean()), abs=1e-4)
 
 
@@ -123,7 +123,7 @@ def test_classifiers_are_given_what_their_values_say(place: Place, labelled: lis
         ({"split": "test", "dev": "dev", "classifier": "senteval"}, "senteval_split", 10),
         ({"num_folds": 2, "classifier": "senteval", "columns": ("text2",)}, "senteval_cross_validated", 2),
     ):
-        task = ClassificationTask.model_validate({"name": "t", "source": "my/rows", "revision": "any", **values})
+        task = ClassificationTask.model_validate({"name": "t", "source": "my/rows", "revision": revision_of(place, "my/rows"), **values})
         scored(place, on_task(base, task))
         name, features, labels, given = seen[-1]
         splits = [row["split"] for row in labelled if task.split is None or row["split"] in ("train", task.split, task.dev)]
