@@ -19,6 +19,7 @@ def use_reserved(demand: Demand) -> None:
     torch.set_num_threads(max(1, int(demand.num_cpus)))
     if not demand.num_gpus:
         return
+    keep_gpu_memory_whole()  # before torch is asked anything of the GPU
     if why := why_unusable():
         raise ResourceError(
             where="runtime.gpus_per_worker",
@@ -26,6 +27,5 @@ def use_reserved(demand: Demand) -> None:
             expected="a torch for CUDA and a driver that is new enough for it",
             remedy="Look at `nvidia-smi` and install torch for CUDA on that node, or set runtime.gpus_per_worker=0.",
         )
-    keep_gpu_memory_whole()
     # Also of a whole one: a process that stays may have served a stage with a part of it before.
     torch.cuda.set_per_process_memory_fraction(min(1.0, demand.num_gpus))

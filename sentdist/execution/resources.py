@@ -245,12 +245,17 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
         )
     by_resource = {
         "CPUs": sum(_times(node.cpus, runtime.cpus_per_worker) for node in nodes),
-        "GPUs": sum(_times(node.gpus, runtime.gpus_per_worker) for node in nodes) if runtime.gpus_per_worker else math.inf,
+        "GPUs": sum(_shares(node.gpus, runtime.gpus_per_worker) for node in nodes) if runtime.gpus_per_worker else math.inf,
     }
-    fitting = sum(workers_on(node, num_cpus=runtime.cpus_per_worker, num_gpus=runtime.gpus_per_worker) for node in nodes)
+    by_node = [workers_on(node, num_cpus=runtime.cpus_per_worker, num_gpus=runtime.gpus_per_worker) for node in nodes]
+    fitting = sum(by_node)
     if fitting < runtime.fewest_workers:
         raise _too_much(runtime, nodes, fitting)
-    in_memory = sum(_times(node.memory_bytes, worker_bytes) for node in nodes) if worker_bytes else math.inf
+    in_memory = (
+        sum(min(most, _times(node.memory_bytes, worker_bytes)) for node, most in zip(nodes, by_node, strict=True))
+        if worker_bytes
+        else math.inf
+    )
     limited_by = min(by_resource, key=lambda name: by_resource[name])
     width = min(runtime.most_workers, fitting)
     at_once = fitting // width
@@ -266,7 +271,16 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
 def workers_on(node: Node, *, num_cpus: float, num_gpus: float) -> int:
     """How many workers of that size a node holds."""
     by_cpus = _times(node.cpus, num_cpus)
-    return int(min(by_cpus, _times(node.gpus, num_gpus)) if num_gpus else by_cpus)
+    return int(min(by_cpus, _shares(node.gpus, num_gpus)) if num_gpus else by_cpus)
+
+
+def _shares(gpus: float, num_gpus: float) -> float:
+    """How many requests of a size a node's GPUs serve. Ray takes a part of a GPU from one alone, so 0.6 goes into four GPUs four times.
+    Of GPUs that are partly in use the sum is known only: what is beyond whole ones counts as the rest of one."""
+    if num_gpus >= 1 or math.isinf(gpus):
+        return _times(gpus, num_gpus)
+    whole = math.floor(gpus + 1e-9)
+    return whole * _times(1.0, num_gpus) + _times(max(0.0, gpus - whole), num_gpus)
 
 
 def controller_environment(num_nodes: int, *, change: Change | None = None) -> dict[str, str]:

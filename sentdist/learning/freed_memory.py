@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+from collections.abc import Mapping
 
 import torch
 
@@ -14,10 +15,15 @@ _TRIM_THRESHOLD_BY_ITSELF, _MMAP_MAX_BY_ITSELF = 128 * 1024, 65536  # mallopt(3)
 
 def keep_gpu_memory_whole() -> None:
     """Have torch keep a GPU's memory as one piece that grows: steps of ever other sizes leave pieces that fit no later one. Only where the
-    user has chosen nothing for torch's allocator, and before this process asks for memory there: that is when torch reads it.
+    user has chosen nothing for torch's allocator, and before this process asks torch anything of a GPU: that is when torch reads it.
     """
-    if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
-        os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
+    os.environ.update(one_piece(os.environ))
+
+
+def one_piece(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a process is to be started with for that; nothing where the user has chosen."""
+    has_chosen = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & environment.keys()
+    return {} if has_chosen else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 
 
 def keep_freed_memory() -> None:

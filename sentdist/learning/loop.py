@@ -99,7 +99,9 @@ def train_steps(
         seconds = StepSeconds(
             data=data, forward=forward, loss=loss_seconds, backward=backward, optimizer=clock.lap(), waiting=clock.take_waiting()
         )
-        unread.append(_Unread(step=step, batch=batch, facts=facts, lr=lr, seconds=seconds))
+        unread.append(
+            _Unread(step=step, batch=replace(batch, labels=None, relations=None, augmented=None), facts=facts, lr=lr, seconds=seconds)
+        )
         if can_wait:
             continue
         yield from _read(unread, clock)
@@ -111,7 +113,7 @@ def train_steps(
 
 @dataclass(frozen=True, kw_only=True)
 class _Unread:
-    """A step of which the device may not yet know what it gave. facts: see `Engine.step_unread`."""
+    """A step of which the device may not yet know what it gave. batch: without what lies on the device. facts: see `Engine.step_unread`."""
 
     step: int
     batch: Batch

@@ -49,9 +49,11 @@ def on_this_machine(runtime: Runtime) -> tuple[Runtime, str]:
     Raises:
         ResourceError: a GPU is asked for by `device`, and torch can use none.
     """
+    asked = runtime.gpus_asked
+    if asked != 0:
+        keep_gpu_memory_whole()  # before torch is asked anything of the GPU
     why = why_unusable()
     num_gpus = 0 if why else torch.cuda.device_count()
-    asked = runtime.gpus_asked
     if why:
         if runtime.device == "cuda":
             raise ResourceError(
@@ -63,6 +65,5 @@ def on_this_machine(runtime: Runtime) -> tuple[Runtime, str]:
         return runtime.with_gpus(0.0), "on the CPU" + (": torch can use no GPU here" if asked else "") + _left_idle(why, _num_there())
     if asked == 0:
         return runtime, f"on the CPU, as runtime.device or runtime.gpus_per_worker asks; idle: {counted(num_gpus, 'GPU')}"
-    keep_gpu_memory_whole()
     idle = f"; idle: {counted(num_gpus - 1, 'other GPU')} (one process uses one; a Ray cluster uses all)" if num_gpus > 1 else ""
     return runtime.with_gpus(1.0 if asked is None else min(asked, 1.0)), f"on {torch.cuda.get_device_name(0)}{idle}"

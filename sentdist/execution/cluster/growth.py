@@ -16,6 +16,7 @@ from sentdist.errors import ResourceError, SentdistError, brief, counted, first_
 from sentdist.execution.resources import Node, node_of, nodes_of
 from sentdist.plan.strict_yaml import parsed_yaml
 
+HEAD = "node:__internal_head__"  # a resource that Ray gives the head
 VARIABLE = "SENTDIST_GROWS_TO"
 LAUNCHER_FILE = "~/ray_bootstrap_config.yaml"  # `ray up` leaves it on the head
 EXPECTED = 'a file of Ray\'s cluster launcher, or a list of node groups: [{"nodes": 4, "CPU": 8, "GPU": 1}]'
@@ -65,12 +66,15 @@ def cluster_growth(environment: Mapping[str, str] = os.environ) -> Growth:
     Raises:
         ResourceError: the variable says something else.
     """
-    living = nodes_of(ray.nodes())
-    return Growth(living=living, to_come=nodes_to_come(living, _groups(environment)))
+    rows = ray.nodes()
+    workers = nodes_of([row for row in rows if HEAD not in (row["Resources"] or {})])
+    return Growth(living=nodes_of(rows), to_come=nodes_to_come(workers, _groups(environment)))
 
 
 def nodes_to_come(living: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[Node, ...]:
-    """Nodes of the groups beyond those that live; a living node belongs to the first group with its CPUs and GPUs that has a place left."""
+    """Nodes of the groups beyond those that live; a living node belongs to the first group with its CPUs and GPUs that has a place left.
+    living: without the head, which is in none.
+    """
     left = list(groups)
     for node in living:
         for place, group in enumerate(left):

@@ -53,7 +53,7 @@ def search_over_workers(
     check_auth_mode()
     connect()
     nodes = cluster_growth().nodes
-    runtime = with_devices(runtime, nodes)
+    runtime = with_devices(runtime, nodes) if reader.embeddings is None else runtime.with_gpus(0.0)  # a file needs no encoder
     capacity(runtime, nodes)
     demand = pool_demand(runtime, gpus=runtime.gpus_per_worker)
     arguments = (reader, ray.put(queries_QD), depth, runtime)

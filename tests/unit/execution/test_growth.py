@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import ResourceError
+from sentdist.execution.cluster import growth
 from sentdist.execution.cluster.growth import UNBOUNDED, Growth, _groups, groups_of_launcher, groups_of_list, nodes_to_come
 from sentdist.execution.resources import Node, capacity, with_devices
 from sentdist.plan.runtime import Runtime
@@ -71,3 +72,14 @@ def test_the_variable_holds_a_list_or_names_a_file(tmp_path: Path) -> None:
 def test_a_variable_that_says_nothing_of_nodes_is_refused(said: str) -> None:
     with pytest.raises(ResourceError, match=r"SENTDIST_GROWS_TO.*Correct it"):
         _groups({"SENTDIST_GROWS_TO": said})
+
+
+def test_a_head_of_the_workers_size_takes_no_worker_s_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {"Alive": True, "Resources": {"CPU": 16.0, "node:__internal_head__": 1.0}},
+        {"Alive": True, "Resources": {"CPU": 16.0}},
+    ]
+    monkeypatch.setattr(growth.ray, "nodes", lambda: rows)
+    found = growth.cluster_growth({growth.VARIABLE: '[{"nodes": 2, "CPU": 16}]'})
+    assert len(found.nodes) == 3
+    assert capacity(Runtime(workers=3, cpus_per_worker=16), found.nodes).trainings_at_once == 1

@@ -38,11 +38,18 @@ def test_a_part_of_a_gpu_bounds_its_memory(num_gpus: float, fractions: list[floa
 @pytest.mark.usefixtures("one_thread")
 def test_memory_of_a_gpu_stays_whole_unless_the_user_chose_otherwise(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    read: list[str | None] = []  # by torch, when it is asked of the GPU for the first time
+
+    def capability() -> tuple[int, int]:
+        read.append(environment.get("PYTORCH_ALLOC_CONF"))
+        return 9, 0
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capability)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda fraction: None)
     use_reserved(demand(0.0))
     assert "PYTORCH_ALLOC_CONF" not in environment
     use_reserved(demand(1.0))
+    assert read == ["expandable_segments:True"]
     assert environment.pop("PYTORCH_ALLOC_CONF") == "expandable_segments:True"
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         with monkeypatch.context() as chosen:

@@ -28,6 +28,25 @@ GIB = 2.0**30
 
 
 @pytest.mark.parametrize(
+    ("share", "gpus", "at_once"), [(0.6, 4, 4), (0.4, 2, 4), (0.3, 4, 12), (0.7, 8, 8), (0.25, 2, 8), (1, 4, 4), (2, 5, 2)]
+)
+def test_a_part_of_a_gpu_comes_from_one_gpu(share: float, gpus: int, at_once: int) -> None:
+    """As Ray gives it: 0.6 of four GPUs are four workers, not six."""
+    found = capacity(Runtime(cpus_per_worker=0.1, gpus_per_worker=share), (Node(cpus=64, gpus=gpus),))
+    assert (found.trainings_at_once, found.limited_by) == (at_once, "GPUs")
+
+
+@pytest.mark.parametrize("beside", [Node(cpus=64, memory_bytes=64 * GIB), Node(cpus=1, memory_bytes=512 * GIB), Node(cpus=2)])
+def test_memory_of_a_node_that_takes_few_workers_helps_no_other_node(beside: Node) -> None:
+    small = Node(cpus=16, gpus=4, memory_bytes=16 * GIB)
+    runtime = Runtime(gpus_per_worker=0.25)
+    assert capacity(runtime, (small,), worker_bytes=2.6 * GIB).trainings_at_once == 6
+    assert capacity(runtime, (small, beside), worker_bytes=2.6 * GIB).trainings_at_once == 6, "there is no GPU"
+    on_cpus = capacity(Runtime(), (Node(cpus=64, memory_bytes=16 * GIB), beside), worker_bytes=2.6 * GIB)
+    assert on_cpus.trainings_at_once <= 6 + min(beside.cpus, 24)
+
+
+@pytest.mark.parametrize(
     ("runtime", "nodes", "at_once", "limited_by"),
     [
         ({}, [(2, 0)], 2, "CPUs"),
