@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.plan.corpora.kind import CorpusStage
@@ -45,7 +45,7 @@ class SweepLeaks:
 def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record]) -> SweepLeaks:
     """Put together what the overlaps in the store say of a sweep's finished trials."""
     overlaps = [(one, restored(one.key, {one.key: one.record})) for one in current_overlaps(store)]
-    leaked: dict[tuple[str, str], Leaked] = {}
+    leaked: dict[tuple[str, str], dict[str, Leaked]] = {}  # by test set: each fold has its own
     rows: dict[tuple[str, ...], None] = {}
     is_known = True
     for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
@@ -56,16 +56,31 @@ def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, 
             corpora = {stage.key for stage in built_on if isinstance(stage, CorpusStage)}
             dev_tasks = [task for stage in built_on if isinstance(stage, Train) and stage.selection for task in stage.selection.tasks]
             fitting = [
-                (one, stage.of)
+                (one, stage)
                 for one, stage in overlaps
                 if isinstance(stage, Overlap) and isinstance(scores, Scores) and stage.tasks == scores.tasks
             ]
             found = [one for one, _ in fitting if set(one.record.inputs) & corpora]
             is_known = is_known and {key for one in found for key in one.record.inputs} >= corpora
-            leaked |= {(cell, task): one for task, one in _leaked(found, store).items()}
-            dev_sets = [one for one, of in fitting if of in dev_tasks]
+            for task, one in _leaked(found, store).items():
+                test_set = "".join(str(tested) for tested in fitting[0][1].tasks if tested.name == task)
+                leaked.setdefault((cell, task), {})[test_set] = one
+            dev_sets = [one for one, stage in fitting if stage.of in dev_tasks]
             rows |= dict.fromkeys(row for one in (*found, *dev_sets) for row in leak_rows(one.record))
-    return SweepLeaks(leaked=leaked, rows=tuple(rows), is_known=is_known)
+    together = {place: _together(parts.values()) for place, parts in leaked.items()}
+    return SweepLeaks(
+        leaked={place: one for place, one in together.items() if one.num_leaked + one.num_near}, rows=tuple(rows), is_known=is_known
+    )
+
+
+def _together(parts: Iterable[Leaked]) -> Leaked:
+    """Of the folds that make up a test."""
+    parts = tuple(parts)
+    return Leaked(
+        num_leaked=sum(one.num_leaked for one in parts),
+        num_near=sum(one.num_near for one in parts),
+        num_items=sum(one.num_items for one in parts),
+    )
 
 
 def current_overlaps(store: ArtifactStore) -> list[Artifact]:
@@ -82,7 +97,7 @@ def leak_rows(overlap: Record) -> Iterator[tuple[str, ...]]:
 
 
 def _leaked(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Leaked]:
-    """task -> items that any of these corpora holds."""
+    """task -> items that any of these corpora holds, also where there are none."""
     items: dict[str, dict[int, bool]] = {}  # item -> whether it is found nearly alone
     sizes: dict[str, int] = {}
     for overlap in overlaps:
@@ -93,10 +108,8 @@ def _leaked(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Lea
             if level in ("exact", "normalised", "near"):
                 known = items.setdefault(task, {})
                 known[item] = known.get(item, True) and level == "near"
-    return {
-        task: Leaked(num_leaked=len(found) - sum(found.values()), num_near=sum(found.values()), num_items=sizes[task])
-        for task, found in items.items()
-    }
+    levels = {task: items.get(task, {}).values() for task in sizes}
+    return {task: Leaked(num_leaked=len(found) - sum(found), num_near=sum(found), num_items=sizes[task]) for task, found in levels.items()}
 
 
 def _dict(value: Json) -> dict[str, Json]:

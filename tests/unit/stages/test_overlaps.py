@@ -23,6 +23,7 @@ from sentdist.stages.local import build_here
 from sentdist.stages.overlaps import build_overlaps, task_texts
 from tests.support.relations_data import relations_values, write_relations_data
 from tests.support.synthetic_sweeps import fill_store
+from tests.support.tasks_data import write_table
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 ON_ITS_TEST: Json = {"source": "sts/stsb", "split": "test", "columns": ["sentence1", "sentence2"]}
@@ -87,6 +88,31 @@ def test_near_finds_are_marked_too(tmp_path: Path, tiny_encoder_dir: Path) -> No
     lines = {line.split("|")[1].strip(): line for line in report.markdown.split("## Chosen")[0].splitlines() if line.startswith("| ")}
     assert "**leaked 1 nearly of 40**" in lines["fine_tuned"] and "leaked" not in lines["base"]
     assert "| nli-triplets | stsb | 40 | 0 | 0 | 1 |" in report.markdown
+
+
+def test_leaks_of_all_folds_count_together(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Of twelve queries each is tested in one fold; those with a twin in another fold were trained on."""
+    data = write_data(tmp_path / "data")
+    write_table(data, "my/faq_docs", [{"doc_id": f"d{number}", "text": f"the answer number {number}", "title": ""} for number in range(6)])
+    write_table(data, "my/faq_queries", [{"query_id": f"q{row}", "query": f"what is number {row % 6}"} for row in range(12)])
+    write_table(data, "my/faq_qrels", [{"query_id": f"q{row}", "doc_id": f"d{row % 6}", "relevance": 1} for row in range(12)])
+    task = "retrieval=my/faq"
+    values = tiny_values(
+        tiny_encoder_dir, corpus={"source": "my/faq", "split": None}, folds={"num": 3}, selection=None, evaluation={"tasks": [task]},
+        training={"batch_size": 2, "max_length": 20}, methods={"base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}},
+    )  # fmt: skip
+    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+    for overlap in overlaps_of(plan):
+        for needed in overlap.inputs:
+            build_here(needed, context)
+    name = plan.trials[0].scores.tasks[0].name
+    fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={name: 4})
+    build_overlaps(plan, context)
+    report = report_sweep(context.store, "tiny")
+    (line,) = [line for line in report.markdown.split("## Leaks")[0].splitlines() if line.startswith("| fine_tuned")]
+    exact = [int(row.split("|")[4]) for row in report.markdown.split("## Leaks")[1].splitlines() if f"| {name} |" in row]
+    assert len(exact) == 3 and sum(exact) > max(exact) > 0
+    assert f"**leaked {sum(exact)} of 12**" in line
 
 
 def test_links_have_the_texts_of_their_answers(tmp_path: Path, tiny_encoder_dir: Path) -> None:
