@@ -69,7 +69,7 @@ def read_pairs(
         first, second = (
             some_text_in(text, where=where, row=row, column=column) for column, text in (("sentence1", sentence1), ("sentence2", sentence2))
         )
-        graded.append((str(subset), str(group), first, second, value))
+        graded.append((str(subset), "" if group is None else str(group), first, second, value))
     if not graded:
         raise DataError(
             where=where, found="no graded pair", expected="at least one row with a score", remedy="Take a split whose scores are public."

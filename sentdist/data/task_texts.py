@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 class TaskTexts:
     """What a task tests. sentences: of each item its own texts (two of a pair, a query's, a text's). pairs: (item, one, other) of the texts
     whose relation is the answer: both of a pair, a query with each relevant document; none where the answer is a label. left_out: in words,
-    what the source has and the task does not score; "" for nothing. given_groups: (I,) what items belong to by the source, or ().
-    known_groups: (I,) which items belong together among those of a larger set that these are part of, as folds are of a collection; None:
-    these are the whole set."""
+    what the source has and the task does not score; "" for nothing. given_groups: (I,) what items belong to by the source, "" for nothing;
+    or (). known_groups: (I,) which items belong together among those of a larger set that these are part of, as folds are of a collection;
+    None: these are the whole set."""
 
     name: str
     sentences: tuple[tuple[str, ...], ...]
@@ -41,7 +41,7 @@ class TaskTexts:
         place: dict[str | tuple[str, ...], int] = {}
         own = [(item, text) for item, texts in enumerate(self.sentences) for text in texts]
         given: list[tuple[int, str | tuple[str, ...]]] = [
-            (item, (group,)) for item, group in enumerate(self.given_groups)
+            (item, (group,)) for item, group in enumerate(self.given_groups) if group
         ]  # no text is a tuple
         linked = [*given, *own, *((item, text) for item, one, other in self.pairs for text in (one, other))]
         items = [item for item, _ in linked]

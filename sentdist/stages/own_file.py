@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sentdist.data.own.rows import OwnFile, read_queries, read_rows
+from sentdist.data.own.rows import OwnFile, read_groups, read_queries, read_rows
 from sentdist.data.own.sides import SIDES
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.sources.mirror import bring
@@ -18,6 +18,13 @@ from sentdist.plan.specs import OwnRows
 def read_own(name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None) -> pa.Table:
     """The rows of a side (train, dev or test); DataError as `read_rows` and `place_of` say."""
     return read_rows(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
+
+
+def own_groups(
+    name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None
+) -> tuple[str, ...]:
+    """What the rows of a side belong to, as `read_groups` says."""
+    return read_groups(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
 
 
 def own_queries(name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None) -> Retrieval:

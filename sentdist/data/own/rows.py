@@ -151,6 +151,12 @@ def read_rows(name: str, path: Path | None, file: OwnFile, side: int, *, revisio
     return pa.table(columns)
 
 
+def read_groups(name: str, path: Path | None, file: OwnFile, side: int, *, revision: str) -> tuple[str, ...]:
+    """What the rows of `read_rows` belong to, "" for nothing; () for a file without a column of groups. DataError as there."""
+    rows, sides_R = _read(name, path, file, revision)
+    return () if rows.group is None else tuple(rows.group[row] for row in np.flatnonzero(sides_R == side).tolist())
+
+
 def read_queries(name: str, path: Path | None, file: OwnFile, side: int, *, revision: str) -> Retrieval:
     """The pairs or triplets of a side as queries, each to find its positives.
 

@@ -10,7 +10,7 @@ import numpy as np
 from sentdist.data.pairs import Pairs
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import TripletTask
-from sentdist.stages.own_file import own_queries, read_own
+from sentdist.stages.own_file import own_groups, own_queries, read_own
 from sentdist.stages.tasks.retrieval import LoadedRetrieval
 from sentdist.stages.tasks.sts import LoadedSts
 from sentdist.stages.tasks.triplets import LoadedTriplets
@@ -27,8 +27,11 @@ def load_own_rows(task: Task | TripletTask, folders: Mapping[str, str], root: Pa
         collection = own_queries(task.source, task.own, task.split, revision=task.revision, folders=folders, root=root)
         return LoadedRetrieval(task=task, collection=collection, rows=tuple(range(len(collection.query_ids))))
     table = read_own(task.source, task.own, task.split, revision=task.revision, folders=folders, root=root)
+    groups = own_groups(task.source, task.own, task.split, revision=task.revision, folders=folders, root=root)
     columns = [tuple(table[name].to_pylist()) for name in table.column_names]
     if isinstance(task, TripletTask):
-        return LoadedTriplets(task=task, anchors=columns[0], positives=columns[1], negatives=columns[2])
-    pairs = Pairs(subset=(task.source,) * table.num_rows, sentence1=columns[0], sentence2=columns[1], score=np.array(columns[2]))
+        return LoadedTriplets(task=task, anchors=columns[0], positives=columns[1], negatives=columns[2], groups=groups)
+    pairs = Pairs(
+        subset=(task.source,) * table.num_rows, sentence1=columns[0], sentence2=columns[1], score=np.array(columns[2]), group=groups
+    )
     return LoadedSts(task=task, pairs=pairs)

@@ -30,6 +30,7 @@ class LoadedTriplets:
     anchors: tuple[str, ...]
     positives: tuple[str, ...]
     negatives: tuple[str, ...]
+    groups: tuple[str, ...] = ()  # by the file's column of groups
 
     @property
     def sentences(self) -> Sequence[str]:
@@ -47,7 +48,10 @@ class LoadedTriplets:
         """An item a triplet, its pair the anchor with its positive."""
         items = tuple(zip(self.anchors, self.positives, self.negatives, strict=True))
         return TaskTexts(
-            name=self.task.name, sentences=items, pairs=tuple((item, anchor, positive) for item, (anchor, positive, _) in enumerate(items))
+            name=self.task.name,
+            sentences=items,
+            pairs=tuple((item, anchor, positive) for item, (anchor, positive, _) in enumerate(items)),
+            given_groups=self.groups,
         )
 
     def _task_score(self, near_R: np.ndarray, far_R: np.ndarray) -> TaskScore:

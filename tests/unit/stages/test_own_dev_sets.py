@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.plan.corpora.own import own_section
+from sentdist.plan.own_tasks import own_test_tasks
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.local import run_local
 from sentdist.stages.overlaps import build_overlaps
+from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.tasks.load import load_task
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.tasks_data import write_table
 from tests.support.tiny_data import PLACES, SUBJECTS, VERBS, tiny_plan, tiny_values, write_data
@@ -74,3 +78,25 @@ def test_own_rows_choose_checkpoints_by_the_score_of_the_evaluation(kind: str, t
     assert trained.results["best_dev_score"] == pytest.approx(results[f"{kind}-my-{kind}-dev"], abs=1e-3)
     assert 0 < float(str(results[f"{kind}-my-{kind}-dev"])) < 100
     assert f"| fine_tuned | {kind}-my-{kind}-dev | " in report_sweep(context.store, "tiny").markdown
+
+
+@pytest.mark.parametrize("shape", ["graded", "triplets"])
+def test_what_a_file_calls_a_group_belongs_together_in_its_test(shape: str, tmp_path: Path) -> None:
+    """Else its interval takes rows of one group for independent."""
+    texts = [[f"{word} {n}" for word in ("text", "other", "third")] for n in range(400)]
+    lines = [
+        f"{first},{second},{third if shape == 'triplets' else n % 6},{f'topic {n % 20}' if n < 380 else ''}"
+        for n, (first, second, third) in enumerate(texts)
+    ]
+    names = ("anchor,positive,negative" if shape == "triplets" else "sentence1,sentence2,score") + ",group"
+    (tmp_path / "own.csv").write_text("\n".join([names, *lines]) + "\n")
+    resolver = FileResolver(data_root=tmp_path)
+    section = own_section({"kind": "own", "file": "own.csv", "held_out": {"near": None, "test": 0.3}}, where="corpus")
+    task = own_test_tasks(section, resolver, where="corpus")[-1]
+    found = load_task(task, str(tmp_path), tuple(resolver.folders.items())).texts()
+    groups = found.groups().tolist()
+    topic = [int(sentences[0].split()[1]) for sentences in found.sentences]
+    told = {(None if number >= 380 else number % 20, group) for number, group in zip(topic, groups, strict=True)}
+    topics = [one for one, _ in told if one is not None]
+    assert len(topics) == len(set(topics)) > 1, "one group of the test for each topic"
+    assert len(set(groups)) == len(told), "rows without one belong to nothing"
