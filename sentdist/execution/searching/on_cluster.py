@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
 from dataclasses import asdict
@@ -50,7 +51,7 @@ from sentdist.tracking.tracker import NullTracker, Tracker
 
 NUMBER = "trial"  # the field of a trial's config that names it here
 SHARE = "share"
-STANDING = "standing"  # how the trial stood there
+STANDING = "standing"  # how the trial stood there, as text: Tune would take a mapping apart
 MAILBOX_S = 600.0  # for a process on the head to start; on a machine with five times as much to do as it can it takes 40 s
 NO_END = 2**31  # trials: the searcher says when there are no more
 
@@ -213,7 +214,7 @@ class _ConductorScheduler(FIFOScheduler):
         if result[SHARE] in [rung.share for rung in self._conductor.trial(number).rungs]:  # its process was lost and began anew
             return str(TrialScheduler.CONTINUE)
         try:
-            goes_on = self._conductor.arrive(number, float(result[SHARE]), Standing(**result[STANDING]))
+            goes_on = self._conductor.arrive(number, float(result[SHARE]), Standing(**json.loads(result[STANDING])))
         except Exception as error:
             self.broken = error
             self._stopper.now()
@@ -268,7 +269,7 @@ def _run_trial(config: dict[str, Any], mailbox: Any, submission: Submission, bod
                 for _ in board.follow(to_share(trial.train, share)):
                     pass
             score = float("nan") if found.dev is None else found.dev
-            tune.report({SCORE: score, SHARE: share, STANDING: asdict(found)})
+            tune.report({SCORE: score, SHARE: share, STANDING: json.dumps(asdict(found))})
     except SweepStopped:
         tune.report({STOPPED: True})
     except Exception as error:
