@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sentdist.errors import StoreError
+from sentdist.errors import SentdistError, StoreError
 
 WORDS: dict[int | None, str] = {
     errno.ENOSPC: "no space left",
@@ -33,6 +34,14 @@ AGAIN = "Look at the disk or the file server, then run it again: what is finishe
 def words_for(error: BaseException | None) -> str | None:
     """What such an error means; None for every other."""
     return WORDS.get(error.errno) if isinstance(error, OSError) else None
+
+
+def os_error_of(error: Exception) -> OSError | None:
+    """What the system said: the error itself, or the number in the message of a library in Rust (safetensors), which is no OSError."""
+    if isinstance(error, OSError):
+        return error
+    found = None if isinstance(error, SentdistError) else re.search(r"\(os error (\d+)\)", str(error))
+    return None if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
 
 
 @contextmanager

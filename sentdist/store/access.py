@@ -12,7 +12,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from sentdist.addresses import without_secrets
-from sentdist.disk_errors import NO_RIGHT, WORDS, words_for
+from sentdist.disk_errors import NO_RIGHT, WORDS, os_error_of, words_for
 from sentdist.errors import StoreError
 from sentdist.store.slow_store import told_if_silent
 
@@ -96,6 +96,13 @@ def is_of_disk(error: OSError, below: str | Path) -> bool:
     if words_for(error) is None and error.errno not in NO_RIGHT:
         return False
     return not isinstance(error.filename, str | bytes) or Path(os.fsdecode(error.filename)).is_relative_to(below)
+
+
+def raise_of_disk(error: Exception, below: str | Path, *, shown: str) -> None:
+    """Raise what whoever wrote an artifact met as an error of the store, where a disk failed or refused a right; else nothing happens."""
+    met = os_error_of(error)
+    if met is not None and is_of_disk(met, below):
+        raise not_written(shown, met) from error
 
 
 def reason_of(error: OSError) -> str:

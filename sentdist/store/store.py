@@ -20,7 +20,7 @@ from sentdist.durable import append_line
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
 from sentdist.sizes import disk_size
-from sentdist.store.access import is_of_disk, not_written, open_root, reading, shown_root, writing
+from sentdist.store.access import open_root, raise_of_disk, reading, shown_root, writing
 from sentdist.store.copies import copy_of, keep_copy
 from sentdist.store.integrity import checksums_below, damage_of, damage_of_content
 from sentdist.store.local_root import STAGING, LocalRoot
@@ -138,9 +138,8 @@ class ArtifactStore:
                 folder = stack.enter_context(scratch_folder(parent, "staged", mode=0o777))
             try:
                 yield folder
-            except OSError as error:
-                if is_of_disk(error, self.base if self.is_local else folder):  # the writer of the artifact met it, not the store itself
-                    raise not_written(self.shown, error) from error
+            except Exception as error:
+                raise_of_disk(error, self.base if self.is_local else folder, shown=self.shown)
                 raise
 
     def commit(

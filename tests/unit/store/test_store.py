@@ -227,3 +227,12 @@ def test_a_folder_that_is_no_artifact(store: ArtifactStore, tmp_path: Path) -> N
         assert store.write_folder(tmp_path / "report", "reports/demo").endswith("reports/demo")
     assert store.read_text("reports/demo/report.md") == "second"
     assert list(store.artifacts()) == []
+
+
+def test_a_full_disk_that_a_library_in_rust_meets_is_told_as_one(tmp_path: Path) -> None:
+    """safetensors raises no OSError: its message alone has the number."""
+    store = ArtifactStore(tmp_path / "store")
+    with pytest.raises(StoreError, match="no space left"), store.staged():
+        raise RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)")
+    with pytest.raises(RuntimeError, match="something else"), store.staged():
+        raise RuntimeError("something else (os error)")
