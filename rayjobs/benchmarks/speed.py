@@ -6,6 +6,7 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -52,39 +53,38 @@ def main() -> None:
 
 
 def _against_peer(what: str, asked: argparse.Namespace) -> dict[str, Json]:
-    encoder, table = packaged_encoder(), triplets(Path(asked.data))
     figures: list[Figure] = []
-    for max_length in asked.max_length:
-        for precision in asked.precision:
-            work = Work(
-                encoder=encoder, triplets=table, batch_size=64, max_length=max_length, precision=precision, temperature=0.05,
-                threads=asked.threads,
-            )  # fmt: skip
-            sides = {side: Peer(run=run, work=work) for side, run in PEERS[what].items()}
-            found = interleave(sides, rounds=asked.rounds, units=asked.units if what == "training" else 1)
-            count = work.sentences_per_step if what == "training" else len(encoding_sentences(work))
-            figures += [_figure(what, side, work, turns, count, asked.rounds) for side, turns in found.items()]
-            print(_lines(figures[-2:]), flush=True)
+    for work in _works(asked):
+        sides = {side: Peer(run=run, work=work) for side, run in PEERS[what].items()}
+        found = interleave(sides, rounds=asked.rounds, units=asked.units if what == "training" else 1)
+        count = work.sentences_per_step if what == "training" else len(encoding_sentences(work))
+        figures += [_figure(what, side, work, turns, count, asked.rounds) for side, turns in found.items()]
+        print(_lines(figures[-2:]), flush=True)
     small: dict[str, Json] = {name: dict(values) for name, values in _small_figures().items()} if what == "training" else {}
     return {"figures": [asdict(figure) for figure in figures], **small}
 
 
 def _of_engines(asked: argparse.Namespace) -> dict[str, Json]:
-    encoder, table = packaged_encoder(), triplets(Path(asked.data))
     figures: list[Figure] = []
+    for work in _works(asked):
+        found = interleave(engines(work), rounds=asked.rounds, units=asked.units)
+        for side, turns in found.items():
+            ratio = turns.over(found[TORCH], units=asked.units)
+            figure = _figure("engines", side, work, turns, work.sentences_per_step, asked.rounds)
+            figures.append(replace(figure, parts={"of_torch": round(ratio, 3)}))
+            print(f"{work.precision} max {work.max_length:3} {side}: {figure.seconds:.3f} s a step, {ratio:.2f} of torch's", flush=True)
+    return {"figures": [asdict(figure) for figure in figures]}
+
+
+def _works(asked: argparse.Namespace) -> Iterator[Work]:
+    """What is compared: each length in each precision."""
+    encoder, table = packaged_encoder(), triplets(Path(asked.data))
     for max_length in asked.max_length:
         for precision in asked.precision:
-            work = Work(
+            yield Work(
                 encoder=encoder, triplets=table, batch_size=64, max_length=max_length, precision=precision, temperature=0.05,
                 threads=asked.threads,
             )  # fmt: skip
-            found = interleave(engines(work), rounds=asked.rounds, units=asked.units)
-            for side, turns in found.items():
-                ratio = turns.over(found[TORCH], units=asked.units)
-                figure = _figure("engines", side, work, turns, work.sentences_per_step, asked.rounds)
-                figures.append(replace(figure, parts={"of_torch": round(ratio, 3)}))
-                print(f"{precision} max {max_length:3} {side}: {figure.seconds:.3f} s a step, {ratio:.2f} of torch's", flush=True)
-    return {"figures": [asdict(figure) for figure in figures]}
 
 
 def _sts(asked: argparse.Namespace) -> dict[str, Json]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from sentdist.data.quotes import long_fields, refuse_open_quote
-from sentdist.data.sources.files import SUFFIXES, check_columns, unquoted_cell
+from sentdist.data.sources.files import SUFFIXES, check_columns, suffix_of, unquoted_cell
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
 from sentdist.spelling import near
@@ -28,14 +28,10 @@ TextColumns = dict[str, list[str]]
 AnyRow = TypeVar("AnyRow")
 
 
-def _suffix(path: Path) -> str:
-    return path.suffix.lower()
-
-
 def looks_like_a_file(argument: str) -> bool:
     """Whether an argument that may be a sentence names a file: standard input, one word with a suffix that is read here, or a file that is
     there; a word without suffix or slash is a sentence, whatever is called so."""
-    if argument == STDIN or (len(argument.split()) == 1 and _suffix(Path(argument)) in (*SUFFIXES, ".txt")):
+    if argument == STDIN or (len(argument.split()) == 1 and suffix_of(Path(argument)) in (*SUFFIXES, ".txt")):
         return True
     place = os.path.expanduser(argument)
     return ("/" in argument or bool(Path(argument).suffix)) and os.path.exists(place) and not os.path.isdir(place)
@@ -78,7 +74,7 @@ class Texts:
             raise _empty(self.name)
 
     def _records(self, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
-        if self.path is not None and _suffix(self.path) == ".parquet":
+        if self.path is not None and suffix_of(self.path) == ".parquet":
             yield from _parquet_batches(self.path, wanted, num_rows)
             return
         with _opened(self.path) as file:
@@ -123,10 +119,10 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         raise DataError(where=name, found=kind, expected="a file of sentences, or -", remedy="Pipe into - what another program writes.")
     if path.is_file() and path.stat().st_size == 0:
         raise _empty(name)
-    if _suffix(path) in PLAIN:
+    if suffix_of(path) in PLAIN:
         _check_plain(name, columns, num_columns, id_column)
         return Texts(path=path, columns=(SENTENCE,))
-    if _suffix(path) not in SUFFIXES:
+    if suffix_of(path) not in SUFFIXES:
         raise DataError(
             where=name, found=f"suffix {path.suffix}", expected=f"one of .txt, {', '.join(SUFFIXES)}", remedy="Convert or rename the file."
         )
@@ -146,7 +142,7 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
 
 def _shape(path: Path) -> tuple[tuple[str, ...], int | None]:
     """Columns, and rows where the file says so at its beginning."""
-    if _suffix(path) == ".parquet":
+    if suffix_of(path) == ".parquet":
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(path) as table:
@@ -154,15 +150,15 @@ def _shape(path: Path) -> tuple[tuple[str, ...], int | None]:
                 raise _empty(str(path))
             return tuple(table.schema_arrow.names), table.metadata.num_rows
     with _opened(path) as file:
-        if _suffix(path) == ".jsonl":
+        if suffix_of(path) == ".jsonl":
             return tuple(_json_row(next(bounded_lines(file, longest=LONGEST_LINE)), 1, str(path))), None
         return tuple(_next_rows(_csv_rows(file, path), 1)[0]), None
 
 
 def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    if path is None or _suffix(path) in PLAIN:
+    if path is None or suffix_of(path) in PLAIN:
         yield from ((line.rstrip("\r\n"),) for line in bounded_lines(file, longest=LONGEST_LINE))
-    elif _suffix(path) == ".jsonl":
+    elif suffix_of(path) == ".jsonl":
         for number, line in enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1):
             if line.strip():
                 row = _json_row(line, number, str(path))
@@ -176,7 +172,7 @@ def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[t
 
 def _csv_rows(file: IO[str], path: Path) -> Iterator[list[str]]:
     """CSV with quotes, TSV without, as `read_file` reads them. DataError for a field that is never closed."""
-    if _suffix(path) == ".tsv":
+    if suffix_of(path) == ".tsv":
         for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             yield [unquoted_cell(cell) for cell in row]
         return
@@ -217,7 +213,7 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdin
         return
-    with path.open(encoding="utf-8-sig", newline="" if _suffix(path) in (".csv", ".tsv") else None) as file:
+    with path.open(encoding="utf-8-sig", newline="" if suffix_of(path) in (".csv", ".tsv") else None) as file:
         yield file
 
 

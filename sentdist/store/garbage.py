@@ -38,9 +38,7 @@ def orphans(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
         parts = info.path.removeprefix(f"{store.base}/").split("/")
         if (info.type == fs.FileType.Directory and len(parts) > 2) or len(parts) < 2 or not OURS.match("/".join(parts[:2])):
             continue
-        if (
-            info.type == fs.FileType.Directory and info.mtime is None
-        ):  # of a bucket, which does not say when: perhaps a writer has just begun
+        if info.type == fs.FileType.Directory and info.mtime is None:  # of a bucket: perhaps a writer has just begun
             continue
         place, touched = "/".join(parts[:2]), info.mtime.timestamp() if info.mtime else 0.0
         if len(parts) > 3 and parts[0] in STAGES and parts[2].startswith(DATA):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sentdist.data.quotes import check_quotes, long_fields
-from sentdist.data.sources.files import TABLES, read_lines, read_objects, unquoted, with_large_strings
+from sentdist.data.sources.files import TABLES, read_lines, read_objects, suffix_of, unquoted, with_large_strings
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import reading
 from sentdist.spelling import near
@@ -46,10 +46,6 @@ def is_own_name(name: str) -> bool:
     return name.lower().endswith(READABLE)
 
 
-def _suffix(path: Path) -> str:
-    return path.suffix.lower()
-
-
 def no_such_file(path: Path, file: str) -> DataError:
     """The error for a path where no file is, with the name that was probably meant."""
     folder = path.parent
@@ -73,7 +69,7 @@ def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]
     Raises:
         DataError: no such file, one that holds nothing or no text, or no separator that gives each line as many fields.
     """
-    if _suffix(path) == ".parquet" or _suffix(path) == ".gz":
+    if suffix_of(path) == ".parquet" or suffix_of(path) == ".gz":
         return Writing()
     with reading(path, expected="a table of texts", where=name), path.open("rb") as file:
         begin = file.read(LOOKED_AT)
@@ -82,7 +78,7 @@ def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]
     if begin[:4] == b"PK\x03\x04":
         raise _complaint(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
     encoding = given.encoding or _encoding(path, begin)
-    if _suffix(path) not in SEPARATED:
+    if suffix_of(path) not in SEPARATED:
         return Writing(encoding=encoding)
     with reading(path, expected=f"text in {encoding}", where=name):
         text = codecs.getincrementaldecoder(encoding)().decode(begin, final=len(begin) < LOOKED_AT)
@@ -101,7 +97,7 @@ def said_of(writing: Writing, path: Path) -> list[str]:
     said = []
     if writing.encoding not in (None, "utf-8"):
         said.append(f"text in {writing.encoding}")
-    if writing.separator is not None and writing.separator != ("\t" if _suffix(path) == ".tsv" else ","):
+    if writing.separator is not None and writing.separator != ("\t" if suffix_of(path) == ".tsv" else ","):
         said.append(f"separated by {SEPARATORS.get(writing.separator, brief(writing.separator))}")
     if writing.has_header is False:
         said.append("no header: columns are called 1, 2, …")
@@ -110,16 +106,16 @@ def said_of(writing: Writing, path: Path) -> list[str]:
 
 def own_table(name: str, path: Path, writing: Writing) -> pa.Table:
     """The rows of a file, text columns as large_string; separated values are all text. DataError where it is not as `writing` says."""
-    with reading(path, expected=SAID_BY_SUFFIX.get(_suffix(path), "a table as its suffix says"), where=name):
-        if _suffix(path) == ".parquet":
+    with reading(path, expected=SAID_BY_SUFFIX.get(suffix_of(path), "a table as its suffix says"), where=name):
+        if suffix_of(path) == ".parquet":
             import pyarrow.parquet as pq
 
             table = pq.read_table(path)
-        elif _suffix(path) in SEPARATED:
+        elif suffix_of(path) in SEPARATED:
             table = _separated(path, writing)
-        elif _suffix(path) == ".gz":
+        elif suffix_of(path) == ".gz":
             table = read_lines(path)
-        elif _suffix(path) == ".jsonl":
+        elif suffix_of(path) == ".jsonl":
             table = read_lines(io.BytesIO(path.read_text(encoding=writing.encoding).encode()))
         else:
             table = read_objects(path, encoding=writing.encoding or "utf-8")
@@ -160,7 +156,7 @@ def _decodes(text: bytes, encoding: str) -> bool:
 
 def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequence[str]) -> str:
     """What parts most lines into equally many fields, two at least; of several, what gives known names, then what the suffix says."""
-    expected = "\t" if _suffix(path) == ".tsv" else ","
+    expected = "\t" if suffix_of(path) == ".tsv" else ","
     found: list[tuple[bool, float, bool, int, str]] = []
     for separator in SEPARATORS:
         rows = _fields(lines, separator)

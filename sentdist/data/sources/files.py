@@ -258,13 +258,18 @@ def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
     return _parse_separated(path, tab=path.suffix == ".tsv")
 
 
+def suffix_of(path: Path) -> str:
+    """In small letters: FAQ.CSV is a CSV file."""
+    return path.suffix.lower()
+
+
 def read_lines(source: Path | IO[bytes]) -> pa.Table:
     """An object a line, of which one may be long; packed where the name says so."""
     import pyarrow as pa
     import pyarrow.json
 
     options = pyarrow.json.ReadOptions(block_size=LONGEST_LINE)
-    if isinstance(source, Path) and source.suffix.lower() == ".gz":
+    if isinstance(source, Path) and suffix_of(source) == ".gz":
         with pa.input_stream(str(source), compression="gzip") as stream:
             return pyarrow.json.read_json(stream, read_options=options)
     return pyarrow.json.read_json(source, read_options=options)
