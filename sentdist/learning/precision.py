@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
 from sentdist.errors import ResourceError
+from sentdist.learning.products import Float32Linears, has_bfloat16
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 FIRST_WITH_TF32 = (8, 0)  # compute capability of Ampere: A100, RTX 30
@@ -21,7 +22,14 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Non
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+    casting = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+    return _with_float32_linears(casting) if precision == "bf16" and device.type == "cpu" and not has_bfloat16() else casting
+
+
+@contextmanager
+def _with_float32_linears(casting: AbstractContextManager[None]) -> Iterator[None]:
+    with casting, Float32Linears():
+        yield
 
 
 def product_error(matmul: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = torch.matmul) -> float:

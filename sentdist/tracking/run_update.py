@@ -31,6 +31,7 @@ class RunUpdate:
         self._metrics: list[Point] = []
         self._curve: list[Point] = []
         self._tags: dict[str, str] = {}
+        self._dropped: list[str] = []
         self._inputs: list[DataSet] = []
         self._files: dict[str, str] = {}
         self._status: str | None = None
@@ -44,6 +45,11 @@ class RunUpdate:
         """They are sent after all else, so a tag can say that a run is complete."""
         cut = {name: value[:TAG_LETTERS] for name, value in values.items()}
         self._tags |= {name: value for name, value in cut.items() if self.run.data.tags.get(name) != value}
+
+    def drop(self, tag: str) -> None:
+        """Take a tag off the run, if it is there."""
+        if tag in self.run.data.tags:
+            self._dropped.append(tag)
 
     def figures(self, values: Mapping[str, float], at_ms: int, *, step: int = 0) -> None:
         """Metrics that are no curve; `step` tells apart the values of one that may change."""
@@ -69,7 +75,7 @@ class RunUpdate:
             self._status, self._ended_ms = status, ended_ms
 
     def send(self, client: MlflowClient) -> None:
-        """At most one request for each of: inputs, status, file and some hundred metrics."""
+        """At most one request for each of: inputs, status, file, a tag that goes and some hundred metrics."""
         run_id = self.run.info.run_id
         if self._inputs:
             _send_inputs(client, run_id, self._inputs)
@@ -77,6 +83,8 @@ class RunUpdate:
             _send_files(client, self.run, self._files)
         if self._status is not None:
             client.set_terminated(run_id, self._status, self._ended_ms)
+        for tag in self._dropped:
+            client.delete_tag(run_id, tag)
         for batch in batches(self._parameters, [*self._metrics, *self._missing_points(client)], self._tags):
             batch.send(client, run_id)
 

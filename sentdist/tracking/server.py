@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 import threading
@@ -338,3 +339,11 @@ def _is_connection(error: Exception) -> bool:
 def _one_line(error: Exception) -> str:
     text = " ".join(without_secrets(str(error)).split())
     return f"{type(error).__name__}: {text[:200]}"
+
+
+def user_name() -> str:
+    """Whose runs they are."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return "unknown"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Mapping
 from datetime import datetime
@@ -33,6 +32,7 @@ from sentdist.tracking.server import (
     ensure_run,
     find_run,
     run_page,
+    user_name,
     view_page,
 )
 from sentdist.tracking.tracker import RunOutcome
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 STATUS: dict[RunOutcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
 PUBLISHED = "sentdist.published"  # set last: a run that has the time of its record is complete
 REASON = "sentdist.reason"
+STORE = "sentdist.store"  # of the driver that began the run: another store's driver may run a sweep of the same name
 COLOR = "mlflow.runColor"  # of its charts: seeds of a cell look alike
 MODEL = "sentdist.model"
 RECORDS = "records.json"  # what the store says of a run's stages
@@ -111,7 +112,9 @@ class SweepRuns:
         if run.info.status != "RUNNING" and PUBLISHED not in run.data.tags:
             client.update_run(run.info.run_id, status="RUNNING")
         self._find_inputs(client, owner)
-        self._update(run, owner, {}).send(client)
+        update = self._update(run, owner, {})
+        update.tags({STORE: self._address("")})
+        update.send(client)
         return str(run.info.run_id)
 
     def run_of(self, client: MlflowClient, owner: str) -> str:
@@ -135,13 +138,14 @@ class SweepRuns:
         update.send(client)
 
     def close(self, client: MlflowClient, outcome: RunOutcome | None) -> None:
-        """Bring all runs up to date and end them: what still runs was left behind by something that died."""
+        """Bring all runs up to date and end them: what still runs for this store was left behind by something that died."""
         self.open(client, is_running=True)
         records = self.sweep.records(self.store)
         self.refresh(client, records)
         left = f"tags.`{PARENT}` = '{self._parent_id}' and attributes.status = 'RUNNING'"
         for run in list(all_runs(client, self.experiment, left)):
-            client.set_terminated(run.info.run_id, "KILLED")
+            if run.data.tags.get(STORE, self._address("")) == self._address(""):
+                client.set_terminated(run.info.run_id, "KILLED")
         is_complete = all(key in records for key in self.layout.trials)
         client.set_terminated(self._parent_id, _ended(outcome, is_complete=is_complete))
 
@@ -231,7 +235,7 @@ class SweepRuns:
         create_run(client, self.experiment, **self._described(owner), started_ms=started_ms)
 
     def _described(self, owner: str) -> RunIdentity:
-        tags = self._source_tags() | {PARENT: self._parent_id}
+        tags = self._source_tags() | {PARENT: self._parent_id, STORE: self._address("")}
         return {"name": self.layout.name(owner), "identity": self.layout.identity(owner), "tags": tags}
 
     def _look_up(self, client: MlflowClient) -> dict[str, Run]:
@@ -280,6 +284,7 @@ class SweepRuns:
             update.tags({"sentdist.uses": " ".join(self.layout.made_from(owner))})
         if owner in own:
             update.end("FINISHED", max(_ended_ms(own[owner]), run.info.start_time))
+            update.drop(REASON)  # of an earlier attempt
             update.tags({PUBLISHED: _stamp(own)})
         return update
 
@@ -362,7 +367,7 @@ class SweepRuns:
         return f"{root}/{place}" if place else root
 
     def _source_tags(self) -> dict[str, str]:
-        return {"mlflow.source.name": f"recipe {self.sweep.name}", "mlflow.source.type": "JOB", "mlflow.user": _user()}
+        return {"mlflow.source.name": f"recipe {self.sweep.name}", "mlflow.source.type": "JOB", "mlflow.user": user_name()}
 
 
 def _stamp(own: Mapping[str, Record]) -> str:
@@ -380,13 +385,6 @@ def _started_ms(record: Record) -> int:
 def _first_ms(records: Mapping[str, Record]) -> int | None:
     """When the first of the stages was begun."""
     return min(map(_started_ms, records.values()), default=None)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
-        return "unknown"
 
 
 def _ended(outcome: RunOutcome | None, *, is_complete: bool) -> str:

@@ -122,6 +122,27 @@ def test_a_failed_trial_says_why(server: MlflowServer, client: MlflowClient, tmp
     run = failed.trials[trial.name]
     assert run.info.status == failed.parent.info.status == "FAILED"
     assert "not finite at step 7" in run.data.tags["mlflow.note.content"]
+    assert run.data.tags["sentdist.reason"] == "the loss is not finite at step 7"
+    again = failed.begin(server.uri)
+    drive(again, failed.plan.stages, failed.store)
+    again.finish_sweep()
+    run = failed.trials[trial.name]
+    assert run.info.status == "FINISHED"
+    assert "sentdist.reason" not in run.data.tags and "not finite" not in run.data.tags["mlflow.note.content"]
+
+
+def test_a_sweep_that_ends_leaves_the_runs_of_another_store(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
+    """Two people run a recipe on one server, each with a store of their own; the one who is done ends nothing of the other's."""
+    theirs = Tracked(small_sweep("twice", num_phi_sets=2), ArtifactStore(tmp_path / "theirs"), client)
+    ours = Tracked(small_sweep("twice", num_phi_sets=1), ArtifactStore(tmp_path / "ours"), client)
+    other, tracker = theirs.begin(server.uri), ours.begin(server.uri)
+    only_theirs = next(trial for trial in theirs.plan.trials if trial.key not in {one.key for one in ours.plan.trials})
+    other.begin(only_theirs.key)
+    drive(tracker, ours.plan.stages, ours.store)
+    tracker.finish_sweep()
+    assert theirs.trials[only_theirs.name].info.status == "RUNNING"
+    other.finish_sweep("stopped")
+    assert theirs.trials[only_theirs.name].info.status == "KILLED"
 
 
 def test_an_address_that_is_no_server_is_refused(tmp_path: Path) -> None:

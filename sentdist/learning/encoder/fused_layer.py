@@ -16,6 +16,7 @@ from sentdist.learning.encoder.flat_attention import Segments
 from sentdist.learning.encoder.regularizers import head_scales
 from sentdist.learning.kernels import calls
 from sentdist.learning.kernels.calls import Mask, Sentences, States
+from sentdist.learning.products import product
 
 _LINEARS = (
     "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense", "intermediate.dense", "output.dense",
@@ -166,7 +167,10 @@ class _Weights:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What the derivative reads: tensors of T rows, in the type of the products but for those of the norms, and the three projections."""
+    """What the derivative reads: tensors of T rows, in the type of the products but for those of the norms, and the three projections.
+
+    GELU's output and the first norm's are not among them: the derivative makes them again while it passes over what they are made from.
+    """
 
     entered: Tensor
     projection: Tensor
@@ -175,9 +179,7 @@ class _Kept:
     statistics: Tensor
     middle: Tensor
     middle_inverse: Tensor
-    entering: Tensor
-    product: Tensor
-    activated: Tensor
+    inner: Tensor
     last: Tensor
     last_inverse: Tensor
 
@@ -187,22 +189,20 @@ def _compute(hidden: Tensor, asked: _Asked, weights: _Weights) -> tuple[Tensor, 
     dtype = asked.dtype
     entered = hidden.to(dtype)
     projection = torch.cat([weights.query, weights.key, weights.value]).to(dtype)
-    states = entered @ projection.t()
+    states = product(entered, projection.t())
     context, statistics = calls.attention(_split(states, weights), asked.sentences, asked.masks[0], keep=True)
     middle = calls.add_norm(
-        context @ weights.context.to(dtype).t(), weights.context_bias, asked.masks[1], hidden, weights.middle_norm, weights.middle_shift,
+        product(context, weights.context.to(dtype).t()), weights.context_bias, asked.masks[1], hidden, weights.middle_norm, weights.middle_shift,
         epsilon=asked.epsilons[0], keep=True,
     )  # fmt: skip
-    product = middle.product_ready @ weights.inner.to(dtype).t()
-    activated = calls.gelu(product, weights.inner_bias)
+    inner = product(middle.product_ready, weights.inner.to(dtype).t())
+    activated = calls.gelu(inner, weights.inner_bias)
     last = calls.add_norm(
-        activated @ weights.outer.to(dtype).t(), weights.outer_bias, asked.masks[2], middle.out, weights.last_norm, weights.last_shift,
+        product(activated, weights.outer.to(dtype).t()), weights.outer_bias, asked.masks[2], middle.out, weights.last_norm, weights.last_shift,
         epsilon=asked.epsilons[1], keep=True,
     )  # fmt: skip
     assert statistics is not None and middle.for_derivative is not None and last.for_derivative is not None
-    kept = _Kept(
-        entered, projection, states, context, statistics, *middle.for_derivative, middle.product_ready, product, activated, *last.for_derivative
-    )  # fmt: skip
+    kept = _Kept(entered, projection, states, context, statistics, *middle.for_derivative, inner, *last.for_derivative)
     return last.out, kept
 
 
@@ -225,24 +225,25 @@ class _Layer(torch.autograd.Function):
             grad.contiguous(), None, (kept.last, kept.last_inverse), weights.last_norm, asked.masks[2], dtype=dtype
         )  # fmt: skip
         needed: Any = _Weights(*ctx.needs_input_grad[2:])
-        to_outer = _weight_grad(last.product, kept.activated, needed.outer)
-        to_product = last.product @ weights.outer.to(dtype)
-        to_inner_bias = calls.gelu_backward(kept.product, weights.inner_bias, to_product)
-        to_inner = _weight_grad(to_product, kept.entering, needed.inner)
+        to_inner_product = product(last.product, weights.outer.to(dtype))
+        activated, to_inner_bias = calls.gelu_backward(kept.inner, weights.inner_bias, to_inner_product)
+        to_outer = _weight_grad(last.product, activated, needed.outer)
+        del activated
         middle = calls.add_norm_backward(
-            last.residual, to_product @ weights.inner.to(dtype), (kept.middle, kept.middle_inverse), weights.middle_norm, asked.masks[1],
-            dtype=dtype,
+            last.residual, product(to_inner_product, weights.inner.to(dtype)), (kept.middle, kept.middle_inverse), weights.middle_norm, asked.masks[1],
+            dtype=dtype, shift=weights.middle_shift,
         )  # fmt: skip
+        to_inner = _weight_grad(to_inner_product, middle.again, needed.inner)
         to_context = _weight_grad(middle.product, kept.context, needed.context)
         to_states = torch.empty_like(kept.states)
         calls.attention_backward(
-            _split(kept.states, weights), asked.sentences, asked.masks[0], grad=middle.product @ weights.context.to(dtype),
+            _split(kept.states, weights), asked.sentences, asked.masks[0], grad=product(middle.product, weights.context.to(dtype)),
             statistics=kept.statistics, to=_thirds(to_states),
         )  # fmt: skip
         in_one = needed.query or needed.key or needed.value
         to_query, to_key, to_value = (None, None, None) if not in_one else _weight_grad(to_states, kept.entered, True).chunk(3)
         to_query_bias, to_key_bias, to_value_bias = calls.column_sums(to_states).chunk(3)
-        to_hidden = calls.add_to(middle.residual, to_states @ kept.projection)
+        to_hidden = calls.add_to(middle.residual, product(to_states, kept.projection))
         of_weights = (  # in the order of _Weights
             to_query, to_query_bias, to_key, to_key_bias, to_value, to_value_bias, to_context, middle.bias, to_inner, to_inner_bias,
             to_outer, last.bias, middle.weight, middle.shift, last.weight, last.shift,
@@ -250,8 +251,8 @@ class _Layer(torch.autograd.Function):
         return to_hidden, None, *of_weights
 
 
-def _weight_grad(grad: Tensor, entered: Tensor, is_needed: bool) -> Any:
-    return (grad.t() @ entered).float() if is_needed else None
+def _weight_grad(grad: Tensor, entered: Any, is_needed: bool) -> Any:
+    return product(grad.t(), entered).float() if is_needed else None
 
 
 def _split(states: Tensor, weights: _Weights) -> States:

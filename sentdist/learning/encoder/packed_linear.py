@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
 from sentdist.learning.precision import LARGEST_FP32_ERROR, product_error
+from sentdist.learning.products import has_bfloat16
 
 _TOKENS_AT_ONCE = 4096  # what the layout is chosen for; others are as right
 
@@ -43,14 +44,17 @@ class _PackedLinear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, gelu: bool = False) -> None:
         super().__init__()
         self.dtype = dtype
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype), _TOKENS_AT_ONCE)
-        self.bias = None if bias is None else bias.detach().to(dtype)
+        self.computed_in = torch.float32 if dtype == torch.bfloat16 and not has_bfloat16() else dtype
+        rounded = weight.detach().to(dtype).to(self.computed_in)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(rounded, _TOKENS_AT_ONCE)
+        self.bias = None if bias is None else bias.detach().to(dtype).to(self.computed_in)
         self.pointwise: tuple[str, list[float], str] = ("gelu", [], "none") if gelu else ("none", [], "")
 
     def forward(self, states: Tensor) -> Tensor:
         """(…, inner) to (…, width), in the precision of the packed weights."""
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(states.to(self.dtype), self.packed, self.bias, *self.pointwise)
-        return product
+        rounded = states.to(self.dtype).to(self.computed_in)
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(rounded, self.packed, self.bias, *self.pointwise)
+        return product.to(self.dtype)
 
 
 def _replacements(parent: nn.Module, dtype: torch.dtype) -> Iterator[tuple[nn.Module, str, _PackedLinear]]:

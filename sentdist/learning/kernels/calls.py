@@ -126,23 +126,39 @@ def add_norm(
 
 
 class NormGrads(NamedTuple):
-    """Gradients of what `add_norm` was given: the residual's in float32, the product's in its type, the others (W,) float32."""
+    """Gradients of what `add_norm` was given: the residual's in float32, the product's in its type, the others (W,) float32.
+
+    again: `product_ready`, made once more; None where no shift was given.
+    """
 
     residual: Tensor
     product: Tensor
     bias: Tensor
     weight: Tensor
     shift: Tensor
+    again: Tensor | None
 
 
 def add_norm_backward(
-    grad: Tensor, more: Tensor | None, kept: tuple[Tensor, Tensor], weight: Tensor, mask: Mask | None, *, dtype: torch.dtype
+    grad: Tensor,
+    more: Tensor | None,
+    kept: tuple[Tensor, Tensor],
+    weight: Tensor,
+    mask: Mask | None,
+    *,
+    dtype: torch.dtype,
+    shift: Tensor | None = None,
 ) -> NormGrads:
-    """grad: (T, W) float32, of `out`; more: what else arrives there, of the product's type, or None; kept: `for_derivative`."""
+    """grad: (T, W) float32, of `out`; more: what else arrives there, of the product's type, or None; kept: `for_derivative`.
+
+    shift: what `add_norm` was given, where its output is wanted again, which then need not be kept.
+    """
     rows, width = grad.shape
-    to = NormGrads(torch.empty_like(grad), torch.empty_like(grad, dtype=dtype), *grad.new_empty(3, width))
+    again = None if shift is None else torch.empty_like(grad, dtype=dtype)
+    to_bias, to_weight, to_shift = grad.new_empty(3, width)
+    to = NormGrads(torch.empty_like(grad), torch.empty_like(grad, dtype=dtype), to_bias, to_weight, to_shift, again)
     _call(
-        "add_norm_backward", dtype, _at(grad), _at(more), *map(_at, kept), _at(weight), *_dropout(mask), _int64(rows),
+        "add_norm_backward", dtype, _at(grad), _at(more), *map(_at, kept), _at(weight), _at(shift), *_dropout(mask), _int64(rows),
         _int64(width), *map(_at, to),
     )  # fmt: skip
     return to
@@ -155,11 +171,11 @@ def gelu(product: Tensor, bias: Tensor) -> Tensor:
     return out
 
 
-def gelu_backward(product: Tensor, bias: Tensor, grad: Tensor) -> Tensor:
-    """Turn the gradient of what `gelu` gave into that of the product, in place; returns that of the bias."""
-    to_bias = torch.empty_like(bias)
-    _call("gelu_backward", product.dtype, _at(product), _at(bias), *map(_int64, product.shape), _at(grad), _at(to_bias))
-    return to_bias
+def gelu_backward(product: Tensor, bias: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn the gradient of what `gelu` gave into that of the product, in place; returns what it gave, made again, and the bias's."""
+    again, to_bias = torch.empty_like(product), torch.empty_like(bias)
+    _call("gelu_backward", product.dtype, _at(product), _at(bias), *map(_int64, product.shape), _at(grad), _at(again), _at(to_bias))
+    return again, to_bias
 
 
 def column_sums(values: Tensor) -> Tensor:

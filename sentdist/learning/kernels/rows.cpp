@@ -63,8 +63,8 @@ void add_norm(const Element* product, const float* bias, Dropout dropout, const 
 
 template <typename Element>
 void add_norm_backward(const float* grad, const Element* grad_of_product, const float* normalized, const float* inverse_deviation,
-                       const float* weight, Dropout dropout, int64_t rows, int64_t width, float* to_residual, Element* to_product,
-                       float* to_bias, float* to_weight, float* to_shift, int threads) {
+                       const float* weight, const float* shift, Dropout dropout, int64_t rows, int64_t width, float* to_residual,
+                       Element* to_product, float* to_bias, float* to_weight, float* to_shift, Element* again, int threads) {
     std::unique_ptr<float[]> parts(new float[3 * PARTS * width]());
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t number = 0; number < PARTS; ++number) {
@@ -82,6 +82,7 @@ void add_norm_backward(const float* grad, const Element* grad_of_product, const 
                 Lanes centred = load(normalized + start + column);
                 store(weight_part + column, load(weight_part + column) + arrived * centred);
                 store(shift_part + column, load(shift_part + column) + arrived);
+                if (again != nullptr) store(again + start + column, centred * load(weight + column) + load(shift + column));
                 Lanes scaled = arrived * load(weight + column);
                 store(result + column, scaled);
                 total += scaled;
@@ -114,7 +115,8 @@ void gelu(const Element* product, const float* bias, int64_t rows, int64_t width
 }
 
 template <typename Element>
-void gelu_backward(const Element* product, const float* bias, int64_t rows, int64_t width, Element* grad, float* to_bias, int threads) {
+void gelu_backward(const Element* product, const float* bias, int64_t rows, int64_t width, Element* grad, Element* again, float* to_bias,
+                   int threads) {
     std::unique_ptr<float[]> parts(new float[PARTS * width]());
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t number = 0; number < PARTS; ++number) {
@@ -124,6 +126,7 @@ void gelu_backward(const Element* product, const float* bias, int64_t rows, int6
             for (int64_t column = 0; column < width; column += LANES) {
                 Lanes x = load(product + row * width + column) + load(bias + column);
                 Normal at_x = normal(x);
+                store(again + row * width + column, x * at_x.cumulated);
                 Lanes value = load(grad + row * width + column) * (at_x.cumulated + x * at_x.density);
                 store(grad + row * width + column, value);
                 store(bias_part + column, load(bias_part + column) + value);
@@ -168,14 +171,14 @@ void sentdist_add_norm(int is_bfloat16, const void* product, const float* bias, 
 }
 
 void sentdist_add_norm_backward(int is_bfloat16, const float* grad, const void* grad_of_product, const float* normalized,
-                                const float* inverse_deviation, const float* weight, uint64_t seed, uint32_t dropped, float kept,
-                                int64_t rows, int64_t width, float* to_residual, void* to_product, float* to_bias, float* to_weight,
-                                float* to_shift, int threads) {
+                                const float* inverse_deviation, const float* weight, const float* shift, uint64_t seed, uint32_t dropped,
+                                float kept, int64_t rows, int64_t width, float* to_residual, void* to_product, float* to_bias,
+                                float* to_weight, float* to_shift, void* again, int threads) {
     of_type(is_bfloat16, [&](auto element) {
         using Element = decltype(element);
-        add_norm_backward(grad, static_cast<const Element*>(grad_of_product), normalized, inverse_deviation, weight,
+        add_norm_backward(grad, static_cast<const Element*>(grad_of_product), normalized, inverse_deviation, weight, shift,
                           Dropout{seed, dropped, kept}, rows, width, to_residual, static_cast<Element*>(to_product), to_bias, to_weight,
-                          to_shift, threads);
+                          to_shift, static_cast<Element*>(again), threads);
     });
 }
 
@@ -186,11 +189,12 @@ void sentdist_gelu(int is_bfloat16, const void* product, const float* bias, int6
     });
 }
 
-void sentdist_gelu_backward(int is_bfloat16, const void* product, const float* bias, int64_t rows, int64_t width, void* grad,
+void sentdist_gelu_backward(int is_bfloat16, const void* product, const float* bias, int64_t rows, int64_t width, void* grad, void* again,
                             float* to_bias, int threads) {
     of_type(is_bfloat16, [&](auto element) {
         using Element = decltype(element);
-        gelu_backward(static_cast<const Element*>(product), bias, rows, width, static_cast<Element*>(grad), to_bias, threads);
+        gelu_backward(static_cast<const Element*>(product), bias, rows, width, static_cast<Element*>(grad), static_cast<Element*>(again),
+                      to_bias, threads);
     });
 }
 

@@ -73,7 +73,9 @@ def test_add_norm(dtype: torch.dtype, rows: int, mask: Mask | None) -> None:
     bias, residual, weight, shift = torch.randn(width), torch.randn(rows, width), torch.randn(width), torch.randn(width)
     found = calls.add_norm(product, bias, mask, residual, weight, shift, epsilon=1e-5, keep=True)
     assert found.for_derivative is not None
-    grads = calls.add_norm_backward(grad, more, found.for_derivative, weight, mask, dtype=dtype)
+    grads = calls.add_norm_backward(grad, more, found.for_derivative, weight, mask, dtype=dtype, shift=shift)
+    assert grads.again is not None and torch.equal(grads.again, found.product_ready)
+    assert calls.add_norm_backward(grad, more, found.for_derivative, weight, mask, dtype=dtype).again is None
 
     of_product, of_bias, of_residual, of_weight, of_shift = given = leaves(product, bias, residual, weight, shift)
     summed = (of_product + of_bias) * factors(mask, (rows, width)) + of_residual
@@ -97,7 +99,8 @@ def test_gelu(dtype: torch.dtype) -> None:
     product = product.view(-1, 16).to(dtype)
     bias, grad = torch.randn(16) * 0.1, torch.randn(len(product), 16).to(dtype)
     found, to_product = calls.gelu(product, bias), grad.clone()
-    to_bias = calls.gelu_backward(product, bias, to_product)
+    again, to_bias = calls.gelu_backward(product, bias, to_product)
+    assert torch.equal(again, found)
     of_product, of_bias = leaves(product, bias)
     expected = torch.nn.functional.gelu(of_product + of_bias)
     expected.backward(grad.double())
@@ -140,10 +143,10 @@ def test_any_number_of_threads_gives_the_same_digits() -> None:
         calls.attention_backward(given, sentences, MASK, grad=grad, statistics=statistics, to=to.chunk(3, dim=1))
         normed = calls.add_norm(context, weight, MASK, grad, weight, weight, epsilon=1e-5, keep=True)
         assert normed.for_derivative is not None
-        grads = calls.add_norm_backward(grad, context, normed.for_derivative, weight, MASK, dtype=torch.float32)
+        grads = calls.add_norm_backward(grad, context, normed.for_derivative, weight, MASK, dtype=torch.float32, shift=weight)
         arrived = grad.clone()
-        to_bias = calls.gelu_backward(context, weight, arrived)
-        outcomes.append([context, to, normed.out, *grads, arrived, to_bias, calls.column_sums(to)])
+        activated, to_bias = calls.gelu_backward(context, weight, arrived)
+        outcomes.append([context, to, normed.out, *grads, arrived, activated, to_bias, calls.column_sums(to)])
     for other in outcomes[1:]:
         assert all(torch.equal(one, again) for one, again in zip(outcomes[0], other, strict=True))
 
