@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from sentdist.services.asking import get
 
 HOST = "127.0.0.1"
 ANSWER_S = 3.0
+LASTING = range(10_002, 20_000)  # below what Linux (32768 on), macOS and Ray's workers (20000 on) draw from, above most services
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +47,22 @@ class Port:
 
 
 def free_port() -> int:
-    """One that nobody has just now."""
+    """One that nobody has just now, and that the system gives to no connection: who is to listen there may be a minute in starting."""
+    for number in random.SystemRandom().sample(LASTING, 50):
+        if _is_free(number):
+            return number
     with socket.socket() as one:
         one.bind((HOST, 0))
         return int(one.getsockname()[1])
+
+
+def _is_free(number: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, number))
+        except OSError:
+            return False
+        return True
 
 
 def answers(url: str, *, token: str | None = None) -> bool:

@@ -145,7 +145,9 @@ def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
         return False
     if not running.is_alive:
         if left := running.processes():
-            print_line(f"{TITLES[server]} of an earlier start has ended; ending what it left: {len(left)} processes.")
+            print_line(
+                f"{TITLES[server]} of an earlier start has ended{_last_line(state, server)}; ending what it left: {len(left)} processes."
+            )
         end([running])
         state.note_file(server).unlink(missing_ok=True)
         return False
@@ -202,13 +204,18 @@ def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_lin
 
 
 def _ended(state: State, server: str) -> ServerError:
-    last = [line.strip() for line in _log(state, server).splitlines() if line.strip()][-1:]
     return ServerError(
         where=f"{TITLES[server]} at {_address(state, server)}",
-        found=f"that it ended while starting{f' ({last[0]})' if last else ''}",
+        found=f"that it ended while starting{_last_line(state, server)}",
         expected="a server that answers",
         remedy=f"Its whole log: {state.log(server)}",
     )
+
+
+def _last_line(state: State, server: str) -> str:
+    """What its log says last, in brackets."""
+    lines = [line.strip() for line in _log(state, server).splitlines() if line.strip()]
+    return f" ({lines[-1]})" if lines else ""
 
 
 def _give_up(state: State, server: str) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -18,6 +17,7 @@ import pytest
 
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.services.ports import free_port
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
@@ -51,9 +51,7 @@ class ServedModel:
     """`sentdist serve` on a free port of loopback, ended by its process group."""
 
     def __init__(self, model: str, *, uri: str, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        self._url = f"http://127.0.0.1:{free_port()}"
         self._log = folder / "serve.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

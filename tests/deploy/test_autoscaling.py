@@ -6,18 +6,18 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
+from sentdist.services.ports import free_port
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.waiting import wait_for
 
@@ -33,7 +33,7 @@ class GrowingCluster:
     """A head without CPUs, and up to two nodes of one CPU each that Ray's own autoscaler starts on this machine."""
 
     def __init__(self, folder: Path) -> None:
-        port, client_port = _free_ports(2)
+        port, client_port = free_port(), free_port()
         self.address = f"127.0.0.1:{port}"
         self.folder = folder
         config = folder / "cluster.yaml"
@@ -106,14 +106,6 @@ def test_a_sweep_asks_for_what_a_cluster_may_become(growing: GrowingCluster, tin
     assert "1 node of 3 is there; the autoscaler adds the others when work waits for them." in told
     assert most == 3, "both nodes came, for two trainings at once"
     wait_for(lambda: growing.num_raylets() == 1, what="the nodes to be taken away", seconds=120)
-
-
-def _free_ports(number: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def _launcher_file(address: str) -> dict[str, object]:

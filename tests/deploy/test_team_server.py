@@ -6,7 +6,6 @@ import base64
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -20,6 +19,7 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
+from sentdist.services.ports import free_port
 from tests.deploy.postgres import postgres, why_no_postgres
 from tests.support.faulty_s3 import BUCKET, faulty_s3
 from tests.support.waiting import wait_for
@@ -50,9 +50,7 @@ def _filled(text: str, values: dict[str, str]) -> str:
 @contextmanager
 def _serving(folder: Path, *, database: str = "", artifacts: str = "", environment: dict[str, str] | None = None) -> Iterator[int]:
     """The server on a free port; accounts, and what has no place of its own, lie in `folder`, as on the volumes."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     folder.mkdir(exist_ok=True)
     settings = (ROOT / "infra" / "mlflow" / "basic_auth.ini").read_text()
     (folder / "basic_auth.ini").write_text(re.sub(r"sqlite:///\S+", f"sqlite:///{folder}/users.db", settings))

@@ -14,21 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.services.ports import free_port
+
 pytestmark = [pytest.mark.journey, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
 DEMO_SECONDS = 8 * 60
 AGAIN_SECONDS = 60  # Ray's own start-up of a job, and nothing built
-
-
-def _free_ports(count: int) -> list[str]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [str(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Newcomer:
@@ -37,7 +29,7 @@ class Newcomer:
     def __init__(self, home: Path) -> None:
         self.clone = home / "sentdist"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(self.clone)], check=True)
-        ray, dashboard, mlflow = _free_ports(3)
+        ray, dashboard, mlflow = (str(free_port()) for _ in range(3))
         ours = ("SENTDIST_", "RAY_", "MLFLOW_", "VIRTUAL_ENV", "PYTHONPATH")
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.environment |= {"SENTDIST_RAY_PORT": ray, "SENTDIST_DASHBOARD_PORT": dashboard, "SENTDIST_MLFLOW_PORT": mlflow}

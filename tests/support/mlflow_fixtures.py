@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Corpus, Scores, Train
 from sentdist.plan.unroll import Plan
+from sentdist.services.ports import free_port
 from sentdist.services.servers import write_ahead
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.tracking.tracker import Tracker
@@ -33,9 +33,7 @@ class MlflowServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.uri = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
