@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from tests.support.pooled import has_dense_layer, pooled
+
 Values = Mapping[str, Any]
 Heads = dict[str, Tensor]
 
@@ -90,18 +92,10 @@ class Student:
         """(S, D) embeddings."""
         tokens = self.tokenizer(list(sentences), padding=True, truncation=True, max_length=min(self.max_length, 40), return_tensors="pt")
         output = self.model(**tokens, output_hidden_states=True)
-        mask = tokens["attention_mask"].unsqueeze(-1).double()
-        states = output.hidden_states[-1]
-        if self.pooling == "first_last":
-            states = (output.hidden_states[1] + states) / 2
-        if self.pooling in ("mean", "first_last"):
-            return (states * mask).sum(1) / mask.sum(1)
-        first = states[:, 0]
-        if self.pooling == "cls_last_five" and not training:
-            return torch.stack([layer[:, 0] for layer in output.hidden_states[1:][-5:]]).mean(0)
-        if self.pooling == "cls_mlp" or (self.pooling in ("cls_mlp_train_only", "cls_last_five") and training):
-            first = torch.tanh(first @ self.head["dense.weight"].T + self.head["dense.bias"])
-        return first
+        embeddings = pooled(output.hidden_states, tokens["attention_mask"], self.pooling, training=training)
+        if has_dense_layer(self.pooling, training=training):
+            embeddings = torch.tanh(embeddings @ self.head["dense.weight"].T + self.head["dense.bias"])
+        return embeddings
 
 
 def cosines(one: Tensor, other: Tensor) -> Tensor:
