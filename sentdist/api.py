@@ -55,8 +55,8 @@ class Encoder:
         """Load an encoder, ours or not, in float32, on a GPU where there is one.
 
         name: a folder, a packaged name (`minilm-l6`), a hub id, or the key of a train artifact in the store.
-        revision: commit of a hub id. pooling: mean, cls, cls_mlp, cls_mlp_train_only, first_last or cls_last_five;
-            None: what the encoder declares.
+        revision: commit of a hub id. pooling: as `encoder.pooling` of a recipe names it ("mean", "cls", …); None: what the encoder
+            declares.
         max_length: tokens of a sentence, special ones included; None: the encoder's own limit.
         precision: fp32; tf32 for products in TensorFloat-32, on an NVIDIA GPU; bf16 for products in bfloat16.
 

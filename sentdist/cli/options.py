@@ -11,6 +11,7 @@ import typer
 from sentdist.cli.completing import fields, recipes
 from sentdist.errors import DataError
 from sentdist.inference.opening import DEFAULT_STORE
+from sentdist.poolings import POOLINGS
 from sentdist.spelling import did_you_mean
 
 
@@ -47,8 +48,8 @@ EncoderName = Annotated[
 ]
 EncoderRevision = Annotated[str | None, typer.Option("--revision", help="Commit of a hub checkpoint.")]
 TextColumn = Annotated[str | None, typer.Option("--column", help="Where a table has its sentences; not needed if it has one column.")]
-POOLINGS = "mean, cls, cls_mlp, cls_mlp_train_only, first_last or cls_last_five.  [default: what the encoder declares, else mean]"
-OwnPooling = Annotated[str | None, typer.Option("--pooling", metavar="TEXT", help=POOLINGS)]
+POOLING_NAMES = f"{', '.join(POOLINGS)}.  [default: what the encoder declares, else mean]"
+OwnPooling = Annotated[str | None, typer.Option("--pooling", metavar="TEXT", help=POOLING_NAMES)]
 MaxLength = Annotated[int | None, typer.Option("--max-length", min=3, help="Tokens; the encoder's own limit if left out.")]
 RelationWeights = Annotated[
     list[str] | None,

@@ -124,7 +124,7 @@ def compare(
         labels,
         [one.record.results for one in (ours, theirs)],
         [opened.folder(one) for one in (ours, theirs)],
-        {task.name: TASK_KINDS[task.card.kind].main for task in names if task.card.kind != "geometry"},
+        {task.name: kind.main for task in names if (kind := TASK_KINDS[task.card.kind]).is_compared},
     )
     table = empty_table(
         f"{encoder}, pooling {poolings[0]} − {other}, pooling {poolings[1]}",

@@ -14,7 +14,8 @@ from sentdist.evaluation import contributions
 
 STRATUM = "stratum"  # the column of items of a score that is a mean over parts of their means
 GROUP = "group"  # the column of items that says which belong together
-MAIN_MEASURES = ("accuracy", "map", "map@100")  # of files that have several columns, the one that a task's own name means
+NAMES = ("query_id", "row", "label", "predicted")  # columns of items that name or describe them
+MAIN_MEASURES = ("accuracy", "map")  # of files that have several measures, the one that a task's own name means
 Columns = Mapping[str, NDArray[Any]]
 
 
@@ -98,7 +99,9 @@ def _contributions(columns: Columns, task: str, where: str) -> tuple[NDArray[np.
     if {"label", "cluster"} <= columns.keys():
         clusters, labels = columns["cluster"], columns["label"]
         return (contributions.of_v_measure(clusters, labels), labels) if len(np.unique(clusters)) > 1 < len(np.unique(labels)) else None
-    measure = task.rpartition(":")[2] if ":" in task else next((name for name in MAIN_MEASURES if name in columns), task)
+    measures = [name for name in columns if name not in (*NAMES, STRATUM, GROUP)]
+    main = next((name for name in (*MAIN_MEASURES, *measures) if name in measures), task)
+    measure = task.rpartition(":")[2] if ":" in task else main
     if measure == "f1" and {"label", "predicted"} <= columns.keys():
         positive = max(columns["label"])  # the later of two labels, as the score has it
         return contributions.of_f1(columns["predicted"] == positive, columns["label"] == positive), columns["label"]

@@ -15,6 +15,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
+from sentdist.poolings import POOLINGS
 from sentdist.stages.planning.resolve import folder_digest
 
 
@@ -38,9 +39,9 @@ class LoadedEncoder:
         """
         folder = find_checkpoint(use.checkpoint, revision=use.revision)
         encoder = SentenceEncoder.load(folder, pooling=use.pooling)
-        if encoder.pooling == "cls_mlp" and saved_head(folder) is None:
+        if POOLINGS[encoder.pooling].head == "always" and saved_head(folder) is None:
             raise EncoderError(
-                where=f"encoder {use.checkpoint}: pooling cls_mlp",
+                where=f"encoder {use.checkpoint}: pooling {encoder.pooling}",
                 found="no weights of a dense layer",
                 expected="a folder that has them, as training with this pooling writes it",
                 remedy="Use cls, which needs none.",

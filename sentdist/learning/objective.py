@@ -146,17 +146,6 @@ def split_columns(embeddings: Tensor, batch: Batch) -> Tensor:
     return embeddings.unflatten(0, (batch.num_columns, batch.num_rows))
 
 
-def check_temperature(value: float, *, where: str) -> None:
-    """RecipeError unless `value` is finite and above zero."""
-    if not (math.isfinite(value) and value > 0):
-        raise RecipeError(
-            where=where,
-            found=repr(value),
-            expected="a finite number above 0",
-            remedy="It divides the cosines: 1 as the RCL paper prints its equations, 0.05 as most encoders were trained.",
-        )
-
-
 def check_finite(value: float, *, where: str, remedy: str) -> None:
     """RecipeError unless `value` is finite."""
     if not math.isfinite(value):

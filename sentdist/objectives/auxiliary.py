@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from sentdist.citation import Citation
 from sentdist.objectives.channels import Channels, misfit_of_channels
 from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec, Rate, Weight
+from sentdist.poolings import POOLINGS
 
 if TYPE_CHECKING:
     from sentdist.learning.objective import Objective
@@ -95,7 +96,7 @@ class Auxiliary(ObjectiveSpec):
 
     def misfit_of_encoder(self, *, pooling: str, width: int | None) -> Misfit | None:
         """Refused: tasks that would read another representation than the one that is evaluated, and channels that do not add up."""
-        if pooling == "cls_mlp_train_only":
+        if POOLINGS[pooling].head == "training":
             return Misfit(
                 found=f"channels of a layer that is dropped at test (pooling {pooling})",
                 expected="channels of what is evaluated",

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from sentdist.errors import LONGEST_VALUE, RecipeError, one_line
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.resolver import Resolver
-from sentdist.plan.selection import DevTask
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, ResolvedTask, ScoredTask
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
 from sentdist.spelling import all_near, did_you_mean

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.selection import DevTask
 from sentdist.plan.stage import topological
 from sentdist.plan.stages import Overlap, Train
+from sentdist.plan.task_kinds import DevTask
 from sentdist.plan.unroll import Plan
 
 

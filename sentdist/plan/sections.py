@@ -9,9 +9,10 @@ from pydantic import Field
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.objectives import Objective
-from sentdist.plan.specs import Pooling, Precision, Probes, Regularizers, Shape, Stopping, View
+from sentdist.plan.specs import Precision, Probes, Regularizers, Shape, Stopping, View
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.plan.wording import NAME, ONE_LINE
+from sentdist.poolings import PoolingName
 
 Name = Annotated[str, Field(pattern=NAME)]
 Title = Annotated[str, Field(pattern=ONE_LINE)]  # one line, no control characters: tables and figures show it
@@ -23,7 +24,7 @@ class EncoderSection(Frozen):
 
     checkpoint: str = "minilm-l6"  # a packaged name (`sentdist models`), a folder, or a hub id
     revision: str | None = None  # of a hub checkpoint; a packaged one and a folder pin themselves
-    pooling: Pooling = "mean"  # how the states of tokens become one embedding
+    pooling: PoolingName = "mean"  # how the states of tokens become one embedding
     initialization: Literal["pretrained", "random"] = "pretrained"  # random: only the architecture and the tokenizer are taken
     layers: Annotated[int, Field(ge=1)] | None = None  # the first so many transformer layers; None: all
 

@@ -8,10 +8,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from sentdist.frozen import Frozen
-from sentdist.plan.specs import Task, View
-from sentdist.plan.task_kinds import ClassificationTask, ForumsTask, ParaphraseTask, RerankingTask, ScoredTask, TripletTask
+from sentdist.plan.specs import View
+from sentdist.plan.task_kinds import DevTask, ScoredTask
 
-DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | TripletTask
 OF_THE_DATA = ("kind", "source", "revision", "split", "role", "fold", "fold_role")  # not the name, nor how much of it is scored
 
 

@@ -9,13 +9,11 @@ from pydantic import Field, model_validator
 
 from sentdist.frozen import Frozen
 from sentdist.plan.relational import RelationalScoring
+from sentdist.poolings import PoolingName
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Precision = Literal["fp32", "tf32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-Pooling = Literal["mean", "cls", "cls_mlp", "cls_mlp_train_only", "first_last", "cls_last_five"]
-
-
 Part = Literal["tags", "words"]
 Shape = Literal["pairs", "triplets", "graded", "faq"]  # of the rows of a person's own file
 
@@ -27,7 +25,7 @@ class EncoderSpec(Frozen):
 
     checkpoint: str  # a packaged name (minilm-l6), a hub id, or the name of a folder whose content `revision` pins
     revision: str
-    pooling: Pooling = "mean"
+    pooling: PoolingName = "mean"
     initialization: Literal["pretrained", "random"] = "pretrained"  # random: only the architecture and the tokenizer are taken
     layers: Annotated[int, Field(ge=1)] | None = None  # the first so many transformer layers; None: all
 

@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 from sentdist.plan.corpora import CORPORA, AnyCorpus
 from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_targets
-from sentdist.plan.selection import DevTask, Selection
+from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Purpose, Stage, slug
-from sentdist.plan.task_kinds import ScoredTask
+from sentdist.plan.task_kinds import DevTask, ScoredTask
 
 
 class Targets(Stage):

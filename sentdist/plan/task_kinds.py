@@ -109,6 +109,7 @@ class GeometryTask(Frozen):
 LabelTask = ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | ClusteringTask | TripletTask | GeometryTask
 ChosenTask = Task | LabelTask  # those that have a name in the table, or are a user's own
 ScoredTask = ChosenTask | LinkTask
+DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | TripletTask  # those that can choose checkpoints
 
 Floor = Literal["word_overlap", "bm25"]
 
@@ -145,6 +146,7 @@ class TaskKind:
     works: keys of citations. own: columns or files of a user's own data, which KIND=SOURCE names; None: there are none.
     chooses: such a task can choose checkpoints; of labelled texts only those whose card has the role dev.
     averages: what its scores are on; tasks that choose together must agree in it. None: its own name.
+    shown: measures that stand for a task whose main one does not say how good an encoder is, all in units of their own.
     make: the pinned task. encodes: sentences that a task of so many items encodes.
     """
 
@@ -158,6 +160,7 @@ class TaskKind:
     own: str | None = None
     chooses: bool = False
     averages: str | None = None
+    shown: tuple[str, ...] = ()
     make: Callable[[ResolvedTask], ChosenTask] | None
     encodes: Callable[[ScoredTask, int], int]
 
@@ -165,6 +168,11 @@ class TaskKind:
     def is_own(self) -> bool:
         """Whether a user's own data can be of this kind."""
         return self.own is not None
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether two encoders can be compared by its scores."""
+        return self.main.larger_is_better
 
     @property
     def scale(self) -> str:
@@ -275,7 +283,8 @@ TASK_KINDS: dict[str, TaskKind] = {
             make=lambda found: TripletTask.model_validate(found.values | {"columns": found.columns}), encodes=_three_each,
         ),
         TaskKind(
-            name="geometry", main=Measure(name="uniformity", title="uniformity", unit="uniformity", lowest=-8.0, highest=0.0),
+            name="geometry", main=Measure(name="uniformity", title="uniformity", unit="uniformity", lowest=-8.0, highest=0.0, larger_is_better=False),
+            shown=("alignment", "uniformity", "mean_cosine", "effective_rank"),
             columns=("sentence1", "sentence2", "score"), table=None, works=("geometry", "effective_rank"),
             make=lambda found: GeometryTask.model_validate(found.values), encodes=_two_each,
         ),

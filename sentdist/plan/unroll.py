@@ -37,11 +37,11 @@ from sentdist.plan.own_tasks import OWN, own_task, own_test_tasks
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.sections import EncoderSection, Method, TargetsSection
-from sentdist.plan.selection import DevTask, Selection
+from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Task, Training, View
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Bank, Scores, Targets, Train
-from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.plan.wording import value_text
 

@@ -134,7 +134,7 @@ def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> 
         scores = restored(artifact.key, known) if train.key in artifact.record.inputs else None
         if not isinstance(scores, Scores) or scores.encoder != train:
             continue
-        kinds = {task.name: task.kind for task in scores.tasks if task.kind != "geometry"}
+        kinds = {task.name: task.kind for task in scores.tasks if TASK_KINDS[task.kind].is_compared}
         values = {task: value for task in kinds if (value := as_number(artifact.record.results.get(task))) is not None}
         folder = store.folder(artifact)
         items = {task: folder / "items" / f"{task}.parquet" for task in values}

@@ -25,8 +25,8 @@ from sentdist.report.rows import ResultRow, group_rows
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreLine:
-    """A task, or the average of a group (num_items 0). score: × 100 but for geometry; interval: over other test items, of this very
-    encoder.
+    """A task, or the average of a group (num_items 0). score: × 100 but for what ranks no encoder; interval: over other test items, of
+    this very encoder.
 
     num_items, num_groups: pairs, texts or queries that were scored, and how many of them stand for themselves; left_out: what was not
     scored.
@@ -62,7 +62,6 @@ class Compared:
 
 
 IT = "it"  # the label of a system that is alone
-GEOMETRY = ("alignment", "uniformity", "mean_cosine", "effective_rank")
 
 
 def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path) -> Iterator[ScoreLine]:
@@ -72,12 +71,13 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
     """
     for name in dict.fromkeys(given):
         members = [named_task(task) for task in TASK_GROUPS.get(name, (name,))]
-        scored = {task.name: TASK_KINDS[task.card.kind].main for task in members if task.card.kind != "geometry"}
+        kinds = {task.name: TASK_KINDS[task.card.kind] for task in members}
+        scored = {name: kind.main for name, kind in kinds.items() if kind.is_compared}
         has_average = len(members) > 1 and len({task.card.metric for task in members}) == 1
         columns = table_columns(group_rows([_row(IT, results, folder, scored)]), scored, average=has_average)
         for task in members:
-            if task.card.kind == "geometry":
-                for one in GEOMETRY:
+            if task.name not in scored:
+                for one in kinds[task.name].shown:
                     yield ScoreLine(task=task.name, measure=f"{one} (not × 100)", score=as_number(results[f"{task.name}.{one}"]))
                 continue
             num_items, num_groups = columns.sizes.get(task.name, (0, 0))

@@ -7,10 +7,10 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.evaluation.relational import BY
-from sentdist.plan.selection import DevTask, Selection, chosen_and_scored
+from sentdist.plan.selection import Selection, chosen_and_scored
 from sentdist.plan.stage import Json, as_number
 from sentdist.plan.stages import Scores, Train
-from sentdist.plan.task_kinds import ScoredTask
+from sentdist.plan.task_kinds import DevTask, ScoredTask
 from sentdist.report.tables import ResultTable
 from sentdist.store.chosen import challengers
 from sentdist.store.confirmation import confirmed_name

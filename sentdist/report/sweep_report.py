@@ -269,7 +269,7 @@ def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[
     for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
         done = [records[trial.key].results for trial in sweep.trials if trial.cell == cell and trial.key in records]
         task = "geometry" if any("geometry.uniformity" in results for results in done) else "geometry-stsb"
-        names = [f"{task}.{measure}" for measure in ("alignment", "uniformity", "mean_cosine", "effective_rank")]
+        names = [f"{task}.{measure}" for measure in TASK_KINDS["geometry"].shown]
         values = [[one for results in done if (one := as_number(results.get(name))) is not None] for name in names]
         if all(values):
             rows.append([cell, *(f"{sum(value) / len(value):.3f}" for value in values)])

@@ -164,11 +164,6 @@ class SearchRecord(_Value):
         return tuple(trial for trial in self.trials if trial.method == method)
 
     @property
-    def spent_s(self) -> float:
-        """Seconds of work that all trials brought about."""
-        return sum(trial.paid_s for trial in self.trials)
-
-    @property
     def spent_sentences(self) -> int:
         """Sentences that were trained on for all trials."""
         return sum(trial.paid_sentences for trial in self.trials)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -12,12 +14,21 @@ from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch
 from sentdist.objectives.cosent import CoSENT, cosent
 from tests.parity.ranks import FLOAT64, M, assert_ranks_agree, made, toy_batch, toy_embeddings
+from tests.parity.wiring.declared import Reference, cases_of
 from tests.support.planning import plan_of, small_recipe
 
 pytestmark = pytest.mark.parity
 
+REFERENCE = Reference(
+    objective="cosent",
+    defaults={"temperature": 0.05},
+    loss=lambda columns, values, rows, heads: loop_cosent(columns, rows.labels.tolist(), values["temperature"]),
+    cases=cases_of("cosent", {"temperature": (0.05, 0.3)}, family="graded", cls="CoSENT"),
+    waits=True,  # once a step, to learn how many pairs have labels that differ
+)
 
-def loop_cosent(columns_CMD: Tensor, labels: list[float], temperature: float) -> Tensor:
+
+def loop_cosent(columns_CMD: Sequence[Tensor], labels: list[float], temperature: float) -> Tensor:
     cosines = [(a @ b) / (a.norm() * b.norm()) for a, b in zip(*columns_CMD, strict=True)]
     total = torch.ones((), dtype=torch.float64)
     for i, lower in enumerate(cosines):

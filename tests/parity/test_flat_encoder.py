@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from sentdist.learning.encoder.pooling import POOLINGS
 from sentdist.learning.encoder.pretrained import FLAT_FAMILIES
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.poolings import POOLINGS
+from tests.support.pooled import has_dense_layer, pooled
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 
 pytestmark = pytest.mark.parity
@@ -25,13 +26,7 @@ def padded_embeddings(model: torch.nn.Module, folder: Path, sentences: tuple[str
     """What one writes first: pad, mask, eager attention, pool."""
     inputs = AutoTokenizer.from_pretrained(folder)(list(sentences), padding=True, return_tensors="pt")
     states = model(**inputs, output_hidden_states=True).hidden_states
-    mask = inputs["attention_mask"][:, :, None].float()
-    if pooling in ("cls", "cls_mlp", "cls_mlp_train_only"):
-        return states[-1][:, 0]
-    if pooling == "cls_last_five":
-        return torch.stack([layer[:, 0] for layer in states[1:][-5:]]).mean(dim=0)
-    tokens = states[-1] if pooling == "mean" else (states[1] + states[-1]) / 2
-    return (tokens * mask).sum(dim=1) / mask.sum(dim=1)
+    return pooled(states, inputs["attention_mask"], pooling)
 
 
 def contrast(embeddings_SD: Tensor) -> Tensor:
@@ -95,7 +90,7 @@ def test_pooling_equals_padded_pooling(pooling: str, tiny_roberta_dir: Path) -> 
     encoder = SentenceEncoder.load(tiny_roberta_dir, pooling=pooling).eval()
     with torch.no_grad():
         expected = padded_embeddings(eager(tiny_roberta_dir), tiny_roberta_dir, SENTENCES, pooling=pooling)
-        if pooling == "cls_mlp":
+        if has_dense_layer(pooling):
             assert encoder.head is not None
             expected = torch.tanh(expected @ encoder.head.dense.weight.T + encoder.head.dense.bias)
         torch.testing.assert_close(encoder(encoder.tokenize(SENTENCES)), expected, **CLOSE)

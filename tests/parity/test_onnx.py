@@ -16,6 +16,7 @@ from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderUse
+from sentdist.poolings import POOLINGS
 from tests.support.tiny_encoders import SENTENCES
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
@@ -45,9 +46,7 @@ def _with_head(source: Path, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("family", "pooling"), [("bert", "mean"), ("bert", "first_last"), ("roberta", "cls"), ("bert", "cls_mlp"), ("mpnet", "mean")]
-)
+@pytest.mark.parametrize(("family", "pooling"), [*(("bert", pooling) for pooling in POOLINGS), ("roberta", "cls"), ("mpnet", "mean")])
 def test_the_graph_gives_the_encoder_s_embeddings(family: str, pooling: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue("tiny_encoder_dir" if family == "bert" else f"tiny_{family}_dir")
     if pooling == "cls_mlp":

@@ -4,6 +4,7 @@ a learned temperature has its rate, its gradient, and goes through checkpoints."
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,16 +26,38 @@ from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from tests.parity.ranks import FLOAT64, M, assert_ranks_agree, made, toy_batch, toy_embeddings
 from tests.parity.toy import ToyEncoder
+from tests.parity.wiring.declared import Case, Learned, O, Reference, cases_of
 from tests.support.planning import small_recipe
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.parity
 
+REFERENCE = Reference(
+    objective="symmetric_info_nce",
+    defaults={"temperature": 0.05, "hard_negatives": True, "learn_temperature": False, "temperature_learning_rate": None},
+    loss=lambda columns, values, rows, heads: loop(
+        columns if values["hard_negatives"] else columns[:2],
+        heads["log_temperature"].exp().clamp(min=0.01) if values["learn_temperature"] else values["temperature"],
+    ),
+    learns={"log_temperature": Learned(field="temperature_learning_rate", decays=False)},
+    cases=(
+        *cases_of("symmetric_info_nce", {"temperature": (0.05, 0.3), "hard_negatives": (True, False)}, cls="SymmetricInfoNCE"),
+        *cases_of(
+            "symmetric_info_nce", {"temperature_learning_rate": (None, 0.3)}, cls="SymmetricInfoNCE", base={f"{O}.learn_temperature": True}
+        ),
+        Case(
+            fields=("SymmetricInfoNCE.learn_temperature",),
+            base={O: {"name": "symmetric_info_nce"}},
+            change={f"{O}.learn_temperature": True, f"{O}.temperature_learning_rate": 0.3},
+        ),
+    ),
+    given={"learn_temperature": True},
+)
 LEARNED = SymmetricInfoNCE(temperature=0.3, learn_temperature=True, temperature_learning_rate=0.1)
 LEARNED_VALUES: Json = {"name": "symmetric_info_nce", "temperature": 0.1, "learn_temperature": True, "temperature_learning_rate": 0.05}
 
 
-def loop(columns_CMD: Tensor, temperature: Tensor) -> Tensor:
+def loop(columns_CMD: Sequence[Tensor], temperature: Tensor | float) -> Tensor:
     anchors, positives, *negatives = [[row / row.norm() for row in column] for column in columns_CMD]
     candidates = [*positives, *(row for column in negatives for row in column)]
     total = torch.zeros((), dtype=torch.float64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -11,10 +13,20 @@ from torch import Tensor
 from sentdist.errors import DataError, RecipeError
 from sentdist.objectives.triplet import TripletMargin
 from tests.parity.ranks import FLOAT64, assert_ranks_agree, made, toy_batch, toy_embeddings
+from tests.parity.wiring.declared import Reference, cases_of
 from tests.support.planning import plan_of, small_recipe
 
 pytestmark = pytest.mark.parity
 
+REFERENCE = Reference(
+    objective="triplet",
+    defaults={"margin": 1.0, "distance": "euclidean"},
+    loss=lambda columns, values, rows, heads: loop(columns, values["distance"], values["margin"]),
+    cases=(
+        *cases_of("triplet", {"margin": (1.0, 3.0), "distance": ("euclidean", "manhattan")}, cls="TripletMargin"),
+        *cases_of("triplet", {"distance": ("cosine", "euclidean")}, cls="TripletMargin"),
+    ),
+)
 SETTINGS = [
     TripletMargin(),
     TripletMargin(margin=0.3),
@@ -25,6 +37,17 @@ SETTINGS = [
 
 def named(values: TripletMargin) -> str:
     return f"{values.distance}-{values.margin:g}"
+
+
+def loop(columns_CMD: Sequence[Tensor], distance: str, margin: float) -> Tensor:
+    total = columns_CMD[0].new_zeros(())
+    for a, p, n in zip(*columns_CMD, strict=True):
+        near, far = (
+            {"euclidean": (a - x).norm(), "manhattan": (a - x).abs().sum(), "cosine": 1 - a @ x / (a.norm() * x.norm())}[distance]
+            for x in (p, n)
+        )
+        total = total + (near - far + margin).clamp(min=0) / len(columns_CMD[0])
+    return total
 
 
 def of_torch(columns: list[Tensor], values: TripletMargin) -> Tensor:
@@ -56,19 +79,9 @@ def test_it_equals_that_of_others(values: TripletMargin, reference: object) -> N
 
 @pytest.mark.parametrize("values", SETTINGS, ids=named)
 def test_it_equals_a_loop(values: TripletMargin) -> None:
-    total = 0.0
-    for a, p, n in zip(*toy_embeddings(3), strict=True):
-        near, far = (
-            float(
-                {"euclidean": (a - x).norm(), "manhattan": (a - x).abs().sum(), "cosine": 1 - a @ x / (a.norm() * x.norm())}[
-                    values.distance
-                ]
-            )
-            for x in (p, n)
-        )
-        total += max(0.0, near - far + values.margin) / 12
+    expected = loop(toy_embeddings(3), values.distance, values.margin)
     found = made(values)(toy_embeddings(3).flatten(0, 1), toy_batch(3))
-    assert found.item() == pytest.approx(total, abs=1e-5)  # torch adds 1e-6 to every difference
+    assert found.item() == pytest.approx(expected.item(), abs=1e-5)  # torch adds 1e-6 to every difference
 
 
 def test_value_and_gradient_do_not_depend_on_the_number_of_ranks() -> None:

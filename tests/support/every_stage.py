@@ -6,16 +6,22 @@ from dataclasses import replace
 from functools import cache
 
 from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Encoded, Overlap, Rung, Scores, Tokens, Train
+from sentdist.plan.stages import STAGES, Encoded, Overlap, Rung, Scores, Tokens, Train
 from sentdist.plan.unroll import Plan
 from sentdist.store.record import Record
 from tests.support.planning import RECIPES, shipped_plan
+
+PLANNED = {kind for kind, stage in STAGES.items() if stage.purpose != "aside"}
 
 
 @cache
 def plan_of_all_kinds() -> Plan:
     """The trials of some shipped recipes in one plan: every kind of stage that a plan can have."""
     plans = [shipped_plan(RECIPES / name) for name in ("demo.yaml", "auxiliary.yaml", "combinations.yaml", "supmpn_sts.yaml")]
+    further = iter(sorted(RECIPES.glob("options/*.yaml")))  # where a kind that is new has its recipe
+    while missing := PLANNED - {stage.kind for plan in plans for stage in plan.stages}:
+        plan = shipped_plan(next(further))
+        plans += [plan] if missing & {stage.kind for stage in plan.stages} else []
     rows = {key: number for plan in plans for key, number in plan.rows.items()}
     return replace(plans[0], trials=tuple(trial for plan in plans for trial in plan.trials), rows=rows)
 

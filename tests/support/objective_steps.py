@@ -29,14 +29,9 @@ from sentdist.plan.compatibility import settled
 from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.recipe import objective_from_values
 from tests.parity.target_tables import RandomTargets
+from tests.parity.wiring.reference import references
 from tests.parity.word_batches import NUM_SENTENCES, word_batches
 
-# What an objective must be given; all others stand as a recipe has them.
-VALUES: dict[str, dict[str, Any]] = {
-    "entropy": {"phi": 0.02},
-    "regression": {"slope": 2.0, "threshold": 0.25},
-    "symmetric_info_nce": {"learn_temperature": True},
-}
 NAMES = (*OBJECTIVES, "sum")
 
 
@@ -112,8 +107,7 @@ def two_steps(
         return Outcome(losses=tuple(losses), gradients=gradients, weights=engine.weights())
 
 
-# CoSENT keeps the pairs whose labels differ, and waits once a step to learn how many they are.
-UNWAITING = tuple(name for name in NAMES if name != "cosent")
+UNWAITING = tuple(name for name in NAMES if name not in references() or not references()[name].waits)
 
 
 def step_within(
@@ -156,7 +150,7 @@ def made_objective(name: str, encoder: SentenceEncoder, precision: str, micro_ba
         precision=precision,
         micro_batch=micro_batch,
     )
-    values: Any = settled(objective_from_values(name, VALUES.get(name, {})), rows, phi=None)
+    values: Any = settled(objective_from_values(name, given_values(name)), rows, phi=None)
     objective: Objective = values.make_loss(given)
     adversaries = getattr(objective, "adversaries", None)
     if isinstance(adversaries, Adversaries):
@@ -165,6 +159,11 @@ def made_objective(name: str, encoder: SentenceEncoder, precision: str, micro_ba
                 if isinstance(module, torch.nn.Dropout):
                     module.p = 0.0
     return objective
+
+
+def given_values(name: str) -> dict[str, Any]:
+    """What an objective must be given; all others stand as a recipe has them."""
+    return dict(references()[name].given) if name in references() else {}
 
 
 def _num_columns(name: str) -> int:

@@ -32,6 +32,7 @@ FOR_ALL = {
     "palette",
     "print_line",
     "sizes",
+    "poolings",
 }
 
 # package -> packages of sentdist that it may import from; itself and those for all always.
@@ -63,7 +64,7 @@ OWNED_BY: dict[str, set[str]] = {
     "markupsafe": {"report", "tracking", "templates"},
     "typer": {"cli", "rayjobs"},
     "rich": {"cli", "rayjobs"},
-    "torch": {"objectives", "learning", "stages", "inference", "execution", "rayjobs"},
+    "torch": {"poolings", "objectives", "learning", "stages", "inference", "execution", "rayjobs"},
     "transformers": {"objectives", "learning", "execution", "rayjobs"},
     "sentence_transformers": {"learning", "rayjobs"},
     "onnx": {"learning"},

@@ -25,7 +25,7 @@ from sentdist.plan.recipe import SECTIONS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Train
-from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
+from sentdist.plan.task_kinds import TASK_KINDS, DevTask, ScoredTask
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.wording import TAGS
 from sentdist.report.cell_facts import CellFacts
@@ -131,9 +131,17 @@ def test_a_kind_of_corpus_is_in_every_table(corpus: type[CorpusStage]) -> None:
     assert isinstance(stage, CorpusStage) and stage.described and stage.num_columns >= 1 and stage.num_positives >= 0
 
 
+def kinds_in(union: object) -> set[str]:
+    """Kinds of the tasks of a union of unions."""
+    classes = {one for part in get_args(union) for one in (get_args(part) or (part,))}
+    return {kind for one in classes for kind in get_args(one.model_fields["kind"].annotation)}
+
+
 def test_every_kind_of_task_is_in_the_table() -> None:
-    classes = {one for union in get_args(ScoredTask) for one in (get_args(union) or (union,))}
-    assert {kind for one in classes for kind in get_args(one.model_fields["kind"].annotation)} == set(TASK_KINDS)
+    assert kinds_in(ScoredTask) == set(TASK_KINDS)
+    assert kinds_in(DevTask) == {kind.name for kind in TASK_KINDS.values() if kind.chooses} | {
+        card.kind for card in TASKS.values() if card.role == "dev"
+    }
     assert {card.kind for card in TASKS.values()} <= set(TASK_KINDS)
     assert {TASK_KINDS[card.kind].main.name for card in TASKS.values()} == {card.metric for card in TASKS.values()}
 
@@ -142,6 +150,7 @@ def test_every_kind_of_task_is_in_the_table() -> None:
 def test_a_kind_of_task_says_all_that_is_asked_of_it(name: str) -> None:
     kind = TASK_KINDS[name]
     assert set(kind.works) <= set(CITATIONS)
+    assert kind.is_compared or (kind.shown and not kind.chooses and kind.table is None), "what ranks no encoder says what is shown of it"
     loader = inspect.signature(loader_of(name))
     assert tuple(loader.parameters) == ("task", "root") and loader.return_annotation == f"Loaded{name.capitalize()}"
     assert (name in KIND_TABLES) == (kind.table is not None)

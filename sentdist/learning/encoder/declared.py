@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from sentdist.errors import EncoderError, brief
+from sentdist.poolings import POOLINGS
 from sentdist.reading import read_json
 
 REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
@@ -23,20 +24,13 @@ def declared_pooling(folder: Path) -> str | None:
     if not found:
         return None
     mode = _pooling_mode(folder, found)
-    computable: dict[tuple[tuple[str, ...], str | None], str] = {
-        (("Pooling",), "mean"): "mean",
-        (("Pooling",), "cls"): "cls",
-        (("Pooling", "Dense"), "cls"): "cls_mlp",
-        (("WeightedLayerPooling", "Pooling"), "mean"): "first_last",
-        (("WeightedLayerPooling", "Pooling"), "cls"): "cls_last_five",
-    }
-    pooling = computable.get((tuple(kinds), mode))
+    pooling = next((known.name for known in POOLINGS.values() if known.in_folder and known.modules == (tuple(kinds), mode)), None)
     unlike = None if pooling is None else _unlike_ours(folder, found)
     if pooling is None or unlike is not None:
         raise EncoderError(
             where=f"encoder {folder}/modules.json",
             found=unlike or f"modules {' > '.join(kinds)} with pooling {mode!r}",
-            expected="mean, cls, cls with one dense layer and tanh, the first and last layer's mean, or the last five layers' CLS",
+            expected=", ".join(known.in_folder for known in POOLINGS.values() if known.in_folder),
             remedy="Name a pooling yourself to use only the transformer of this checkpoint.",
         )
     return pooling

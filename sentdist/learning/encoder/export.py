@@ -20,7 +20,8 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
 
 from sentdist.learning.encoder.card import EncoderCard, add_training_facts, card_data
-from sentdist.learning.encoder.pooling import LAST_LAYERS, PoolingHead, needs_all_layers
+from sentdist.learning.encoder.pooling import PoolingHead
+from sentdist.poolings import POOLINGS
 
 __all__ = ["EncoderCard", "export"]
 
@@ -46,7 +47,7 @@ def export(
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.model_max_length = max_length
     with TemporaryDirectory() as plain:
-        _save_plain(Path(plain), model, pooler, tokenizer, all_layers=needs_all_layers(pooling))
+        _save_plain(Path(plain), model, pooler, tokenizer, all_layers=POOLINGS[pooling].layers is not None)
         transformer = Transformer(plain, model_kwargs={"dtype": torch.float32}, max_seq_length=max_length)
     transformer.model.config._name_or_path = card.base_model
     saved = SentenceTransformer(
@@ -92,22 +93,19 @@ def _pooling_modules(model: PreTrainedModel, pooling: str, head: PoolingHead | N
     from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
 
     width, num_layers = int(model.config.hidden_size), int(model.config.num_hidden_layers)
-    if pooling == "mean":
-        return [Pooling(width, pooling_mode="mean")]
-    if needs_all_layers(pooling):
+    known, modules = POOLINGS[pooling], list[nn.Module]()
+    if known.layers is not None:
         weights = torch.zeros(num_layers)
-        if pooling == "first_last":
-            weights[0] += 1.0
-            weights[-1] += 1.0
-        else:
-            weights[-LAST_LAYERS:] = 1.0
-        layers = WeightedLayerPooling(
-            width, num_hidden_layers=num_layers, layer_start=1, layer_weights=nn.Parameter(weights, requires_grad=False)
+        for number in known.layers(num_layers):
+            weights[number - 1] += 1.0
+        modules.append(
+            WeightedLayerPooling(
+                width, num_hidden_layers=num_layers, layer_start=1, layer_weights=nn.Parameter(weights, requires_grad=False)
+            )
         )
-        return [layers, Pooling(width, pooling_mode="mean" if pooling == "first_last" else "cls")]
-    modules: list[nn.Module] = [Pooling(width, pooling_mode="cls")]
-    if pooling == "cls_mlp":
-        assert head is not None, "cls_mlp is constructed with its head"
+    modules.append(Pooling(width, pooling_mode=known.reduction.mode))
+    if known.head == "always":
+        assert head is not None, "the encoder is constructed with its head"
         dense = Dense(width, width, activation_function=nn.Tanh())
         dense.linear.load_state_dict(head.dense.state_dict())
         modules.append(dense)

@@ -15,9 +15,9 @@ from transformers import AutoModel, PreTrainedModel
 
 from sentdist.errors import EncoderError
 from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.pooling import last_five, needs_all_layers
 from sentdist.learning.encoder.quiet import without_bars
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.poolings import POOLINGS
 
 INPUTS = ("input_ids", "attention_mask")  # (S, T) int64, padded on the right with 0 in the mask
 OUTPUT = "sentence_embedding"  # (S, D) float32; the name that sentence-transformers gives it
@@ -78,29 +78,21 @@ def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> 
 
 
 class PaddedEncoder(nn.Module):
-    """What an encoder does at test, on padded sentences; only for export, where each pooling is one expression over (S, T, D)."""
+    """What an encoder does at test, on padded sentences; only for export."""
 
     def __init__(self, model: PreTrainedModel, encoder: SentenceEncoder) -> None:
         super().__init__()
         self.model = model
-        self.pooling = encoder.pooling
-        self.head = encoder.head if encoder.pooling == "cls_mlp" else None
+        self.pooling = POOLINGS[encoder.pooling]
+        self.head = encoder.head if self.pooling.head == "always" else None
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(S, D) embeddings of sentences (S, T)."""
-        output = self.model(
-            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=needs_all_layers(self.pooling), return_dict=True
-        )
-        if self.pooling in ("mean", "first_last"):
-            states_STD = output.last_hidden_state
-            if self.pooling == "first_last":
-                states_STD = (output.hidden_states[1] + output.hidden_states[-1]) / 2
-            weights_ST1 = attention_mask.unsqueeze(-1).to(states_STD.dtype)
-            return (states_STD * weights_ST1).sum(dim=1) / weights_ST1.sum(dim=1)
-        if self.pooling == "cls_last_five":
-            return torch.stack([layer[:, 0] for layer in last_five(output.hidden_states)]).mean(dim=0)
-        first_SD = output.last_hidden_state[:, 0]
-        return first_SD if self.head is None else self.head(first_SD)
+        every = self.pooling.layers is not None
+        output = self.model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=every, return_dict=True)
+        layers = output.hidden_states if every else (output.last_hidden_state,)
+        pooled_SD = self.pooling.reduction.padded(self.pooling.read(layers, training=False), attention_mask)
+        return pooled_SD if self.head is None else self.head(pooled_SD)
 
 
 def _padded_model(checkpoint: Path, encoder: SentenceEncoder) -> PreTrainedModel:

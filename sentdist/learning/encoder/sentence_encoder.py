@@ -17,7 +17,7 @@ from sentdist.learning.encoder.export import EncoderCard, export
 from sentdist.learning.encoder.flat_attention import Segments
 from sentdist.learning.encoder.fused_layer import fuse_layers
 from sentdist.learning.encoder.padded import padded_layers
-from sentdist.learning.encoder.pooling import POOLINGS, PoolingHead, has_head, needs_all_layers, pool
+from sentdist.learning.encoder.pooling import PoolingHead, pool
 from sentdist.learning.encoder.pretrained import (
     FLAT_FAMILIES,
     PACKAGED_ENCODERS,
@@ -30,6 +30,7 @@ from sentdist.learning.encoder.pretrained import (
 from sentdist.learning.encoder.quiet import without_bars
 from sentdist.learning.encoder.regularizers import replace_dropout
 from sentdist.learning.encoder.tokenizing import token_ids
+from sentdist.poolings import POOLINGS
 
 __all__ = ["PACKAGED_ENCODERS", "SentenceEncoder"]
 
@@ -63,7 +64,7 @@ class SentenceEncoder(nn.Module):
         if self._unused_pooler[0] is not None:
             model._modules["pooler"] = None
         self.model = model
-        self.head = PoolingHead(self.width, initializer_range=model.config.initializer_range) if has_head(pooling) else None
+        self.head = PoolingHead(self.width, initializer_range=model.config.initializer_range) if POOLINGS[pooling].has_head else None
 
     @classmethod
     def load(
@@ -153,7 +154,7 @@ class SentenceEncoder(nn.Module):
         """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized."""
         tokens = tokens.to(self.device)
         embeddings_SD = pool(self._layers(tokens), tokens, pooling=self.pooling, training=self.training)
-        if self.head is not None and (self.training or self.pooling == "cls_mlp"):
+        if self.head is not None and (self.training or POOLINGS[self.pooling].head == "always"):
             embeddings_SD = self.head(embeddings_SD).float()
         return embeddings_SD
 
@@ -162,7 +163,7 @@ class SentenceEncoder(nn.Module):
         return self._layers(tokens.to(self.device))[-1]
 
     def _layers(self, tokens: TokenBatch) -> Sequence[Tensor]:
-        every = needs_all_layers(self.pooling)
+        every = POOLINGS[self.pooling].layers is not None
         if self.is_flat:
             return self._flat_layers(tokens, every=every)
         return padded_layers(self.model, tokens, pad_id=self.tokenizer.pad_token_id or 0, every=every)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, get_args
 
 from sentdist.frozen import Frozen
+from sentdist.plan.corpora import CORPORA, SECTIONS
+from sentdist.plan.corpora.kind import CorpusStage, Section
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.stages import STAGES
 
@@ -23,13 +25,16 @@ def covers(*fields: str) -> Callable[[Test], Test]:
     return mark
 
 
+def is_of_kind(section: type[Section], corpus: type[CorpusStage]) -> bool:
+    return get_args(section.model_fields["kind"].annotation) == (corpus.recipe_kind,)
+
+
 # A recipe's section and the value of a stage that it becomes: a test goes from the one to the other.
 BECOMES = {
-    "EncoderSection": "EncoderSpec", "RowsSection": "Corpus", "GradedSection": "GradedCorpus", "GradedPartSection": "GradedPart",
-    "GroupsSection": "GroupedCorpus", "GroupPartSection": "GroupPart", "AugmentationSection": "Augmentation",
-    "RelationsSection": "RelationalCorpus", "RelationSection": "RelationPart", "RelationFileSection": "RelationFile",
+    "EncoderSection": "EncoderSpec", "GradedPartSection": "GradedPart", "GroupPartSection": "GroupPart", "AugmentationSection": "Augmentation",
+    "RelationSection": "RelationPart", "RelationFileSection": "RelationFile",
     "TargetsSection": "Targets", "FoldsSection": "Fold", "SelectionSection": "Selection", "EvaluationSection": "Scores",
-}  # fmt: skip
+} | {section.__name__: corpus.__name__ for section in SECTIONS for corpus in CORPORA if is_of_kind(section, corpus)}  # fmt: skip
 
 
 def all_fields() -> Iterator[str]:

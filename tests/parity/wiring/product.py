@@ -27,7 +27,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here, file_bank
 from sentdist.stages.train import TrainSession
-from tests.parity.wiring.reference import Rows
+from tests.parity.wiring.declared import Rows
 from tests.parity.wiring.reference_training import Run
 from tests.support.graded_data import NLI, write_graded
 from tests.support.groups_data import write_inference

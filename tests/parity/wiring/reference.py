@@ -6,9 +6,9 @@ It reads a recipe as a person does, with the defaults that the README and the do
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -18,49 +18,14 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-Values = Mapping[str, Any]
-Heads = dict[str, Tensor]
+from tests.parity.wiring.declared import Heads, Learned, Reference, Rows, Values, declared
+from tests.support.pooled import has_dense_layer, pooled
 
 TRAINING: Values = {
     "batch_size": 64, "epochs": 1, "learning_rate": 2e-5, "schedule": "linear", "warmup_fraction": 0.1, "schedule_stretch": 1.0,
     "weight_decay": 0.01, "clip_norm": 1.0, "layer_decay": 1.0, "max_length": 75, "precision": "fp32",
     "freeze_encoder": False,
 }  # fmt: skip
-OBJECTIVES: dict[str, Values] = {
-    "info_nce": {"temperature": 1.0, "hard_negatives": True},
-    "entropy": {"temperature": 1.0, "hard_negatives": True},
-    "rcl": {"temperature": 1.0, "hard_negatives": True, "regulator_weight": 1.0, "regulator_temperature": None},
-    "regulators": {"temperature": 1.0},
-    "symmetric_info_nce": {
-        "temperature": 0.05, "hard_negatives": True, "learn_temperature": False, "temperature_learning_rate": None,
-    },
-    "triplet": {"margin": 1.0, "distance": "euclidean"},
-    "cosent": {"temperature": 0.05},
-    "rse": {"temperature": 0.05, "hard_negatives": True, "phi": 0.0, "relation_learning_rate": 1e-2},
-    "supmpn": {"temperature": 0.05, "masked": "excluded", "phi": 0.0},
-    "regression": {"loss": "smooth_k2", "boundary": "one_sided", "features": "uv_diff", "head_learning_rate": None},
-    "auxiliary": {
-        "channels": None, "pos_weight": 10.0, "bow_weight": 3.0, "classifier_learning_rate": None, "adversary": "entropy",
-        "pos_adversary": 1.0, "bow_adversary": 0.03, "adversary_learning_rate": 1e-3, "warmup_steps": 0,
-    },
-}  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows:
-    """What the loss sees of a batch: C columns of B sentences, and what some losses need beside them.
-
-    banks: each entropy encoder's embedding of a sentence. targets: (tags, words) shares of a sentence.
-    """
-
-    columns: tuple[tuple[str, ...], ...]
-    num_positives: int = 1
-    labels: Tensor | None = None
-    top: float = 0.0
-    spacing: float = 1.0
-    relations: Tensor | None = None
-    banks: tuple[Mapping[str, Tensor], ...] = ()
-    targets: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
 @cache
@@ -90,18 +55,10 @@ class Student:
         """(S, D) embeddings."""
         tokens = self.tokenizer(list(sentences), padding=True, truncation=True, max_length=min(self.max_length, 40), return_tensors="pt")
         output = self.model(**tokens, output_hidden_states=True)
-        mask = tokens["attention_mask"].unsqueeze(-1).double()
-        states = output.hidden_states[-1]
-        if self.pooling == "first_last":
-            states = (output.hidden_states[1] + states) / 2
-        if self.pooling in ("mean", "first_last"):
-            return (states * mask).sum(1) / mask.sum(1)
-        first = states[:, 0]
-        if self.pooling == "cls_last_five" and not training:
-            return torch.stack([layer[:, 0] for layer in output.hidden_states[1:][-5:]]).mean(0)
-        if self.pooling == "cls_mlp" or (self.pooling in ("cls_mlp_train_only", "cls_last_five") and training):
-            first = torch.tanh(first @ self.head["dense.weight"].T + self.head["dense.bias"])
-        return first
+        embeddings = pooled(output.hidden_states, tokens["attention_mask"], self.pooling, training=training)
+        if has_dense_layer(self.pooling, training=training):
+            embeddings = torch.tanh(embeddings @ self.head["dense.weight"].T + self.head["dense.bias"])
+        return embeddings
 
 
 def cosines(one: Tensor, other: Tensor) -> Tensor:
@@ -152,34 +109,6 @@ def rcl(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> 
 
 def regulators(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
     return _regulators(columns, rows, values["temperature"])
-
-
-def symmetric(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
-    temperature = heads["log_temperature"].exp().clamp(min=0.01) if values["learn_temperature"] else values["temperature"]
-    forth = _cross_entropy(cosines(columns[0], _candidates(columns, values)) / temperature)
-    return (forth + _cross_entropy(cosines(columns[1], columns[0]) / temperature)) / 2
-
-
-def triplet(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
-    def distance(one: Tensor, other: Tensor) -> Tensor:
-        if values["distance"] == "cosine":
-            return 1 - cosines(one[None], other[None])[0, 0]
-        difference = (one - other).abs()
-        return difference.sum() if values["distance"] == "manhattan" else (difference**2).sum().sqrt()
-
-    losses = [distance(a, p) - distance(a, n) + values["margin"] for a, p, n in zip(*columns, strict=True)]
-    return torch.stack([loss.clamp(min=0) for loss in losses]).mean()
-
-
-def cosent(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
-    assert rows.labels is not None
-    alike = cosines(*columns).diagonal()
-    total = alike.new_ones(())
-    for i, one in enumerate(rows.labels):
-        for j, other in enumerate(rows.labels):
-            if one < other:
-                total = total + torch.exp((alike[i] - alike[j]) / values["temperature"])
-    return torch.log(total)
 
 
 def rse(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
@@ -270,16 +199,52 @@ def soft_cross_entropy(logits: Tensor, shares: Tensor) -> Tensor:
     return -(shares * torch.log_softmax(logits, 1)).sum(1).mean()
 
 
-LOSSES: dict[str, Callable[[Sequence[Tensor], Values, Rows, Heads], Tensor]] = {
-    "info_nce": info_nce, "entropy": entropy, "rcl": rcl, "regulators": regulators, "symmetric_info_nce": symmetric, "triplet": triplet,
-    "cosent": cosent, "rse": rse, "supmpn": supmpn, "regression": regression, "auxiliary": auxiliary,
-}  # fmt: skip
+IN_SHARED_FILES: tuple[Reference, ...] = (
+    Reference(objective="info_nce", loss=info_nce, defaults={"temperature": 1.0, "hard_negatives": True}),
+    Reference(objective="entropy", loss=entropy, defaults={"temperature": 1.0, "hard_negatives": True}, given={"phi": 0.02}),
+    Reference(
+        objective="rcl",
+        loss=rcl,
+        defaults={"temperature": 1.0, "hard_negatives": True, "regulator_weight": 1.0, "regulator_temperature": None},
+    ),
+    Reference(objective="regulators", loss=regulators, defaults={"temperature": 1.0}),
+    Reference(
+        objective="rse",
+        loss=rse,
+        defaults={"temperature": 0.05, "hard_negatives": True, "phi": 0.0, "relation_learning_rate": 1e-2},
+        learns={"table": Learned(field="relation_learning_rate", decays=False)},
+    ),
+    Reference(objective="supmpn", loss=supmpn, defaults={"temperature": 0.05, "masked": "excluded", "phi": 0.0}),
+    Reference(
+        objective="regression",
+        loss=regression,
+        defaults={"loss": "smooth_k2", "boundary": "one_sided", "features": "uv_diff", "head_learning_rate": None},
+        learns={"head": Learned(field="head_learning_rate")},
+        given={"slope": 2.0, "threshold": 0.25},
+    ),
+    Reference(
+        objective="auxiliary",
+        loss=auxiliary,
+        defaults={
+            "channels": None, "pos_weight": 10.0, "bow_weight": 3.0, "classifier_learning_rate": None, "adversary": "entropy",
+            "pos_adversary": 1.0, "bow_adversary": 0.03, "adversary_learning_rate": 1e-3, "warmup_steps": 0,
+        },
+        learns={name: Learned(field="classifier_learning_rate") for name in ("pos", "bow")},
+    ),
+)  # fmt: skip
+
+
+@cache
+def references() -> dict[str, Reference]:
+    """By the objective's name: those of this file, and those that a test of one objective declares."""
+    return {one.objective: one for one in IN_SHARED_FILES} | declared()
 
 
 def loss_of(columns: Sequence[Tensor], objective: Values, rows: Rows, heads: Heads) -> Tensor:
     """The loss of a recipe's objective, a sum included."""
     if objective["name"] != "sum":
-        return LOSSES[objective["name"]](columns, {**OBJECTIVES[objective["name"]], **objective}, rows, heads)
+        known = references()[objective["name"]]
+        return known.loss(columns, {**known.defaults, **objective}, rows, heads)
     total = columns[0].new_zeros(())
     for number, term in enumerate(objective["terms"]):
         prefix = f"terms.{number}."
@@ -329,14 +294,7 @@ def own_rates(objective: Values) -> Iterator[tuple[str, float | None, bool]]:
     """(beginning of the names of heads, their rate or None, whether they decay)."""
     terms = [(f"terms.{n}.", t["objective"], t) for n, t in enumerate(objective["terms"])] if objective["name"] == "sum" else []
     for prefix, one, term in terms or [("", objective, {})]:
-        values = {**OBJECTIVES.get(one["name"], {}), **one}
         inner = prefix + ("objective." if term.get("projected") else "")
-        if one["name"] == "regression":
-            yield f"{inner}head", values["head_learning_rate"], True
-        if one["name"] == "rse":
-            yield f"{inner}table", values["relation_learning_rate"], False
-        if one["name"] == "symmetric_info_nce":
-            yield f"{inner}log_temperature", values["temperature_learning_rate"], False
-        if one["name"] == "auxiliary":
-            yield f"{inner}pos", values["classifier_learning_rate"], True
-            yield f"{inner}bow", values["classifier_learning_rate"], True
+        known = references().get(one["name"])
+        for start, learned in {} if known is None else known.learns.items():
+            yield inner + start, {**known.defaults, **one}[learned.field], learned.decays

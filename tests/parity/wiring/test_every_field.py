@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from pathlib import Path
 
-from tests.parity.wiring import (
-    test_recipe_to_benchmarks,
-    test_recipe_to_rows,
-    test_recipe_to_score,
-    test_recipe_to_steps,
-    test_recipe_to_task,
-    training_cases,
-)
+import pytest
+
+from tests.parity.wiring import training_cases
+from tests.parity.wiring.declared import declared, named_of_the_project
 from tests.parity.wiring.fields import COVERED, all_fields
 
-TESTS = (
-    test_recipe_to_benchmarks,
-    test_recipe_to_rows,
-    test_recipe_to_score,
-    test_recipe_to_steps,
-    test_recipe_to_task,
-)  # read here, so that their fields are known
+ROOT = Path(__file__).parents[3]
 NAMES = "names and pins: they tell values apart and change keys, not results"
 SETTLED = "what the corpus has, written out; another value is refused (tests/unit/plan/test_regression.py)"
 PAPERWORK = "titles, and what a report shows"
@@ -56,6 +47,9 @@ FIELDS_WITHOUT_EFFECT = {"name": NAMES, "kind": NAMES, "revision": NAMES, "sourc
 
 
 def covered() -> set[str]:
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if "\nfrom tests.parity.wiring.fields import covers" in path.read_text():
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     return COVERED | {name for case in (*training_cases.OBJECTIVE_CASES, *training_cases.STEP_CASES) for name in case.fields}
 
 
@@ -69,9 +63,14 @@ def test_every_field_has_a_case_or_a_reason() -> None:
     assert not set(WITHOUT_EFFECT) & covered()
 
 
+@pytest.mark.parametrize("objective", declared())
+def test_the_reference_of_an_objective_reads_nothing_of_the_project(objective: str) -> None:
+    assert not named_of_the_project(declared()[objective].loss)
+
+
 def test_the_reference_imports_nothing_of_the_project() -> None:
-    for name in ("reference.py", "reference_training.py"):
-        tree = ast.parse((Path(__file__).parent / name).read_text())
+    for name in ("parity/wiring/reference.py", "parity/wiring/reference_training.py", "support/pooled.py"):
+        tree = ast.parse((ROOT / "tests" / name).read_text())
         modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
         assert not [module for module in modules if module.startswith("sentdist")]

@@ -1,15 +1,13 @@
-"""Every value that changes a loss or a step: the field, and two recipes that differ in it alone."""
+"""Every value that changes a loss or a step: the field, and two recipes that differ in it alone.
+
+Those of an objective that has a test of its own are declared there (see declared.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 from sentdist.plan.stage import Json
+from tests.parity.wiring.declared import Case, O, cases_of, declared
 from tests.parity.wiring.product import STILL
 
-O = "methods.m.objective"  # noqa: E741
 TAGGER: Json = {"tagger": "tests.support.tiny_tagger:tag", "num_words": 12}
 BANK: dict[str, Json] = {
     "methods.e": {
@@ -23,75 +21,30 @@ SMOOTH: dict[str, Json] = {"name": "regression", "loss": "smooth_k2", "slope": 2
 RELU: dict[str, Json] = {"name": "regression", "loss": "translated_relu", "slope": 2.0, "threshold": 0.25}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """fields: "Class.field" that this case is of. base, change: values at dotted paths of the family's recipe; change beside base."""
-
-    fields: tuple[str, ...]
-    family: str = "triplets"
-    base: Mapping[str, Json] = field(default_factory=dict)
-    change: Mapping[str, Json]
-
-    @property
-    def name(self) -> str:
-        return self.fields[0]
-
-
-def _of(objective: str, values: Mapping[str, tuple[Json, Json]], *, family: str = "triplets", base: Mapping[str, Json] | None = None,
-        cls: str) -> list[Case]:  # fmt: skip
-    """A case a field: (value at first, value then)."""
-    start: dict[str, Any] = {f"{O}.name": objective, **(base or {})}
-    return [
-        Case(fields=(f"{cls}.{name}",), family=family, base={**start, f"{O}.{name}": first}, change={f"{O}.{name}": then})
-        for name, (first, then) in values.items()
-    ]
-
-
 def _sum(*terms: Json) -> dict[str, Json]:
     return {O: {"name": "sum", "terms": list(terms)}}
 
 
 OBJECTIVE_CASES: list[Case] = [
-    *_of("info_nce", {"temperature": (0.05, 0.3), "hard_negatives": (True, False)}, cls="InfoNCE"),
-    *_of(
+    *(case for one in declared().values() for case in one.cases),
+    *cases_of("info_nce", {"temperature": (0.05, 0.3), "hard_negatives": (True, False)}, cls="InfoNCE"),
+    *cases_of(
         "entropy", {"phi": (0.3, -0.3), "temperature": (0.05, 0.3), "hard_negatives": (True, False)}, cls="Entropy", base={f"{O}.phi": 0.3}
     ),
-    *_of(
+    *cases_of(
         "rcl",
         {"temperature": (0.05, 0.3), "hard_negatives": (True, False), "regulator_temperature": (0.5, 0.1), "regulator_weight": (1.0, 0.25)},
         cls="RCL",
         base=BANK | {f"{O}.temperature": 0.05},
     ),
-    *_of(
-        "symmetric_info_nce",
-        {
-            "temperature": (0.05, 0.3),
-            "hard_negatives": (True, False),
-        },
-        cls="SymmetricInfoNCE",
-    ),
-    *_of(
-        "symmetric_info_nce",
-        {"temperature_learning_rate": (None, 0.3)},
-        cls="SymmetricInfoNCE",
-        base={f"{O}.learn_temperature": True},
-    ),
-    *_of("triplet", {"margin": (1.0, 3.0), "distance": ("euclidean", "manhattan")}, cls="TripletMargin"),
-    *_of("triplet", {"distance": ("cosine", "euclidean")}, cls="TripletMargin"),
-    *_of("cosent", {"temperature": (0.05, 0.3)}, family="graded", cls="CoSENT"),
-    *_of(
+    *cases_of(
         "rse",
         {"temperature": (0.05, 0.3), "hard_negatives": (True, False), "relation_learning_rate": (1e-2, 0.5), "phi": (0.0, 0.4)},
         family="relations",
         cls="RSE",
     ),
-    *_of("supmpn", {"temperature": (0.05, 0.3), "phi": (0.0, 0.4)}, family="groups", cls="SupMPN"),
-    Case(
-        fields=("SymmetricInfoNCE.learn_temperature",),
-        base={O: {"name": "symmetric_info_nce"}},
-        change={f"{O}.learn_temperature": True, f"{O}.temperature_learning_rate": 0.3},
-    ),
-    *_of("supmpn", {"masked": ("excluded", "zero")}, family="groups", cls="SupMPN", base={f"{O}.temperature": 1.0}),
+    *cases_of("supmpn", {"temperature": (0.05, 0.3), "phi": (0.0, 0.4)}, family="groups", cls="SupMPN"),
+    *cases_of("supmpn", {"masked": ("excluded", "zero")}, family="groups", cls="SupMPN", base={f"{O}.temperature": 1.0}),
     Case(fields=("Regression.loss",), family="graded", base={O: SMOOTH}, change={O: RELU}),
     Case(fields=("Regression.loss",), family="graded", base={O: {"name": "regression", "loss": "l1"}}, change={f"{O}.loss": "mse"}),
     Case(fields=("Regression.loss",), family="nli", base={O: {"name": "regression", "loss": "cross_entropy"}}, change={f"{O}.loss": "l1"}),

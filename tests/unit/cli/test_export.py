@@ -67,7 +67,7 @@ def test_without_the_onnx_packages_the_extra_is_named(tiny_encoder_dir: Path, tm
         (("{encoder}", "--to", "{full}/a/b"), "no folder for it"),
         (("{encoder}", "--to", "{full}/new", "--format", "gguf"), "one of sentence-transformers, onnx"),
         (("./nowhere", "--to", "{full}/new"), "no such folder"),
-        (("{encoder}", "--to", "{full}/new", "--pooling", "max"), "one of mean, cls"),
+        (("{encoder}", "--to", "{full}/new", "--pooling", "none"), "one of mean, cls"),
     ],
 )
 def test_a_mistake_is_told_in_one_sentence(arguments: tuple[str, ...], words: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:

@@ -24,8 +24,9 @@ from sentdist.learning.encoder import encode as encode_module
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode, length_sorted
-from sentdist.learning.encoder.pooling import POOLINGS
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.poolings import POOLINGS
+from tests.support.pooled import has_dense_layer, pooled
 from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, tiny_encoder, word_tokenizer
 
 CARD = EncoderCard(
@@ -74,14 +75,8 @@ def _by_hand(folder: Path, pooling: str) -> np.ndarray:
     inputs = AutoTokenizer.from_pretrained(folder)(list(SENTENCES), padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
         states = AutoModel.from_pretrained(folder).eval()(**inputs, output_hidden_states=True).hidden_states
-    mask = inputs["attention_mask"][:, :, None]
-    if pooling.startswith("cls"):
-        last = len(states) - 1 if pooling == "cls_last_five" else 1  # the tiny encoder has fewer than five
-        embeddings = torch.stack([layer[:, 0] for layer in states[-last:]]).mean(dim=0)
-    else:
-        tokens = states[-1] if pooling == "mean" else (states[1] + states[-1]) / 2
-        embeddings = (tokens * mask).sum(dim=1) / mask.sum(dim=1)
-    if pooling == "cls_mlp":
+    embeddings = pooled(states, inputs["attention_mask"], pooling)
+    if has_dense_layer(pooling):
         dense = SentenceTransformer(str(folder), device="cpu")[2].linear
         embeddings = torch.tanh(dense(embeddings)).detach()
     return embeddings.numpy()
@@ -277,8 +272,8 @@ def test_modules_that_compute_otherwise_than_ours_are_refused(
 def test_pooling_that_we_cannot_compute_is_refused_unless_one_is_named(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     SentenceEncoder.load(tiny_encoder_dir).save(tmp_path / "saved", card=CARD)
     pooling = tmp_path / "saved" / "1_Pooling" / "config.json"
-    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"pooling_mode": "max"}))
-    with pytest.raises(EncoderError, match="'max'"):
+    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"pooling_mode": ["cls", "mean"]}))
+    with pytest.raises(EncoderError, match="'cls,mean'; expected mean, cls, cls with one dense"):
         SentenceEncoder.load(tmp_path / "saved")
     assert SentenceEncoder.load(tmp_path / "saved", pooling="cls").pooling == "cls"
 

@@ -16,6 +16,7 @@ from sentdist.learning.engine import TorchEngine
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Targets, Train
+from sentdist.poolings import POOLINGS
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.local import run_local
 from sentdist.stages.train import TrainSession
@@ -189,8 +190,9 @@ def test_probes_of_channels_that_do_not_add_up_are_refused_while_planning(encode
         planned(encoder, data, recipe)
 
 
-def test_channels_of_a_dropped_layer_are_refused() -> None:
-    recipe = values(aux={"objective": auxiliary()}) | {"encoder": {"pooling": "cls_mlp_train_only"}}
+@pytest.mark.parametrize("pooling", [name for name, one in POOLINGS.items() if one.head == "training"])
+def test_channels_of_a_dropped_layer_are_refused(pooling: str) -> None:
+    recipe = values(aux={"objective": auxiliary()}) | {"encoder": {"pooling": pooling}}
     with pytest.raises(RecipeError, match="dropped at test"):
         plan_of(recipe_from_values(recipe, where="x.yaml"))
 

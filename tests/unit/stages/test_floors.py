@@ -72,7 +72,7 @@ def test_centred_embeddings_have_no_mean() -> None:
     [
         ({"lexical": "word_overlap", "objective": {"name": "info_nce"}}, "methods.new.lexical"),
         ({"encoder": {"poolin": "cls"}}, 'methods.new.encoder: "poolin" is not one of'),
-        ({"encoder": {"pooling": "max"}}, "methods.new.encoder.pooling"),
+        ({"encoder": {"pooling": "none"}}, "methods.new.encoder.pooling"),
         ({"of": "fine_tuned", "objective": {"name": "info_nce"}}, "methods.new.of"),
         ({"of": "base"}, "untouched checkpoint"),
     ],

@@ -69,7 +69,7 @@ def test_what_was_noted_is_read_back(tmp_path: Path) -> None:
     assert [(trial.number, trial.state) for trial in found.trials] == [(1, "pruned"), (0, "finished"), (2, "running")]
     assert [(one.share, one.dev, one.paid_s) for one in found.trials[1].rungs] == [(0.5, 50.0, 40), (1.0, 55.0, 50)]
     assert (found.trials[1].dev, found.trials[1].paid_s, found.trials[2].dev) == (55.0, 90, None)
-    assert (found.spent_s, found.spent_sentences, found.reason) == (120, 1200, None)
+    assert (found.spent_sentences, found.reason) == (1200, None)
     assert found.of_method("rcl") == found.trials
     assert not found.of_method("base")
 

@@ -1,0 +1,115 @@
+"""How the states of a sentence's tokens become its embedding: an entry of `POOLINGS` a pooling, with all that is known of it.
+
+Recipes, encoders, exported folders and ONNX graphs read this table; nothing else lists poolings. Torch is imported where tokens are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduction:
+    """How the token states of some layers become one vector a sentence: of several layers their mean counts.
+
+    mode: what sentence-transformers' Pooling calls it. flat: from (T, D) states of all tokens a layer, and the S + 1 boundaries of
+    sentences, (S, D) float32. padded: the same from (S, T, D) states a layer and the mask (S, T).
+    """
+
+    mode: str
+    flat: Callable[[Sequence[Tensor], Tensor], Tensor]
+    padded: Callable[[Sequence[Tensor], Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooling:
+    """What is known of a pooling.
+
+    in_folder: what an exported folder of it holds, in the words of an error; None: what that of another pooling holds, for the two
+    differ in training alone. layers: numbers of the layers that it reads, from 1, of so many transformer layers; None: the last alone.
+    last_in_training: whether training reads the last layer alone all the same. head: when a dense layer of its own follows, tanh(W x + b).
+    """
+
+    name: str
+    in_folder: str | None
+    reduction: Reduction
+    layers: Callable[[int], Sequence[int]] | None = None
+    last_in_training: bool = False
+    head: Literal["never", "training", "always"] = "never"
+
+    @property
+    def has_head(self) -> bool:
+        """Whether it trains a dense layer of its own."""
+        return self.head != "never"
+
+    @property
+    def modules(self) -> tuple[tuple[str, ...], str]:
+        """What sentence-transformers computes it by at test: kinds of modules behind the transformer, and the mode of Pooling."""
+        before = () if self.layers is None else ("WeightedLayerPooling",)
+        behind = ("Dense",) if self.head == "always" else ()
+        return (*before, "Pooling", *behind), self.reduction.mode
+
+    def read(self, layers: Sequence[Tensor], *, training: bool) -> list[Tensor]:
+        """The states that it reads. layers: what a model calls hidden_states (embeddings first), or the last alone where that is enough."""
+        if self.layers is None or (training and self.last_in_training):
+            return [layers[-1]]
+        return [layers[number] for number in self.layers(len(layers) - 1)]
+
+
+def _mean_of(layers: Sequence[Tensor]) -> Tensor:
+    return reduce(add, layers) / len(layers) if len(layers) > 1 else layers[0]
+
+
+def _segment_mean(layers: Sequence[Tensor], boundaries: Tensor) -> Tensor:
+    import torch
+
+    states_TD = _mean_of(layers).float()
+    return torch.segment_reduce(states_TD, "mean", lengths=boundaries.diff().long(), axis=0, unsafe=True)
+
+
+def _masked_mean(layers: Sequence[Tensor], mask_ST: Tensor) -> Tensor:
+    states_STD = _mean_of(layers)
+    weights_ST1 = mask_ST.unsqueeze(-1).to(states_STD.dtype)
+    return (states_STD * weights_ST1).sum(dim=1) / weights_ST1.sum(dim=1)
+
+
+MEAN = Reduction(mode="mean", flat=_segment_mean, padded=_masked_mean)
+FIRST = Reduction(
+    mode="cls",
+    flat=lambda layers, boundaries: _mean_of([states_TD.index_select(0, boundaries[:-1]).float() for states_TD in layers]),
+    padded=lambda layers, mask: _mean_of([states_STD[:, 0] for states_STD in layers]),
+)
+
+POOLINGS: dict[str, Pooling] = {
+    pooling.name: pooling
+    for pooling in (
+        # Reimers & Gurevych 2019 (arXiv 1908.10084).
+        Pooling(name="mean", in_folder="mean", reduction=MEAN),
+        Pooling(name="cls", in_folder="cls", reduction=FIRST),
+        # SimCSE, supervised and unsupervised (Gao et al. 2021, arXiv 2104.08821).
+        Pooling(name="cls_mlp", in_folder="cls with one dense layer and tanh", reduction=FIRST, head="always"),
+        Pooling(name="cls_mlp_train_only", in_folder=None, reduction=FIRST, head="training"),
+        Pooling(name="first_last", in_folder="the first and last layer's mean", reduction=MEAN, layers=lambda num: (1, num)),
+        # RSE's transfer tasks.
+        Pooling(
+            name="cls_last_five",
+            in_folder="the last five layers' CLS",
+            reduction=FIRST,
+            layers=lambda num: range(max(1, num - 4), num + 1),
+            last_in_training=True,
+            head="training",
+        ),
+    )
+}
+
+if TYPE_CHECKING:
+    PoolingName = str
+else:
+    PoolingName = Literal[tuple(POOLINGS)]

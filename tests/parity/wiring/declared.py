@@ -1,0 +1,115 @@
+"""What the test of an objective declares for all tests of wiring: its loss written down a second time, and what each of its values changes.
+
+A file of tests/parity/ that has a `REFERENCE = Reference(…)` is found; nothing else lists it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor
+
+Values = Mapping[str, Any]
+Heads = dict[str, Tensor]
+HERE = Path(__file__).parents[1]
+O = "methods.m.objective"  # noqa: E741
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What the loss sees of a batch: C columns of B sentences, and what some losses need beside them.
+
+    banks: each entropy encoder's embedding of a sentence. targets: (tags, words) shares of a sentence.
+    """
+
+    columns: tuple[tuple[str, ...], ...]
+    num_positives: int = 1
+    labels: Tensor | None = None
+    top: float = 0.0
+    spacing: float = 1.0
+    relations: Tensor | None = None
+    banks: tuple[Mapping[str, Tensor], ...] = ()
+    targets: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """fields: "Class.field" that this case is of. base, change: values at dotted paths of the family's recipe; change beside base."""
+
+    fields: tuple[str, ...]
+    family: str = "triplets"
+    base: Values = field(default_factory=dict)
+    change: Values
+
+    @property
+    def name(self) -> str:
+        return self.fields[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """What an objective learns. field: the value of its rate; None there is the encoder's rate. decays: whether weight decay takes part."""
+
+    field: str
+    decays: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """An objective as a person reads its page.
+
+    defaults: of all its values. loss: (columns, values, rows, what it learns by name) to a scalar, without a line of the project.
+    learns: by the beginning of the names of parameters. cases: what each value changes. given: values that other tests make it with, where
+    a recipe must say something or its defaults leave something out. waits: whether a step waits for the device to learn a number.
+    """
+
+    objective: str
+    defaults: Values
+    loss: Callable[[Sequence[Tensor], Values, Rows, Heads], Tensor]
+    learns: Mapping[str, Learned] = field(default_factory=dict)
+    cases: tuple[Case, ...] = ()
+    given: Values = field(default_factory=dict)
+    waits: bool = False
+
+
+def cases_of(
+    objective: str, values: Mapping[str, tuple[Any, Any]], *, family: str = "triplets", base: Values | None = None, cls: str
+) -> tuple[Case, ...]:
+    """A case a field: (value at first, value then)."""
+    start: dict[str, Any] = {f"{O}.name": objective, **(base or {})}
+    return tuple(
+        Case(fields=(f"{cls}.{name}",), family=family, base={**start, f"{O}.{name}": first}, change={f"{O}.{name}": then})
+        for name, (first, then) in values.items()
+    )
+
+
+@cache
+def declared() -> dict[str, Reference]:
+    """The references that tests of single objectives declare, by the objective's name."""
+    return {module.REFERENCE.objective: module.REFERENCE for module in declaring()}
+
+
+def declaring() -> Iterator[ModuleType]:
+    """The test files that declare one."""
+    for path in sorted(HERE.glob("test_*.py")):
+        if "\nREFERENCE = Reference(" in path.read_text():
+            yield importlib.import_module(f"tests.parity.{path.stem}")
+
+
+def named_of_the_project(function: Callable[..., Any], seen: frozenset[str] = frozenset()) -> set[str]:
+    """Modules of sentdist whose names a function reads, itself or by functions of its own file."""
+    found = set[str]()
+    for name, value in inspect.getclosurevars(function).globals.items():
+        module = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None) or ""
+        if module.partition(".")[0] == "sentdist":
+            found.add(module)
+        elif inspect.isfunction(value) and module == function.__module__ and name not in seen:
+            found |= named_of_the_project(value, seen | {name})
+    return found

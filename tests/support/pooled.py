@@ -1,0 +1,28 @@
+"""What each pooling makes of padded token states, written down a second time: independent of the project, and once for all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def pooled(layers: Sequence[Tensor], mask_ST: Tensor, pooling: str, *, training: bool = False) -> Tensor:
+    """(S, D) before any dense layer. layers: hidden_states of a model, embeddings first."""
+    last_STD, mask_ST1 = layers[-1], mask_ST[:, :, None].to(layers[-1].dtype)
+    match pooling:
+        case "mean":
+            return (last_STD * mask_ST1).sum(1) / mask_ST1.sum(1)
+        case "first_last":
+            return ((layers[1] + last_STD) / 2 * mask_ST1).sum(1) / mask_ST1.sum(1)
+        case "cls_last_five" if not training:
+            return torch.stack([layer[:, 0] for layer in layers[1:][-5:]]).mean(0)
+        case "cls" | "cls_mlp" | "cls_mlp_train_only" | "cls_last_five":
+            return last_STD[:, 0]
+    raise AssertionError(f"write down what pooling {pooling} is")
+
+
+def has_dense_layer(pooling: str, *, training: bool = False) -> bool:
+    """Whether tanh(W x + b) follows."""
+    return pooling == "cls_mlp" or (training and pooling in ("cls_mlp_train_only", "cls_last_five"))
