@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -21,6 +20,7 @@ from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.prefetch import Sender
+from tests.gpu.waiting import refuse_waiting, refusing
 from tests.parity.word_batches import word_batches
 from tests.support import make
 from tests.support.attended import MANY, attended
@@ -90,16 +90,6 @@ def test_more_sentences_than_a_grid_has_places(dtype: torch.dtype) -> None:
     torch.testing.assert_close(found.context[MOST_SENTENCES:], here.context[MOST_SENTENCES:], rtol=2e-2, atol=2e-2)
 
 
-@contextmanager
-def refusing() -> Iterator[None]:
-    """Inside, torch raises at whatever waits for the GPU."""
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 @pytest.mark.parametrize("micro_batch", [None, 5])
 @pytest.mark.parametrize("name", UNWAITING)
 def test_nobody_waits_within_a_step_of_any_objective(name: str, micro_batch: int | None, folder: Path) -> None:
@@ -119,15 +109,15 @@ def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(folder: Path
         for number, sent in enumerate([sender.send(batch) for batch in batches]):
             received.append(sender.receive(sent))
             if number == 3:
-                torch.cuda.set_sync_debug_mode("error")
+                refuse_waiting("error")
             yield received[-1]
             if number == 6:
-                torch.cuda.set_sync_debug_mode("default")
+                refuse_waiting("default")
 
     try:
         reports = list(train_steps(engine, objective, arriving(), is_read=lambda step: step in (0, 1, 2, 8)))
     finally:
-        torch.cuda.set_sync_debug_mode("default")
+        refuse_waiting("default")
     assert [report.step for report in reports] == list(range(9))
     for number, batch in enumerate(received):
         assert batch.augmented is not None and batch.augmented.is_cuda and batch.tokens.token_ids.is_pinned()
