@@ -45,7 +45,7 @@ def encode_in_micro_batches(
 def sum_over_micro_batches(
     sums: Callable[[TokenBatch], Tensor], tokens: TokenBatch, *, micro_batch: int | None, most: int | None = None
 ) -> Tensor:
-    """What `sums` gives for all sentences, where it adds up over sentences; passes and activations as `encode_in_micro_batches` has them."""
+    """What `sums` gives for all sentences, where it adds up over sentences; in as many passes as `encode_in_micro_batches`."""
     if _is_one_pass(tokens, micro_batch, most):
         return sums(tokens)
     rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch), most=most)

@@ -19,6 +19,7 @@ from torch.nn.utils import get_total_norm
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import diverged_gradient, host_copy
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, wait_for_all_ranks
 from sentdist.learning.optimization import Optimization, adamw, schedule
@@ -57,6 +58,8 @@ class DeepSpeedEngine:
         # The groups are made before ZeRO stage 3 turns every parameter into a flat share, which would hide which of them are matrices.
         optimizer = adamw(encoder.to(self.device).train(), optimization)
         self._deepspeed = _import_deepspeed(self.device)
+        if zero_stage == 3:
+            _pass_in_step(encoder)
         self._engine, *_ = self._deepspeed.initialize(
             model=encoder,
             optimizer=optimizer,
@@ -160,6 +163,12 @@ def _without_mlflow() -> Iterator[None]:
         yield
     finally:
         del sys.modules["mlflow"]
+
+
+def _pass_in_step(module: nn.Module) -> None:
+    for part in module.modules():
+        if isinstance(part, SentenceEncoder):
+            part.pass_in_step()
 
 
 def _config(optimization: Optimization, zero_stage: int) -> dict[str, Any]:
