@@ -9,12 +9,18 @@ import torch
 
 from sentdist.errors import ResourceError, counted
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
+from sentdist.learning.precision import old_gpu
 from sentdist.plan.runtime import Runtime
 
 
 def device_of(runtime: Runtime) -> torch.device:
     """The device of a process with this runtime, in which the number of GPUs is decided."""
     return torch.device("cuda" if runtime.gpus_per_worker and torch.cuda.is_available() else "cpu")
+
+
+def old_gpu_here(runtime: Runtime) -> str | None:
+    """The name of the GPU of a process with this runtime, where it is older than Ampere."""
+    return old_gpu(torch.device("cuda")) if runtime.gpus_per_worker else None
 
 
 def why_unusable() -> str | None:

@@ -96,12 +96,13 @@ def test_nobody_waits_within_a_step_of_any_objective(name: str, micro_batch: int
     step_within(refusing, name, folder, on("cuda"), micro_batch=micro_batch)
 
 
-def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(folder: Path) -> None:
+@pytest.mark.parametrize("precision", ["bf16"])
+def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(precision: str, folder: Path) -> None:
     """torch raises at whatever waits for the GPU, between two steps that are read."""
     encoder = SentenceEncoder.load(folder, drophead=0.2)
     batches = [replace(batch, augmented=torch.full((2, 2, 8, 5), float(number))) for number, batch in enumerate(word_batches(encoder, 9))]
     objective = make.info_nce(temperature=0.05)
-    engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=9, precision="bf16"), device="cuda")
+    engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=9, precision=precision), device="cuda")
     sender = Sender(engine.device)
     received: list[Batch] = []
 
