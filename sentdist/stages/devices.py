@@ -36,6 +36,13 @@ def why_unusable() -> str | None:
     return None
 
 
+def left_out_here(runtime: Runtime) -> str:
+    """What a recipe asks of a cluster and a process of its own does not give; nothing where it asks for nothing."""
+    asked = [f"runtime.workers={runtime.most_workers}"] if runtime.most_workers > 1 else []
+    asked += [f"runtime.zero_stage={runtime.zero_stage}"] if runtime.zero_stage else []
+    return f"; one worker that keeps all of its state: {' and '.join(asked)} are for a Ray cluster" if asked else ""
+
+
 def _num_there(dev: Path = Path("/dev")) -> int:
     """GPUs of NVIDIA's driver, whether or not torch can use them."""
     return sum(path.name[6:].isdigit() for path in dev.glob("nvidia*"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution import sweep
+from sentdist.execution import local_progress, sweep
 from sentdist.execution.cluster.growth import Growth
 from sentdist.execution.resources import Node
 from sentdist.plan.unroll import Plan
@@ -41,3 +42,20 @@ def test_what_would_end_on_a_gpu_is_refused_before_it_starts(
         return
     with pytest.raises(ResourceError, match=refused):
         sweep.offered_to(plan, context, to_build)
+
+
+@pytest.mark.parametrize(("settings", "said"), [(["runtime.workers=2", "runtime.zero_stage=2"], True), ([], False)])
+def test_what_takes_no_effect_in_one_process_is_told(
+    settings: list[str], said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--local` passed over both without a word."""
+
+    def nothing(*_: Any, **__: Any) -> None: ...
+
+    for name in ("save_sweep", "run_local", "build_overlaps"):
+        monkeypatch.setattr(local_progress, name, nothing)
+    lines: list[str] = []
+    local_progress.build_locally(*demo(tmp_path, "runtime.device=cpu", *settings), print_line=lines.append)
+    told = "runtime.workers=2 and runtime.zero_stage=2 are for a Ray cluster"
+    assert any(told in line for line in lines) is said, lines
+    assert said or not any("Ray cluster" in line for line in lines)
