@@ -181,7 +181,7 @@ def _scored(stage: Scores, context: Context, *, over_workers: bool = False) -> A
     if (known := context.store.get(stage)) is not None:
         return known
 
-    from sentdist.stages.devices import on_this_machine
+    from sentdist.stages.devices import old_gpu_here, on_this_machine
     from sentdist.stages.precisions import check_precisions
     from sentdist.stages.scores.build import build_scores
     from sentdist.stages.scores.embed_sentences import embed_here
@@ -193,7 +193,7 @@ def _scored(stage: Scores, context: Context, *, over_workers: bool = False) -> A
         embed = embed_over_workers
     else:
         runtime, devices = on_this_machine(context.runtime)
-        check_precisions([stage], runtime)
+        check_precisions([stage], runtime, old_gpu=old_gpu_here(runtime))
         context = replace(context, runtime=runtime)
         typer.echo(f"Encoding {devices}.")
     with sentence_progress("encoding", None) as advance:

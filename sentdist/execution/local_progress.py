@@ -14,7 +14,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.unroll import Plan
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.devices import on_this_machine
+from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine
 from sentdist.stages.local import Listener, run_local
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.precisions import check_precisions
@@ -34,9 +34,9 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
     missing = frozenset(stage.key for stage in plan.stages if not context.store.has(stage))
     estimate = disk_estimate(plan, context, missing)
     context.store.check_writable(needed_bytes=estimate.least)
-    check_precisions((stage for stage in plan.stages if stage.key in missing), runtime)
+    check_precisions((stage for stage in plan.stages if stage.key in missing), runtime, old_gpu=old_gpu_here(runtime))
     if missing:
-        print_line(f"{plan.recipe.name}: {counted(len(missing), 'stage')} to build in this process, {devices}")
+        print_line(f"{plan.recipe.name}: {counted(len(missing), 'stage')} to build in this process, {devices}{left_out_here(runtime)}")
     if warning := estimate.warning(context.store.free_bytes()):
         print_line(warning)
     save_sweep(context.store, sweep_record(plan))

@@ -25,6 +25,8 @@ GPU_GIB = {
     "H20": 95, "H100": 79, "H200": 140, "B200": 178,
 }  # fmt: skip
 
+OLDER_THAN_AMPERE = ("K80", "P4", "P100", "T4", "V100")  # GPUs without products in TensorFloat-32 and bfloat16
+
 # What fits was checked before anything started; a group that must wait for another training's workers waits as long as that takes.
 WORKER_GROUP_START_S = 7 * 24 * 3600
 SIZED_AGAIN_S = 60  # a group whose size may change, and that does not get the workers it was to have, looks again how many there are
@@ -38,6 +40,7 @@ class Node:
     gpus: float = 0.0
     memory_bytes: float = math.inf
     gpu_bytes: float = math.inf  # memory of each GPU, where it is known
+    old_gpu: str | None = None  # the kind of its GPUs, where that is known and older than Ampere
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +114,11 @@ def node_of(resources: Mapping[str, object]) -> Node:
     """A node that offers what Ray's names say: CPU, GPU, memory (bytes), accelerator_type:NAME."""
     known = {name: float(str(resources[name])) for name in ("CPU", "GPU", "memory") if name in resources}
     return Node(
-        cpus=known.get("CPU", 0.0), gpus=known.get("GPU", 0.0), memory_bytes=known.get("memory", math.inf), gpu_bytes=_gpu_bytes(resources)
+        cpus=known.get("CPU", 0.0),
+        gpus=known.get("GPU", 0.0),
+        memory_bytes=known.get("memory", math.inf),
+        gpu_bytes=_gpu_bytes(resources),
+        old_gpu=next((kind for kind in OLDER_THAN_AMPERE if f"accelerator_type:{kind}" in resources), None),
     )
 
 
@@ -179,6 +186,11 @@ def gpu_memory_note(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: 
 
 def _smallest_gpu(nodes: tuple[Node, ...]) -> float:
     return min((node.gpu_bytes for node in nodes if node.gpus), default=math.inf)
+
+
+def old_gpu_of(nodes: tuple[Node, ...]) -> str | None:
+    """The kind of a GPU older than Ampere, where there is one."""
+    return next((node.old_gpu for node in nodes if node.gpus and node.old_gpu), None)
 
 
 def uses_worker_group(runtime: Runtime) -> bool:

@@ -23,7 +23,15 @@ from sentdist.execution.cluster.growth import Growth, cluster_growth
 from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.progress import Show, progress_of
-from sentdist.execution.resources import Capacity, capacity, gpu_memory_note, gpus_line, share_of_a_gpu, with_devices
+from sentdist.execution.resources import (
+    Capacity,
+    capacity,
+    gpu_memory_note,
+    gpus_line,
+    old_gpu_of,
+    share_of_a_gpu,
+    with_devices,
+)
 from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Stage
@@ -164,7 +172,8 @@ def offered_to(plan: Plan, context: Context, to_build: Set[str]) -> Offer:
     on_host, on_gpu = _largest_worker(plan, context, to_build)
     note = gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu)
     context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
-    check_precisions((stage for stage in plan.stages if stage.key in to_build), context.runtime)
+    left = (stage for stage in plan.stages if stage.key in to_build)
+    check_precisions(left, context.runtime, old_gpu=old_gpu_of(nodes))
     offered = capacity(context.runtime, nodes, worker_bytes=on_host)
     at_once = offered.trainings_at_once * context.runtime.most_workers
     devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)

@@ -16,6 +16,7 @@ from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
 from sentdist.poolings import POOLINGS
+from sentdist.stages.devices import why_unusable
 from sentdist.stages.planning.resolve import folder_digest
 
 
@@ -32,7 +33,7 @@ class LoadedEncoder:
 
     @classmethod
     def load(cls, use: EncoderUse, device: str | None = None) -> LoadedEncoder:
-        """The encoder, in float32. device: None takes a GPU where there is one; a worker has what it reserved.
+        """The encoder, in float32. device: None takes a GPU where there is one that torch can use; a worker has what it reserved.
 
         Raises:
             EncoderError: no such checkpoint, no tokenizer, or a pooling whose dense layer the checkpoint lacks.
@@ -46,7 +47,7 @@ class LoadedEncoder:
                 expected="a folder that has them, as training with this pooling writes it",
                 remedy="Use cls, which needs none.",
             )
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        place = torch.device(device or ("cpu" if why_unusable() else "cuda"))
         matmul = apply_matmul_precision(place, use.precision)
         digest = folder_digest(folder, "encoder")
         return cls(use=use, folder=folder, encoder=encoder.to(place).eval(), digest=digest, matmul=matmul)

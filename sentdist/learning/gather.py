@@ -67,6 +67,11 @@ def local_rows(num_rows: int, *, rank: int, world_size: int) -> range:
     return range(first, first + share + (rank < num_larger))
 
 
+def largest_share(num_rows: int) -> int:
+    """Rows of the rank that has the most of a global batch."""
+    return -(-num_rows // rank_and_world_size()[1])
+
+
 def by_share(mean: Tensor, num_rows: int, *, of: int) -> Tensor:
     """The mean over this rank's rows as its part of the mean over all `of` rows, which is the mean of these parts over ranks."""
     weight = num_rows * rank_and_world_size()[1] / of

@@ -18,7 +18,9 @@ TOKENS_MULTIPLE = 64  # of a micro-batch: a C library serves tensors of few size
 LOGITS_AT_ONCE = 2**24  # 64 MiB in float32, and about three times that while a block is differentiated
 
 
-def encode_in_micro_batches(encode: Callable[[TokenBatch], Tensor], tokens: TokenBatch, *, micro_batch: int | None) -> Tensor:
+def encode_in_micro_batches(
+    encode: Callable[[TokenBatch], Tensor], tokens: TokenBatch, *, micro_batch: int | None, most: int | None = None
+) -> Tensor:
     """(S, D) embeddings of all sentences, holding the activations of at most `micro_batch` sentences at a time.
 
     What GradCache does (Gao et al. 2021, arXiv 2101.06983) without its second loop:
@@ -28,32 +30,38 @@ def encode_in_micro_batches(encode: Callable[[TokenBatch], Tensor], tokens: Toke
     gradient at once, which is what ZeRO stages 1 and 2 need: a loop of backward passes is silently wrong there.
     Costs a second forward pass. Value and gradient are those of encoding the same micro-batches and keeping their activations.
     Micro-batches are filled up to a multiple of TOKENS_MULTIPLE tokens, so that all are nearly of one size.
+    most: sentences of the rank that has the most; None: as many as here. Every rank runs as many passes as that one, for ZeRO stage 3
+    gathers parameters in each. A rank that is short of sentences encodes its first one once more, for nothing.
     """
-    if _is_one_pass(tokens, micro_batch):
+    if _is_one_pass(tokens, micro_batch, most):
         return encode(tokens)
-    rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch))
-    parts = [_recomputed(_encode_filled, encode, tokens.take(rows)) for rows in rows_of]
+    rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch), most=most)
+    parts = [_recomputed(_encode_filled, encode, tokens.take(rows or [0])) for rows in rows_of]
     place = torch.argsort(torch.tensor(list(chain.from_iterable(rows_of))))
-    embeddings_SD = torch.cat(parts)
+    embeddings_SD = torch.cat([part[: len(rows)] for part, rows in zip(parts, rows_of, strict=True)])
     return embeddings_SD.index_select(0, sent_to(place, embeddings_SD.device))
 
 
-def sum_over_micro_batches(sums: Callable[[TokenBatch], Tensor], tokens: TokenBatch, *, micro_batch: int | None) -> Tensor:
-    """What `sums` gives for all sentences, where it adds up over sentences; activations as `encode_in_micro_batches` holds them."""
-    if _is_one_pass(tokens, micro_batch):
+def sum_over_micro_batches(
+    sums: Callable[[TokenBatch], Tensor], tokens: TokenBatch, *, micro_batch: int | None, most: int | None = None
+) -> Tensor:
+    """What `sums` gives for all sentences, where it adds up over sentences; in as many passes as `encode_in_micro_batches`."""
+    if _is_one_pass(tokens, micro_batch, most):
         return sums(tokens)
-    rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch))
-    return torch.stack([_recomputed(sums, tokens.take(rows)) for rows in rows_of]).sum(dim=0)
+    rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch), most=most)
+    parts = [_recomputed(sums, tokens.take(rows or [0])) for rows in rows_of]
+    return torch.stack([part if rows else part * 0.0 for part, rows in zip(parts, rows_of, strict=True)]).sum(dim=0)
 
 
-def micro_batches(lengths: Sequence[int], *, size: int) -> list[list[int]]:
+def micro_batches(lengths: Sequence[int], *, size: int, most: int | None = None) -> list[list[int]]:
     """Deal the sentences out into as few micro-batches of at most `size` as there can be, with nearly equal numbers of tokens.
 
+    most: as few as there can be of so many sentences; where that is more than there are sentences here, some stay empty.
     By falling length, forth and back. A run of a batch's sentences would not do:
     the columns of a batch differ (NLI's premises are twice as long as its hypotheses),
     and the longest micro-batch is what memory has to hold.
     """
-    count = -(-len(lengths) // size)
+    count = -(-(len(lengths) if most is None else most) // size)
     falling = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     parts: list[list[int]] = [[] for _ in range(count)]
     for turn, first in enumerate(range(0, len(falling), count)):
@@ -73,8 +81,8 @@ def _encode_filled(encode: Callable[[TokenBatch], Tensor], tokens: TokenBatch) -
     return encode(tokens.filled(TOKENS_MULTIPLE))[: tokens.num_sentences]
 
 
-def _is_one_pass(tokens: TokenBatch, micro_batch: int | None) -> bool:
-    return micro_batch is None or micro_batch >= tokens.num_sentences or not torch.is_grad_enabled()
+def _is_one_pass(tokens: TokenBatch, micro_batch: int | None, most: int | None) -> bool:
+    return micro_batch is None or micro_batch >= (tokens.num_sentences if most is None else most) or not torch.is_grad_enabled()
 
 
 def mean_over_blocks(loss: Callable[[int, int], Tensor], *, num_rows: int, num_columns: int, logits_at_once: int | None = None) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 from sentdist.errors import TrainingDiverged
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import Engine, diverged_gradient
-from sentdist.learning.gather import by_share, seconds_waited
+from sentdist.learning.gather import by_share, largest_share, seconds_waited
 from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.objective import Objective
 
@@ -81,7 +81,8 @@ def train_steps(
         data = clock.lap()
         # Engines count on a pass through them at each step, so one sentence goes through where nothing is read of it.
         read = batch.tokens if objective.reads_embeddings else batch.tokens.take([0])
-        embeddings = encode_in_micro_batches(engine.encode, read, micro_batch=micro_batch)
+        most = batch.num_columns * largest_share(batch.num_rows_of_all) if objective.reads_embeddings else 1
+        embeddings = encode_in_micro_batches(engine.encode, read, micro_batch=micro_batch, most=most)
         forward = clock.lap()
         local_loss = by_share(objective(embeddings, batch), batch.num_rows, of=batch.num_rows_of_all)
         loss_seconds = clock.lap()

@@ -11,7 +11,7 @@ from sentdist.errors import ResourceError
 from sentdist.learning.products import Float32Linears, has_bfloat16
 
 PRECISIONS = ("fp32", "tf32", "bf16")
-FIRST_WITH_TF32 = (8, 0)  # compute capability of Ampere: A100, RTX 30
+AMPERE = (8, 0)  # compute capability of A100, RTX 30: the first with products in TensorFloat-32 and in bfloat16
 LARGEST_FP32_ERROR = 2e-6  # relative to the exact product; fp32 sums of 384 terms gave 4e-7, a product rounded to bfloat16 2e-3
 
 
@@ -60,8 +60,16 @@ def apply_matmul_precision(device: torch.device, precision: str) -> str:
     quick on a CPU would turn on TensorFloat-32 there, which rounds, and is what tf32 asks for.
 
     Raises:
-        ResourceError: tf32 on a device that has no such products, where it would silently be something else.
+        ResourceError: tf32 on a device that has no such products, where it would silently be something else; bf16 on a GPU that has none,
+            where it would be slower than fp32.
     """
+    if precision == "bf16" and device.type == "cuda" and (old := old_gpu(device)):
+        raise ResourceError(
+            where="precision=bf16",
+            found=f"{old}, which has no products in bfloat16",
+            expected="an NVIDIA GPU that has them (Ampere or later)",
+            remedy="Use fp32, which is the same everywhere.",
+        )
     if precision == "tf32" and not _has_tf32(device):
         raise ResourceError(
             where="precision=tf32",
@@ -84,5 +92,11 @@ def apply_matmul_precision(device: torch.device, precision: str) -> str:
     return chosen
 
 
+def old_gpu(device: torch.device) -> str | None:
+    """The name of an NVIDIA GPU without products in TensorFloat-32 and bfloat16; None of one that has them."""
+    is_old = torch.version.hip is None and torch.cuda.get_device_capability(device) < AMPERE
+    return torch.cuda.get_device_name(device) if is_old else None
+
+
 def _has_tf32(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) >= FIRST_WITH_TF32
+    return device.type == "cuda" and torch.version.hip is None and old_gpu(device) is None

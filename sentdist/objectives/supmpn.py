@@ -106,7 +106,7 @@ def supmpn(
     others_B1 = others_BK.logsumexp(dim=1, keepdim=True)
     rivals_B1 = others_B1
     if masked == "zero" and num_positives > 1:
-        rivals_B1 = torch.logaddexp(others_B1, others_B1.new_tensor(num_positives - 1.0).log())
+        rivals_B1 = torch.logaddexp(others_B1, others_B1.new_full((), num_positives - 1.0).log())
     loss = -F.logsigmoid(own_BP - rivals_B1).mean()
     return loss if phi == 0 else loss + phi * _entropy_of_others(own_BP, others_BK, others_B1, rivals_B1).mean()
 

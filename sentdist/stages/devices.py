@@ -9,12 +9,18 @@ import torch
 
 from sentdist.errors import ResourceError, counted
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
+from sentdist.learning.precision import old_gpu
 from sentdist.plan.runtime import Runtime
 
 
 def device_of(runtime: Runtime) -> torch.device:
     """The device of a process with this runtime, in which the number of GPUs is decided."""
     return torch.device("cuda" if runtime.gpus_per_worker and torch.cuda.is_available() else "cpu")
+
+
+def old_gpu_here(runtime: Runtime) -> str | None:
+    """The name of the GPU of a process with this runtime, where it is older than Ampere."""
+    return old_gpu(torch.device("cuda")) if runtime.gpus_per_worker else None
 
 
 def why_unusable() -> str | None:
@@ -28,6 +34,13 @@ def why_unusable() -> str | None:
         needed = f"{oldest // 10}.{oldest % 10}"
         return f"{built} and GPUs of compute capability {needed} or newer; {torch.cuda.get_device_name()} has {major}.{minor}"
     return None
+
+
+def left_out_here(runtime: Runtime) -> str:
+    """What a recipe asks of a cluster and a process of its own does not give; nothing where it asks for nothing."""
+    asked = [f"runtime.workers={runtime.most_workers}"] if runtime.most_workers > 1 else []
+    asked += [f"runtime.zero_stage={runtime.zero_stage}"] if runtime.zero_stage else []
+    return f"; one worker that keeps all of its state: {' and '.join(asked)} are for a Ray cluster" if asked else ""
 
 
 def _num_there(dev: Path = Path("/dev")) -> int:

@@ -11,20 +11,31 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Encoded, Overlap, Rung, Scores, Targets, Tokens, Train
 
 
-def check_precisions(stages: Iterable[Stage], runtime: Runtime) -> None:
+def check_precisions(stages: Iterable[Stage], runtime: Runtime, *, old_gpu: str | None = None) -> None:
     """Hold what is to be built against the devices that were decided.
 
+    old_gpu: the kind of a GPU older than Ampere that may be used; None: there is none.
+
     Raises:
-        ResourceError: a stage computes in TensorFloat-32, and no GPU is used.
+        ResourceError: a stage computes in TensorFloat-32, and no GPU is used; or in that or bfloat16, and a GPU that may be used has none.
     """
-    wanting = next((stage for stage in stages if precision_of(stage) == "tf32"), None)
-    if wanting is not None and not runtime.gpus_per_worker:
-        raise ResourceError(
-            where=f"{wanting.kind} {wanting.label}: precision=tf32",
-            found="a computation on CPUs",
-            expected="an NVIDIA GPU with TensorFloat-32 (Ampere or later)",
-            remedy="Use fp32, which is the same everywhere, or bf16.",
-        )
+    for stage in stages:
+        precision = precision_of(stage)
+        where = f"{stage.kind} {stage.label}: precision={precision}"
+        if precision == "tf32" and not runtime.gpus_per_worker:
+            raise ResourceError(
+                where=where,
+                found="a computation on CPUs",
+                expected="an NVIDIA GPU with TensorFloat-32 (Ampere or later)",
+                remedy="Use fp32, which is the same everywhere, or bf16.",
+            )
+        if precision in ("tf32", "bf16") and runtime.gpus_per_worker and old_gpu:
+            raise ResourceError(
+                where=where,
+                found=f"a GPU ({old_gpu}) without such products",
+                expected="NVIDIA GPUs that have them (Ampere or later)",
+                remedy="Use fp32, which is the same everywhere, or leave these GPUs out.",
+            )
 
 
 def precision_of(stage: Stage) -> str | None:

@@ -167,7 +167,7 @@ class TrainSession:
         """
         try:
             self._load(folder)
-        except torch.OutOfMemoryError:  # a RuntimeError that says nothing of the checkpoint
+        except (torch.OutOfMemoryError, torch.AcceleratorError):  # RuntimeErrors that say nothing of the checkpoint
             raise
         except StoreError as error:
             raise UnusableCheckpoint(f"{error.found}; this training has {error.expected}") from error

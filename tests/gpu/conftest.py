@@ -8,16 +8,23 @@ from pathlib import Path
 import pytest
 import torch
 
+from sentdist.learning.precision import old_gpu
 from tests.support.mask_tokens import maskable_encoder
 
 HERE = Path(__file__).parent
+FROM_AMPERE_ON = ("tf32", "bf16", torch.bfloat16)  # values of a test's parameters
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not torch.cuda.is_available():
-        for item in items:
-            if item.path.is_relative_to(HERE):
-                item.add_marker(pytest.mark.skip(reason="no GPU that torch can use"))
+    here = [item for item in items if item.path.is_relative_to(HERE)]
+    if here and not torch.cuda.is_available():
+        for item in here:
+            item.add_marker(pytest.mark.skip(reason="no GPU that torch can use"))
+    elif here and (old := old_gpu(torch.device("cuda"))):
+        for item in here:
+            values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+            if any(value in FROM_AMPERE_ON for value in values):
+                item.add_marker(pytest.mark.skip(reason=f"{old} is older than Ampere"))
 
 
 @pytest.fixture(autouse=True)

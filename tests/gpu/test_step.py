@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -21,6 +20,7 @@ from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.prefetch import Sender
+from tests.gpu.waiting import refuse_waiting, refusing
 from tests.parity.word_batches import word_batches
 from tests.support import make
 from tests.support.attended import MANY, attended
@@ -90,28 +90,19 @@ def test_more_sentences_than_a_grid_has_places(dtype: torch.dtype) -> None:
     torch.testing.assert_close(found.context[MOST_SENTENCES:], here.context[MOST_SENTENCES:], rtol=2e-2, atol=2e-2)
 
 
-@contextmanager
-def refusing() -> Iterator[None]:
-    """Inside, torch raises at whatever waits for the GPU."""
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 @pytest.mark.parametrize("micro_batch", [None, 5])
 @pytest.mark.parametrize("name", UNWAITING)
 def test_nobody_waits_within_a_step_of_any_objective(name: str, micro_batch: int | None, folder: Path) -> None:
     step_within(refusing, name, folder, on("cuda"), micro_batch=micro_batch)
 
 
-def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(folder: Path) -> None:
+@pytest.mark.parametrize("precision", ["bf16"])
+def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(precision: str, folder: Path) -> None:
     """torch raises at whatever waits for the GPU, between two steps that are read."""
     encoder = SentenceEncoder.load(folder, drophead=0.2)
     batches = [replace(batch, augmented=torch.full((2, 2, 8, 5), float(number))) for number, batch in enumerate(word_batches(encoder, 9))]
     objective = make.info_nce(temperature=0.05)
-    engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=9, precision="bf16"), device="cuda")
+    engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=9, precision=precision), device="cuda")
     sender = Sender(engine.device)
     received: list[Batch] = []
 
@@ -119,15 +110,15 @@ def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(folder: Path
         for number, sent in enumerate([sender.send(batch) for batch in batches]):
             received.append(sender.receive(sent))
             if number == 3:
-                torch.cuda.set_sync_debug_mode("error")
+                refuse_waiting("error")
             yield received[-1]
             if number == 6:
-                torch.cuda.set_sync_debug_mode("default")
+                refuse_waiting("default")
 
     try:
         reports = list(train_steps(engine, objective, arriving(), is_read=lambda step: step in (0, 1, 2, 8)))
     finally:
-        torch.cuda.set_sync_debug_mode("default")
+        refuse_waiting("default")
     assert [report.step for report in reports] == list(range(9))
     for number, batch in enumerate(received):
         assert batch.augmented is not None and batch.augmented.is_cuda and batch.tokens.token_ids.is_pinned()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from sentdist.objectives.supmpn import supmpn
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.objective_steps import UNWAITING, step_within
 from tests.support.pretend_gpu import nobody_waits, pretended_gpu
@@ -24,6 +25,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", UNWAITING)
 def test_within_a_step(name: str, micro_batch: int | None, folder: Path) -> None:
     step_within(nobody_waits, name, folder, pretended_gpu(), micro_batch=micro_batch)
+
+
+def test_within_supmpn_as_the_authors_mask() -> None:
+    with pretended_gpu() as gpu:
+        anchors, positives, negatives = (torch.ones(*shape, 5, device=gpu) for shape in ((4,), (4, 2), (4, 1)))
+        with nobody_waits():
+            supmpn(anchors, positives, negatives, first_row=0, temperature=0.05, masked="zero")
 
 
 def test_what_waits_is_refused() -> None:

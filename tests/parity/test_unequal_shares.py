@@ -9,10 +9,17 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import DataError
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.gather import gather_rows, local_rows
+from sentdist.learning.learner import Learner
+from sentdist.learning.loop import train_steps
+from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
+from tests.parity.word_batches import word_batches
 from tests.support.mask_tokens import maskable_encoder
-from tests.support.objective_steps import NAMES, Outcome, on, two_steps
+from tests.support.objective_steps import NAMES, Outcome, made_objective, on, two_steps
 
 pytestmark = pytest.mark.parity
 
@@ -55,3 +62,35 @@ def test_every_objective_learns_what_it_learns_on_one_rank(tmp_path: Path) -> No
         expected = two_steps(name, folder, on("cpu"))
         assert outcome.losses == pytest.approx(expected.losses, rel=1e-5), name  # sums in another order
         assert outcome.distance(expected) < 1e-5, name
+
+
+ROWS = 5  # of triplets, on two ranks: 9 and 6 sentences
+MICRO_BATCHES = {"info_nce": (6, 1), "mlm": (6, 1)}  # two passes where one would do; nine passes of six sentences
+
+
+def _losses_on_rank(rank: int, world_size: int, folder: Path, zero_stages: tuple[int | None, ...]) -> list[list[float]]:
+    """Of three steps by objective and micro-batch, for each of these engines; None: torch's."""
+    torch.set_num_threads(1)
+    found = []
+    for zero_stage in zero_stages:
+        for name, micro_batch in ((name, size) for name, sizes in MICRO_BATCHES.items() for size in sizes):
+            torch.manual_seed(0)
+            encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
+            objective = made_objective(name, encoder, "fp32", micro_batch)
+            learner, how = Learner(encoder, objective), Optimization(num_steps=3, lr=1e-3)
+            engine: Engine = TorchEngine(learner, how) if zero_stage is None else DeepSpeedEngine(learner, how, zero_stage=zero_stage)
+            batches = word_batches(encoder, 3, rank=rank, world_size=world_size, num_rows=ROWS)
+            torch.manual_seed(1 + rank)
+            found.append([report.loss for report in train_steps(engine, objective, batches, micro_batch=micro_batch)])
+    return found
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_ranks_run_equally_many_micro_batches(tmp_path: Path) -> None:
+    """ZeRO stage 3 gathers parameters in each: with another number of them on another rank it waited for ever."""
+    folder = maskable_encoder(tmp_path)
+    by_torch, by_zero = (run_in_processes(_losses_on_rank, 2, folder, (engine,)) for engine in (None, 3))
+    for found, expected in zip(by_zero, by_torch, strict=True):
+        assert found == [pytest.approx(losses, rel=1e-5) for losses in expected]
+    alone = _losses_on_rank(0, 1, folder, (None,))[: len(MICRO_BATCHES["info_nce"])]
+    assert by_zero[0][: len(alone)] == [pytest.approx(losses, rel=1e-5) for losses in alone]

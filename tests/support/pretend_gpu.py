@@ -51,6 +51,8 @@ class OnGpu(Tensor):
             return SAID[function]
         if function is Tensor.numpy:
             raise TypeError("can't convert a tensor on cuda to numpy; use Tensor.cpu() to copy it to the host first")
+        if function is Tensor.new_tensor:  # a copy out of memory that is not pinned, like torch.tensor's
+            _check_free(True, "new_tensor")
         if function is Tensor.tolist:
             _check_free(True, "tolist")
             return args[0].host.tolist()

@@ -17,7 +17,7 @@ from sentdist.plan.stages import Rung, to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.devices import on_this_machine
+from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine
 from sentdist.stages.local import build_all
 from sentdist.stages.precisions import check_precisions
 from sentdist.stages.rungs import standing
@@ -50,8 +50,11 @@ def search_in_process(
         RecipeError: the budget is too small for one trial, by earlier speeds or, where none is known, by the first that is measured.
         StoreError: the store cannot be written.
     """
-    runtime, _ = on_this_machine(context.runtime)
-    check_precisions((planned.train(method, planned.first(method)) for method in planned.methods), runtime)
+    runtime, devices = on_this_machine(context.runtime)
+    firsts = [planned.train(method, planned.first(method)) for method in planned.methods]
+    check_precisions(firsts, runtime, old_gpu=old_gpu_here(runtime))
+    if left_out := left_out_here(runtime):
+        print_line(f"{planned.recipe.name}: search in this process, {devices}{left_out}")
     context = replace(context, runtime=runtime)
     make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
     conductor = Conductor(planned, context, make, print_line=print_line, watch=watch)

@@ -19,12 +19,14 @@ from torch.nn.utils import get_total_norm
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import diverged_gradient, host_copy
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, wait_for_all_ranks
 from sentdist.learning.optimization import Optimization, adamw, schedule
 
 CHECKPOINT_TAG = "deepspeed"
 ZERO_STAGES = (0, 1, 2, 3)
+MOST_AT_ONCE = 500_000_000  # numbers of a gradient that travel in one piece, as DeepSpeed has it
 
 
 class DeepSpeedEngine:
@@ -57,11 +59,13 @@ class DeepSpeedEngine:
         # The groups are made before ZeRO stage 3 turns every parameter into a flat share, which would hide which of them are matrices.
         optimizer = adamw(encoder.to(self.device).train(), optimization)
         self._deepspeed = _import_deepspeed(self.device)
+        if zero_stage == 3:
+            _pass_in_step(encoder)
         self._engine, *_ = self._deepspeed.initialize(
             model=encoder,
             optimizer=optimizer,
             lr_scheduler=schedule(optimizer, optimization),
-            config=_config(optimization, zero_stage),
+            config=_config(optimization, zero_stage, num_parameters=_num_trained(encoder)),
             dist_init_required=False,
         )
         self.encoder: nn.Module = self._engine.module
@@ -162,13 +166,25 @@ def _without_mlflow() -> Iterator[None]:
         del sys.modules["mlflow"]
 
 
-def _config(optimization: Optimization, zero_stage: int) -> dict[str, Any]:
+def _pass_in_step(module: nn.Module) -> None:
+    for part in module.modules():
+        if isinstance(part, SentenceEncoder):
+            part.pass_in_step()
+
+
+def _num_trained(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+
+
+def _config(optimization: Optimization, zero_stage: int, *, num_parameters: int) -> dict[str, Any]:
+    """num_parameters: those that are trained."""
     return {
         "train_micro_batch_size_per_gpu": 1,  # only counted by DeepSpeed, never used: batches are ours
         "gradient_accumulation_steps": 1,
         # Always written: DeepSpeed clips at 1.0 where it is left out; 0 is off.
         "gradient_clipping": optimization.clip_norm or 0.0,
-        "zero_optimization": {"stage": zero_stage},
+        # Stages 1 to 3 keep a buffer of that size on the GPU: with DeepSpeed's own 500 million numbers 2 GB, for any model.
+        "zero_optimization": {"stage": zero_stage, "reduce_bucket_size": min(MOST_AT_ONCE, max(1, num_parameters))},
         # bf16 compute over float32 weights; "bf16": {"enabled": true} would cast the weights themselves, layer norms included.
         # No module is "safe": of those that are, ZeRO 1 to 3 sum the gradients over ranks in bfloat16 (off by 1.8e-3 on two ranks) where
         # stage 0 sums in float32. What is computed in bfloat16 is autocast's choice all the same.

@@ -34,6 +34,8 @@ from sentdist.poolings import POOLINGS
 
 __all__ = ["PACKAGED_ENCODERS", "SentenceEncoder"]
 
+PASSES_IN_STEP = 4  # through a model that runs padded, where ranks pass in step: about as many as a batch of short sentences asks for
+
 
 class SentenceEncoder(nn.Module):
     """Maps S sentences to S embeddings of width D.
@@ -59,6 +61,7 @@ class SentenceEncoder(nn.Module):
         self.max_length = max_length
         self.drophead = drophead
         self.padded_reason = padded_reason
+        self._num_passes: int | None = None
         # The model's own pooler never reaches the loss: kept out of the parameters (DDP and ZeRO wait for its gradient), in the export.
         self._unused_pooler = (model._modules.get("pooler"),)
         if self._unused_pooler[0] is not None:
@@ -150,6 +153,11 @@ class SentenceEncoder(nn.Module):
             )
         self.model.activation_checkpointing_enable({"use_reentrant": False})
 
+    def pass_in_step(self) -> None:
+        """Pass equally often through a model that runs padded, whatever the sentences: where ranks gather its parameters together, as in
+        ZeRO stage 3, one that passed once more would wait for the others. Changes no number but its last digits."""
+        self._num_passes = PASSES_IN_STEP
+
     def forward(self, tokens: TokenBatch) -> Tensor:
         """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized."""
         tokens = tokens.to(self.device)
@@ -166,7 +174,7 @@ class SentenceEncoder(nn.Module):
         every = POOLINGS[self.pooling].layers is not None
         if self.is_flat:
             return self._flat_layers(tokens, every=every)
-        return padded_layers(self.model, tokens, pad_id=self.tokenizer.pad_token_id or 0, every=every)
+        return padded_layers(self.model, tokens, pad_id=self.tokenizer.pad_token_id or 0, every=every, num_passes=self._num_passes)
 
     def _flat_layers(self, tokens: TokenBatch, *, every: bool) -> Sequence[Tensor]:
         config = self.model.config

@@ -13,7 +13,7 @@ from transformers.activations import ACT2FN
 from sentdist.errors import EncoderError, RecipeError
 from sentdist.learning.encoder.batch import Batch, TokenBatch, sent_to
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.gather import gather_rows
+from sentdist.learning.gather import gather_rows, largest_share
 from sentdist.learning.grad_cache import sum_over_micro_batches
 from sentdist.learning.objective import Objective
 from sentdist.learning.precision import autocast
@@ -137,7 +137,8 @@ class MaskedLMLoss(nn.Module, Objective):
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar; the embeddings are not read, the sentences of `batch.tokens` are."""
-        loss, count = sum_over_micro_batches(self._sum_and_count, batch.tokens, micro_batch=self.micro_batch)
+        most = batch.num_columns * largest_share(batch.num_rows_of_all)
+        loss, count = sum_over_micro_batches(self._sum_and_count, batch.tokens, micro_batch=self.micro_batch, most=most)
         return part_of_mean(loss, count, shares=batch.num_rows_of_all / batch.num_rows)
 
     def loss_of(self, tokens: TokenBatch, chosen_T: Tensor, token_ids_T: Tensor) -> Tensor:

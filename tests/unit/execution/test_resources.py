@@ -15,6 +15,7 @@ from sentdist.execution.resources import (
     gpu_memory_note,
     gpus_line,
     nodes_of,
+    old_gpu_of,
     share_of_a_gpu,
     stage_demand,
     uses_worker_group,
@@ -223,3 +224,12 @@ def test_ray_trains_controller_is_quick_on_small_clusters_and_never_gives_up_wai
     assert found["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == period
     assert found["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] == watches
     assert int(found["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]) > 24 * 3600
+
+
+def test_a_gpu_older_than_ampere_is_known_by_its_kind() -> None:
+    def cluster(*kinds: str) -> tuple[Node, ...]:
+        return nodes_of([{"Alive": True, "Resources": {"CPU": 4.0, "GPU": 1.0, f"accelerator_type:{kind}": 1.0}} for kind in kinds])
+
+    assert old_gpu_of(cluster("A100", "L4", "H100", "A-kind-to-come")) is None
+    assert old_gpu_of(cluster("A100", "T4")) == "T4"
+    assert old_gpu_of(cluster("V100")) == "V100"

@@ -53,6 +53,17 @@ def test_tf32_is_refused_where_it_would_be_something_else(device: str, found: st
         apply_matmul_precision(torch.device(device), "tf32")
 
 
+def test_bf16_is_refused_on_a_gpu_that_has_no_such_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla V100")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
+    with pytest.raises(ResourceError, match=r"(?s)precision=bf16.*Tesla V100.*Use fp32"):
+        apply_matmul_precision(torch.device("cuda"), "bf16")
+    assert apply_matmul_precision(torch.device("cuda"), "fp32") == "highest"
+    apply_matmul_precision(torch.device("cpu"), "bf16")
+    monkeypatch.setattr(torch.version, "hip", "6.4")  # AMD counts otherwise
+    assert apply_matmul_precision(torch.device("cuda"), "bf16") == "highest"
+
+
 def test_a_recipe_knows_the_same_precisions() -> None:
     assert PRECISIONS == specs.PRECISIONS
 

@@ -12,7 +12,7 @@ import torch
 from sentdist.errors import ResourceError
 from sentdist.plan.runtime import Runtime
 from sentdist.stages import devices
-from sentdist.stages.devices import device_of, on_this_machine, why_unusable
+from sentdist.stages.devices import device_of, left_out_here, old_gpu_here, on_this_machine, why_unusable
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +90,27 @@ def test_what_torch_can_use_needs_no_words(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
     assert why_unusable() is None
+
+
+def test_a_gpu_older_than_ampere_is_named_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    assert old_gpu_here(Runtime().with_gpus(1.0)) == "Tesla T4"
+    assert old_gpu_here(Runtime().with_gpus(0.0)) is None
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    assert old_gpu_here(Runtime().with_gpus(1.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({}, []),
+        ({"engine": "torch", "cpus_per_worker": 4}, []),
+        ({"workers": 4}, ["runtime.workers=4"]),
+        ({"workers": [1, 4]}, ["runtime.workers=4"]),
+        ({"workers": 2, "zero_stage": 3}, ["runtime.workers=2", "runtime.zero_stage=3"]),
+    ],
+)
+def test_what_a_process_of_its_own_does_not_do_for_a_recipe_is_told(asked: dict[str, Any], named: list[str]) -> None:
+    said = left_out_here(Runtime.model_validate(asked))
+    assert bool(said) == bool(named) and all(name in said for name in named)

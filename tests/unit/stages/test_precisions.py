@@ -1,4 +1,4 @@
-"""TensorFloat-32 is refused before any work starts where nothing computes in it."""
+"""TensorFloat-32 and bfloat16 are refused before any work starts where nothing computes in them."""
 
 from __future__ import annotations
 
@@ -25,3 +25,13 @@ def test_a_sweep_in_tf32_is_refused_on_cpus_and_goes_on_with_gpus() -> None:
         check_precisions(stages, Runtime().with_gpus(0.0))
     check_precisions(stages, Runtime().with_gpus(1.0))
     check_precisions(shipped_plan(RECIPES / "demo.yaml").stages, Runtime().with_gpus(0.0))
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_a_sweep_is_refused_where_a_gpu_is_too_old_for_its_precision(precision: str) -> None:
+    stages = shipped_plan(RECIPES / "demo.yaml", f"training.precision={precision}").stages
+    with pytest.raises(ResourceError, match=rf"(?s)precision={precision}: found a GPU \(T4\) without such products.*Use fp32"):
+        check_precisions(stages, Runtime().with_gpus(1.0), old_gpu="T4")
+    check_precisions(shipped_plan(RECIPES / "demo.yaml").stages, Runtime().with_gpus(1.0), old_gpu="T4")
+    if precision == "bf16":
+        check_precisions(stages, Runtime().with_gpus(0.0), old_gpu="T4")

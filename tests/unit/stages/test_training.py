@@ -24,6 +24,7 @@ from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import SCHEDULES, Optimization, adamw
 from sentdist.plan.specs import Training
+from sentdist.stages.train import TrainSession
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
 
@@ -259,3 +260,19 @@ def test_bf16_computes_in_bf16_over_float32_weights() -> None:
         assert {tensor.dtype for tensor in engine.weights().values()} == {torch.float32}
     assert losses["bf16"] != losses["fp32"]
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)  # bfloat16 knows cosines to 0.4 %, divided by a temperature of 0.05
+
+
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("full"), torch.AcceleratorError("CUDA error: uncorrectable ECC error encountered")]
+)
+def test_a_gpu_that_fails_while_a_checkpoint_is_loaded_says_nothing_of_the_checkpoint(
+    error: RuntimeError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was moved aside as damaged, and the training began anew."""
+
+    def load(session: TrainSession, folder: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(TrainSession, "_load", load)
+    with pytest.raises(type(error)):
+        TrainSession.load(TrainSession.__new__(TrainSession), tmp_path)

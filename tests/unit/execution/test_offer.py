@@ -1,0 +1,61 @@
+"""What a cluster, or this process, is asked before anything is built: devices, precisions, what takes no effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentdist.errors import ResourceError
+from sentdist.execution import local_progress, sweep
+from sentdist.execution.cluster.growth import Growth
+from sentdist.execution.resources import Node
+from sentdist.plan.unroll import Plan
+from sentdist.stages.context import Context
+from sentdist.store.store import ArtifactStore
+from tests.support.planning import RECIPES, shipped_plan
+
+
+def demo(tmp_path: Path, *settings: str) -> tuple[Plan, Context]:
+    plan = shipped_plan(RECIPES / "demo.yaml", *settings)
+    return plan, Context(store=ArtifactStore(tmp_path / "store"), runtime=plan.recipe.runtime)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "refused"),
+    [
+        (["training.precision=bf16"], "T4", r"precision=bf16: found a GPU \(T4\)"),
+        (["training.precision=bf16"], None, None),
+        (["training.precision=bf16", "runtime.device=cpu"], "T4", None),
+    ],
+)
+def test_what_would_end_on_a_gpu_is_refused_before_it_starts(
+    settings: list[str], kind: str | None, refused: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = tuple(Node(cpus=8, gpus=1, old_gpu=name) for name in (None, kind))
+    monkeypatch.setattr(sweep, "cluster_growth", lambda: Growth(living=nodes))
+    plan, context = demo(tmp_path, *settings)
+    to_build = frozenset(stage.key for stage in plan.stages)
+    if refused is None:
+        sweep.offered_to(plan, context, to_build)
+        return
+    with pytest.raises(ResourceError, match=refused):
+        sweep.offered_to(plan, context, to_build)
+
+
+@pytest.mark.parametrize(("settings", "said"), [(["runtime.workers=2", "runtime.zero_stage=2"], True), ([], False)])
+def test_what_takes_no_effect_in_one_process_is_told(
+    settings: list[str], said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--local` passed over both without a word."""
+
+    def nothing(*_: Any, **__: Any) -> None: ...
+
+    for name in ("save_sweep", "run_local", "build_overlaps"):
+        monkeypatch.setattr(local_progress, name, nothing)
+    lines: list[str] = []
+    local_progress.build_locally(*demo(tmp_path, "runtime.device=cpu", *settings), print_line=lines.append)
+    told = "runtime.workers=2 and runtime.zero_stage=2 are for a Ray cluster"
+    assert any(told in line for line in lines) is said, lines
+    assert said or not any("Ray cluster" in line for line in lines)
