@@ -16,7 +16,7 @@
 set -euo pipefail
 head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 # Debian and Ubuntu give a host's own name the address 127.0.1.1, by which no other host reaches it.
-head_ip="$(getent ahostsv4 "$head" | awk '$1 !~ /^127\./ { print $1; exit }')"
+head_ip="$(getent ahostsv4 "$head" | awk '$1 !~ /^127\./ { print $1; exit }' || true)" # which ends with 2 where it does not know the name
 head_ip="${HEAD_IP:-${head_ip:-$(hostname -I | awk '{ print $1 }')}}" # this script runs on that host
 # A token of its own for this job, in a file that only you can read; the path must be on a file system that all hosts share.
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_TOKEN_PATH="$HOME/.sentdist_token_$SLURM_JOB_ID"
