@@ -130,8 +130,11 @@ class Server:
 
 def is_server(uri: str) -> bool:
     """Whether an address may be one of a server."""
-    parts = urlsplit(uri)
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    try:
+        parts = urlsplit(uri)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or too large
+        return False
 
 
 def _first_hop(uri: str) -> tuple[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sentdist.errors import RecipeError
 from sentdist.services.ports import free_port
 from sentdist.tracking.server import Server
 from tests.support.listening import listening
@@ -43,3 +44,9 @@ def test_a_server_that_needs_no_proxy_is_asked_itself(monkeypatch: pytest.Monkey
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with listening(text='{"experiment": {"name": "found"}}') as server:
         assert _experiment(server.url) == ("found", [])
+
+
+@pytest.mark.parametrize("uri", ["http://mlflow:99999", "http://mlflow:tcp", "http://[::1", "mlflow:5000"])
+def test_an_address_that_is_none_is_refused_in_a_sentence(uri: str) -> None:
+    with pytest.raises(RecipeError, match=r"MLFLOW_TRACKING_URI.*the http\(s\) address of an MLflow server"):
+        Server(uri)
