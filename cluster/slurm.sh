@@ -32,6 +32,7 @@ on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" &&
     # `ray symmetric-run` counts hosts on "the" cluster, which it does not find in a folder of its own.
     export RAY_ADDRESS="$address" SENTDIST_ENDED="$folder.ended"
     rm -f "$SENTDIST_ENDED"
+    trap "rm -rf \"\$folder\" \"\$SENTDIST_ENDED\"; exit 143" TERM # of a job that is ended or queued again, once its Ray is gone
     ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" --temp-dir "$folder" \
     ${SLURM_CPUS_ON_NODE:+--num-cpus "$SLURM_CPUS_ON_NODE"} ${SLURM_GPUS_ON_NODE:+--num-gpus "$SLURM_GPUS_ON_NODE"} \
     -- bash -c "python -m rayjobs.sweep \"\$@\"; code=\$?; echo \$code >\"\$SENTDIST_ENDED\"; exit \$code" sweep "$@"
