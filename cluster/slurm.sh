@@ -16,7 +16,7 @@
 set -euo pipefail
 head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 # Debian and Ubuntu give a host's own name the address 127.0.1.1, by which no other host reaches it.
-head_ip="$(getent ahostsv4 "$head" | awk '$1 !~ /^127\./ { print $1; exit }')"
+head_ip="$(getent ahostsv4 "$head" | awk '$1 !~ /^127\./ { print $1; exit }' || true)" # which ends with 2 where it does not know the name
 head_ip="${HEAD_IP:-${head_ip:-$(hostname -I | awk '{ print $1 }')}}" # this script runs on that host
 # A token of its own for this job, in a file that only you can read; the path must be on a file system that all hosts share.
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_TOKEN_PATH="$HOME/.sentdist_token_$SLURM_JOB_ID"
@@ -32,6 +32,7 @@ on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" &&
     # `ray symmetric-run` counts hosts on "the" cluster, which it does not find in a folder of its own.
     export RAY_ADDRESS="$address" SENTDIST_ENDED="$folder.ended"
     rm -f "$SENTDIST_ENDED"
+    trap "rm -rf \"\$folder\" \"\$SENTDIST_ENDED\"; exit 143" TERM # of a job that is ended or queued again, once its Ray is gone
     ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" --temp-dir "$folder" \
     ${SLURM_CPUS_ON_NODE:+--num-cpus "$SLURM_CPUS_ON_NODE"} ${SLURM_GPUS_ON_NODE:+--num-gpus "$SLURM_GPUS_ON_NODE"} \
     -- bash -c "python -m rayjobs.sweep \"\$@\"; code=\$?; echo \$code >\"\$SENTDIST_ENDED\"; exit \$code" sweep "$@"

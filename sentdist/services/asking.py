@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import http.client
+import os
+import ssl
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -23,10 +25,12 @@ class Reply:
     text: str
 
 
-def get(url: str, *, authorization: str | None = None, timeout_s: float) -> Reply | None:
+def get(url: str, *, authorization: str | None = None, authority: str | None = None, timeout_s: float) -> Reply | None:
     """What a server answers; None if none does. No proxy is asked about this machine, and no other host is shown `authorization`.
 
     A user and password in the address are shown to the server where no `authorization` is given, as MLflow's own client does.
+    authority: file or folder of the certificates that vouch for servers; None: those of REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE, as for Ray's
+    and MLflow's own clients, else the system's.
     """
     if not url.startswith(("http://", "https://")):
         return None
@@ -36,7 +40,7 @@ def get(url: str, *, authorization: str | None = None, timeout_s: float) -> Repl
         shown = authorization or _login(parts)
         plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         request = urllib.request.Request(plain, headers={"Authorization": shown} if shown else {})
-        with urllib.request.build_opener(proxies, _SecretsStay).open(request, timeout=timeout_s) as response:
+        with urllib.request.build_opener(proxies, _SecretsStay, _trusting(authority)).open(request, timeout=timeout_s) as response:
             return Reply(status=response.status, text=response.read(MOST_BYTES).decode(errors="replace"))
     except urllib.error.HTTPError as error:
         with error:
@@ -48,6 +52,12 @@ def get(url: str, *, authorization: str | None = None, timeout_s: float) -> Repl
 def basic(user: str, password: str) -> str:
     """How HTTP shows a user and a password."""
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def _trusting(authority: str | None) -> urllib.request.HTTPSHandler:
+    place = authority or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None
+    named = {} if place is None else {"capath": place} if os.path.isdir(place) else {"cafile": place}
+    return urllib.request.HTTPSHandler(context=ssl.create_default_context(**named))
 
 
 def _login(parts: SplitResult) -> str | None:

@@ -14,13 +14,16 @@ from sentdist.errors import ServerError
 
 LONGEST = 38  # letters: paths of sockets may have 107, of which Ray's own names take up to 69
 TEMP = "SENTDIST_TEMP"
+UIDS = Path("/proc/self/uid_map")  # first number within, first number outside, how many
+OVERFLOW = Path("/proc/sys/kernel/overflowuid")
 
 
 def private_folder(path: Path, *, variable: str = TEMP) -> Path:
     """Make it with mode 700, or take it if it is a folder of ours with that mode below folders in which others cannot replace it.
 
     Ray makes its own folders open to everybody; whoever can write there can put another package in the place of a job's, which
-    then runs as its owner. variable: what names another place, for the message.
+    then runs as its owner. A container that knows its user alone (Apptainer) shows every other one, root among them, by one number: folders
+    above may have it there. variable: what names another place, for the message.
 
     Raises:
         ServerError: it is something else, or cannot be made.
@@ -42,11 +45,20 @@ def private_folder(path: Path, *, variable: str = TEMP) -> Path:
         raise _refused(path, f"mode {stat.S_IMODE(is_at.st_mode):o}", f"If what lies in it is yours: chmod 700 {path}. Else remove it.")
     for parent in dict.fromkeys([*path.parents, *path.parent.resolve().parents, path.parent.resolve()]):
         above = os.stat(parent)
-        if above.st_uid not in (0, os.getuid()):
+        if above.st_uid not in (0, os.getuid(), _hidden_root()):
             raise _refused(path, f"that {parent} belongs to the user with the number {above.st_uid}", elsewhere)
         if above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX:
             raise _refused(path, f"that others may rename what lies in {parent} (mode {stat.S_IMODE(above.st_mode):o})", elsewhere)
     return path
+
+
+def _hidden_root() -> int:
+    """The number by which this process sees root: 0, or, where its user namespace has no root, the one of all whom that does not have."""
+    try:
+        known = [list(map(int, line.split())) for line in UIDS.read_text().splitlines()]
+        return 0 if any(outside == 0 for _, outside, _ in known) else int(OVERFLOW.read_text())
+    except (OSError, ValueError):  # no Linux
+        return 0
 
 
 def ray_folder(name: str) -> Path:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from sentdist.addresses import without_secrets
 from sentdist.errors import RecipeError
@@ -106,12 +107,10 @@ class Server:
         return self._client
 
     def _is_there(self) -> bool:
-        parts = urlsplit(self.uri)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
         try:
-            with socket.create_connection((parts.hostname or "", port), timeout=PROBE_S):
+            with socket.create_connection(_first_hop(self.uri), timeout=PROBE_S):
                 return True
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a proxy's address that is none
             return False
 
     def _go_away(self, what: str, reason: str) -> None:
@@ -132,8 +131,21 @@ class Server:
 
 def is_server(uri: str) -> bool:
     """Whether an address may be one of a server."""
+    try:
+        parts = urlsplit(uri)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or too large
+        return False
+
+
+def _first_hop(uri: str) -> tuple[str, int]:
+    """Host and port that a client connects to: the server's, or those of the proxy that the environment names for it."""
     parts = urlsplit(uri)
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    host, proxies = parts.hostname or "", getproxies()
+    if (proxy := proxies.get(parts.scheme) or proxies.get("all")) and not proxy_bypass(host):
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        host = parts.hostname or ""
+    return host, parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def run_page(experiment_id: str, run_id: str) -> str:

@@ -59,7 +59,6 @@ def _serving(folder: Path, *, database: str = "", artifacts: str = "", environme
         "MLFLOW_BACKEND_STORE_URI": database or f"sqlite:///{folder}/mlflow.db",
         "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini"),
     }
-    given |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # three more processes, which this test has no use for
     words = _filled(SERVICE["command"], {"MLFLOW_ARTIFACTS": artifacts or str(folder / "artifacts")}).split()
     words = [str(port) if word == "5000" else word for word in words]
     command = [sys.executable, "-m", *words, "--workers", "1"]

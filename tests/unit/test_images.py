@@ -32,6 +32,21 @@ def test_users_of_the_teams_server_lie_on_a_volume() -> None:
     assert "COPY infra/mlflow/basic_auth.ini /etc/mlflow/basic_auth.ini" in text
 
 
+def _team_servers() -> list[dict[str, str]]:
+    """What the team's server finds in its environment: by compose, on Kubernetes."""
+    (pod,) = [
+        one["spec"]["template"]["spec"]
+        for one in yaml.safe_load_all((ROOT / "cluster" / "kuberay" / "mlflow.yaml").read_text())
+        if (one["kind"], one["metadata"]["name"]) == ("Deployment", "mlflow")
+    ]
+    return [COMPOSE["services"]["mlflow"]["environment"], {one["name"]: one.get("value", "") for one in pod["containers"][0]["env"]}]
+
+
+def test_the_teams_server_runs_no_jobs_of_mlflows() -> None:
+    """Eight processes that nothing here uses: with them an idle server had 2.2 GiB, more than its pod may have, and without them 0.9."""
+    assert [one.get("MLFLOW_SERVER_ENABLE_JOB_EXECUTION") for one in _team_servers()] == ["false", "false"]
+
+
 def test_no_password_stands_in_a_command_line() -> None:
     for name, service in COMPOSE["services"].items():
         assert "PASSWORD" not in str(service.get("command", "")), name

@@ -113,11 +113,13 @@ def test_given_certificates_are_taken_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "found"), [("127.0.1.1 node1\n10.0.0.1 node1", "10.0.0.1"), ("10.0.0.2 node1", "10.0.0.2"), ("127.0.1.1 node1", "10.0.0.9")]
+    ("known", "found"),
+    [("127.0.1.1 node1\n10.0.0.1 node1", "10.0.0.1"), ("10.0.0.2 node1", "10.0.0.2"), ("127.0.1.1 node1", "10.0.0.9"), ("", "10.0.0.9")],
 )
 def test_slurm_takes_an_address_that_other_hosts_reach(known: str, found: str, tmp_path: Path) -> None:
+    """Slurm's name of a host need not be one that the host's own name service knows: `getent` then ends with 2."""
     for name, said in (("getent", known), ("hostname", "10.0.0.9 172.17.0.1")):
-        (tmp_path / name).write_text(f"#!/bin/sh\nprintf '%s\\n' '{said}'\n")
+        (tmp_path / name).write_text(f"#!/bin/sh\nprintf '%s\\n' '{said}'\n" if said else "#!/bin/sh\nexit 2\n")
         (tmp_path / name).chmod(0o755)
     (line,) = [line for line in (ROOT / "cluster" / "slurm.sh").read_text().splitlines() if line.startswith('head_ip="$(getent')]
     (or_else,) = [line for line in (ROOT / "cluster" / "slurm.sh").read_text().splitlines() if line.startswith('head_ip="${HEAD_IP')]

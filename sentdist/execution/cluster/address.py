@@ -112,7 +112,11 @@ def _token_file() -> Path:
 
 
 def ask(address: str) -> HeadAnswer:
-    """Whether a head answers there, takes our token and has a node on this machine, which a driver needs; within `TCP_S` + `ANSWER_S`."""
+    """Whether a head answers there, takes our token and has a node on this machine, which a driver needs; within `TCP_S` + `ANSWER_S`.
+
+    Raises:
+        ResourceError: RAY_USE_TLS is set, and a certificate cannot be read.
+    """
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=TCP_S):
@@ -149,10 +153,21 @@ def _channel(address: str):  # type: ignore[no-untyped-def]
     options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", 512 * 2**20)]
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
         return grpc.insecure_channel(address, options=options)
-    chain, key, authority = (
-        Path(os.environ[f"RAY_TLS_{name}"]).read_bytes() for name in ("SERVER_CERT", "SERVER_KEY", "CA_CERT")
-    )  # fmt: skip
+    chain, key, authority = map(_certificate, ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"))
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority, key, chain), options=options)
+
+
+def _certificate(variable: str) -> bytes:
+    path = os.environ.get(variable, "")
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ResourceError(
+            where=variable,
+            found=f"{path} ({error.strerror})" if path else "nothing",
+            expected="a file of a certificate or its key, since RAY_USE_TLS is set",
+            remedy="Set it as on the hosts of the cluster (cluster/README.md, TLS between hosts), or unset RAY_USE_TLS for one without TLS.",
+        ) from None
 
 
 def refusal(chosen: ChosenHead, answer: HeadAnswer) -> ResourceError | None:

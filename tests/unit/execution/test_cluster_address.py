@@ -177,3 +177,20 @@ def test_the_doctor_looks_at_the_cluster_that_commands_use(head: str, tmp_path: 
     assert ray.state == "bad"
     assert head in ray.text
     assert "refuses" in ray.text
+
+
+@pytest.mark.parametrize("lacks", ["RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_certificate_that_is_not_there_is_told(lacks: str, is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell in which RAY_USE_TLS alone was set, or a host that has no copy yet, got a KeyError."""
+    (tmp_path / "file").touch()
+    for name in ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"):
+        monkeypatch.setenv(name, str(tmp_path / "file"))
+    if is_named:
+        monkeypatch.setenv(lacks, str(tmp_path / "not there"))
+    else:
+        monkeypatch.delenv(lacks)
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with socket.create_server(("127.0.0.1", 0)) as head, pytest.raises(ResourceError, match=f"{lacks}.*since RAY_USE_TLS is set"):
+        ask(f"127.0.0.1:{head.getsockname()[1]}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,35 @@ def test_servers_that_are_named_are_asked_with_their_secrets(monkeypatch: pytest
             assert all(said in found.text and found.state == "bad" for found in (health.dashboard(other.url), health.mlflow(other.url)))
     for nowhere in ("http://[", "http://127.0.0.1:port"):
         assert f"nothing listens at {nowhere}" in health.mlflow(nowhere).text
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "MLFLOW_TRACKING_SERVER_CERT_PATH"])
+def test_a_server_with_a_certificate_of_an_authority_of_ones_own_answers(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for MLflow's and Ray's clients; it was taken for another program."""
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "MLFLOW_TRACKING_SERVER_CERT_PATH", "MLFLOW_TRACKING_USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    made = tmp_path / "own.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=own",
+    ]
+    subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", made, "-out", tmp_path / "ca.crt"], check=True)
+    with made.open("a") as chain:
+        chain.write((tmp_path / "ca.crt").read_text())
+    with listening(text="3.17.2", certificate=made) as server:
+        assert health.mlflow(server.url).state == "bad", "whose authority nobody knows"
+        monkeypatch.setenv(variable, str(tmp_path / "ca.crt"))
+        assert health.mlflow(server.url).text == f"3.17.2 answers at {server.url}"

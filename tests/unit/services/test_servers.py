@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from sentdist.errors import ServerError
-from sentdist.services import processes, servers
+from sentdist.services import folders, processes, servers
 from sentdist.services.folders import private_folder, ray_folder
 from sentdist.services.ports import Port, free_port
 from sentdist.services.processes import RunningServer, end, launch, noted
@@ -61,6 +61,26 @@ def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: 
             os.chown(path, NOBODY, NOBODY)
     with pytest.raises(ServerError, match=told):
         private_folder(path)
+
+
+@pytest.mark.parametrize(("knows", "is_taken"), [("0 0 4294967295", False), ("1000 1000 1", True), ("0 1000 1\n1 100000 65536", True)])
+def test_folders_above_may_belong_to_a_root_whom_a_container_does_not_know(
+    knows: str, is_taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Apptainer even / and /tmp belong to 65534, and every folder was refused."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    (tmp_path / "uid_map").write_text(knows)
+    monkeypatch.setattr(folders, "UIDS", tmp_path / "uid_map")
+    (tmp_path / "temp").mkdir()
+    os.chown(tmp_path / "temp", NOBODY, NOBODY)
+    (tmp_path / "temp").chmod(0o1777)
+    with nullcontext() if is_taken else pytest.raises(ServerError, match=f"belongs to the user with the number {NOBODY}"):
+        private_folder(tmp_path / "temp" / "mine")
+    (tmp_path / "temp" / "theirs").mkdir(mode=0o700)
+    os.chown(tmp_path / "temp" / "theirs", NOBODY, NOBODY)
+    with pytest.raises(ServerError, match=f"one of the user with the number {NOBODY}"):
+        private_folder(tmp_path / "temp" / "theirs")
 
 
 def test_rays_folder_lies_in_a_private_one_and_is_short_enough_for_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
