@@ -79,6 +79,8 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
         raise _unclear(name, f"columns {listed(chosen)} for {settled}", found)
     if shape is None:
         _check_labels(name, table, chosen, settled, is_named=columns is not None)
+    if settled == "graded":
+        _check_nli(name, table, chosen)
     layout = Layout(shape=settled, columns=chosen, group=own_group, split=split)
     for column in layout.texts:
         if not _is_text(table, column):
@@ -214,6 +216,20 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
                     remedy=f"If it does: --columns {','.join([*chosen, column])} (tune), or --set 'corpus.columns=[{', '.join([*chosen, column])}]' "
                     f"(a recipe); if not, name {' and '.join(chosen)} alone.",
                 )
+
+
+def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
+    """Refuse NLI's labels as numbers: in releases entailment is 0 and contradiction 2, so that they fall with likeness."""
+    if [column.strip().casefold() for column in chosen[:2]] != ["premise", "hypothesis"]:
+        return
+    numbers = {_number(str(cell)) for cell in table[chosen[2]].to_pylist() if cell is not None and str(cell).strip()}
+    if numbers and numbers <= {-1.0, 0.0, 1.0, 2.0}:
+        raise DataError(
+            where=f"{name}, {chosen[2]}",
+            found=f"labels of NLI as numbers ({', '.join(f'{number:g}' for number in sorted(number for number in numbers if number is not None))})",
+            expected=f"words ({', '.join(NLI_LABELS)}), for in most releases 0 is entailment, and a higher number less alike",
+            remedy="Write the words; if the numbers do rise with likeness, call the texts sentence1 and sentence2.",
+        )
 
 
 def _label_in(table: pa.Table, column: str) -> str | None:

@@ -62,6 +62,15 @@ def test_labels_beside_pairs_are_asked_about(tmp_path: Path, names: str, cells: 
         assert look(path.name, path, Asked(columns=tuple(columns))).file.shape == "graded"
 
 
+@pytest.mark.parametrize("cells", [("0", "1", "2"), ("-1", "0", "1", "2"), ("0", "2")])
+def test_numbers_that_stand_for_entailment_are_refused(tmp_path: Path, cells: tuple[str, ...]) -> None:
+    with pytest.raises(DataError, match=r"labels of NLI as numbers .*in most releases 0 is entailment"):
+        with_column(tmp_path, "premise,hypothesis,label", cells)
+    assert with_column(tmp_path, "sentence1,sentence2,label", cells).shape == "graded"
+    assert with_column(tmp_path, "premise,hypothesis,label", ("0", "0.5", "3.5")).shape == "graded"
+    assert with_column(tmp_path, "premise,hypothesis,label", ("neutral", "entailment")).shape == "graded"
+
+
 @pytest.mark.parametrize(
     ("name", "cells"),
     [
