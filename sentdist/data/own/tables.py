@@ -27,6 +27,18 @@ READABLE = tuple(dict.fromkeys((*SEPARATED, *TABLES)))
 LOOKED_AT = 1 << 20  # bytes at the beginning, by which the writing is recognised
 LINES_LOOKED_AT = 200
 LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
+NOTHING = (
+    "\\N",
+    "NULL",
+    "null",
+    "NaN",
+    "nan",
+    "<NA>",
+    "#N/A",
+    "N/A",
+    "n/a",
+    "None",
+)  # what data bases, pandas and Excel write for no value
 
 
 SAID_BY_SUFFIX = {".json": "JSON, a list of objects", ".jsonl": "JSON, an object a line", ".parquet": "a Parquet file"}
@@ -123,6 +135,21 @@ def own_table(name: str, path: Path, writing: Writing) -> pa.Table:
         table.validate(full=True)
     if not table.num_rows:
         raise _complaint(name, "no rows", "at least one", "Write the file again.")
+    return _emptied(table)
+
+
+def _emptied(table: pa.Table) -> pa.Table:
+    """The table without the words that stand for no value: a text NULL would be a positive like any other, of all rows that lack one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = pa.array(NOTHING, pa.large_string())
+    for place, field in enumerate(table.schema):
+        if pa.types.is_large_string(field.type):
+            is_nothing = pc.is_in(pc.utf8_trim_whitespace(table.column(place)), value_set=words)
+            if pc.any(is_nothing).as_py():
+                cells = pc.if_else(is_nothing, pa.scalar(None, pa.large_string()), table.column(place))
+                table = table.set_column(place, field.with_nullable(True), cells)
     return table
 
 

@@ -1,0 +1,49 @@
+"""Files as spreadsheets, data bases and other programs write them: what stands for nothing, lines that are no rows, marks, encodings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sentdist.data.own.rows import Asked, Looked, look, read_rows
+from sentdist.data.own.shapes import KNOWN_NAMES
+from sentdist.data.own.sides import DEV, TEST, TRAIN
+from sentdist.data.own.tables import NOTHING, Writing, own_table, recognised
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def pairs(found: Looked, path: Path) -> set[tuple[str, str]]:
+    """The pairs of all sides."""
+    tables = (read_rows(path.name, path, found.file, side, revision=found.revision) for side in (TRAIN, DEV, TEST))
+    return {(row["sent0"], row["sent1"]) for table in tables for row in table.to_pylist()}
+
+
+def cells(path: Path) -> list[dict[str, object]]:
+    return own_table(path.name, path, recognised(path.name, path, Writing(), sorted(KNOWN_NAMES))).to_pylist()
+
+
+@pytest.mark.parametrize("word", NOTHING)
+@pytest.mark.parametrize("name", ["own.csv", "own.jsonl"])
+def test_words_for_no_value_are_none(tmp_path: Path, name: str, word: str) -> None:
+    path = tmp_path / name
+    rows = [{"question": f"question {n}", "answer": f" {word}" if n % 4 == 0 else f"answer {n}", "group": word} for n in range(60)]
+    if name == "own.csv":
+        path.write_text("question,answer,group\n" + "".join(",".join(row.values()) + "\n" for row in rows))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    found = look(name, path, Asked(near=None))
+    assert "15 rows without a text left out" in found.told[0] and "in 45 groups" in found.told[1]
+    assert pairs(found, path) == {(f"question {n}", f"answer {n}") for n in range(60) if n % 4}
+
+
+def test_a_score_that_is_null_is_no_score(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("a,b,c\n" + "".join(f"one {n},other {n},{'NULL' if n % 4 == 0 else n % 3}\n" for n in range(60)))
+    found = look("own.csv", path, Asked(near=None))
+    assert (found.file.shape, sum(found.sizes)) == ("graded", 45)
