@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import itertools
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ READABLE = tuple(dict.fromkeys((*SEPARATED, *TABLES)))
 LOOKED_AT = 1 << 20  # bytes at the beginning, by which the writing is recognised
 LINES_LOOKED_AT = 200
 LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
+SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
 NOTHING = (
     "\\N",
     "NULL",
@@ -96,9 +98,11 @@ def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]
         text = codecs.getincrementaldecoder(encoding)().decode(begin, final=len(begin) < LOOKED_AT)
     if "\0" in text:
         raise _complaint(name, "NUL characters", "a table of texts", "Save it again in UTF-8.")
-    lines = text.splitlines(keepends=True)
+    lines = list(io.StringIO(text, newline=""))  # as CSV knows them; `splitlines` ends one at U+2028 and U+0085, which stand in texts
     lines = lines if len(begin) < LOOKED_AT or len(lines) == 1 else lines[:-1]
-    separator = given.separator or _separator(name, path, lines, known_names)
+    said = _said_separator(lines[0])
+    lines = lines if said is None else lines[1:]
+    separator = given.separator or said or _separator(name, path, lines, known_names)
     if given.has_header is not None:
         return Writing(encoding=encoding, separator=separator, has_header=given.has_header)
     return Writing(encoding=encoding, separator=separator, has_header=_names_columns(_fields(lines, separator), known_names))
@@ -181,6 +185,12 @@ def _decodes(text: bytes, encoding: str) -> bool:
     return True
 
 
+def _said_separator(line: str) -> str | None:
+    """The separator that a first line `sep=;` tells Excel; it is no row."""
+    found = SEPARATOR_LINE.fullmatch(line.rstrip("\r\n"))
+    return None if found is None else found[1]
+
+
 def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequence[str]) -> str:
     """What parts most lines into equally many fields, two at least; of several, what gives known names, then what the suffix says."""
     expected = "\t" if suffix_of(path) == ".tsv" else ","
@@ -247,12 +257,17 @@ def _separated(path: Path, writing: Writing) -> pa.Table:
     text = path.read_bytes().decode(writing.encoding or "utf-8") if _is_foreign(writing) else None
     with pa.input_stream(str(path)) if text is None else io.StringIO(text) as begin:
         start = begin.read(LOOKED_AT)
-    first, num_lines = _first_row(start if isinstance(start, str) else start.decode(errors="replace"), writing.separator or ",")
+    start = start if isinstance(start, str) else start.decode(errors="replace")
+    said_line = next(iter(io.StringIO(start, newline="")), "")
+    skipped = 0 if _said_separator(said_line) is None else 1
+    first, num_lines = _first_row(start[len(said_line) * skipped :], writing.separator or ",")
     names = [_without_marks(cell.strip()) if is_tab else cell.strip() for cell in first]
     names = _told_apart(names) if writing.has_header else [str(number) for number in range(1, len(names) + 1)]
     table = pyarrow.csv.read_csv(
         path if text is None else io.BytesIO(text.encode()),
-        read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=num_lines if writing.has_header else 0, block_size=1 << 24),
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=names, skip_rows=skipped + (num_lines if writing.has_header else 0), block_size=1 << 24
+        ),
         parse_options=pyarrow.csv.ParseOptions(
             delimiter=writing.separator or ",", quote_char=False if is_tab else '"', newlines_in_values=not is_tab
         ),

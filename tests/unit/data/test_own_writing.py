@@ -47,3 +47,22 @@ def test_a_score_that_is_null_is_no_score(tmp_path: Path) -> None:
     path.write_text("a,b,c\n" + "".join(f"one {n},other {n},{'NULL' if n % 4 == 0 else n % 3}\n" for n in range(60)))
     found = look("own.csv", path, Asked(near=None))
     assert (found.file.shape, sum(found.sizes)) == ("graded", 45)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("separator", [";", ",", "\t"])
+@pytest.mark.parametrize("header", [True, False])
+def test_the_line_that_tells_excel_the_separator_is_no_row(tmp_path: Path, encoding: str, separator: str, header: bool) -> None:
+    path, rows = tmp_path / "own.csv", [(f"Frage {n}, wie?", f"Antwort für {n}.", f"Gegenteil; {n}!") for n in range(40)]
+    lines = [("anchor", "positive", "negative"), *rows] if header else rows
+    written = [separator.join(f'"{cell}"' if separator in cell else cell for cell in line) for line in lines]
+    path.write_bytes("\r\n".join([f"sep={separator}", *written, ""]).encode(encoding))
+    assert [tuple(row.values()) for row in cells(path)] == rows
+    assert list(cells(path)[0]) == (["anchor", "positive", "negative"] if header else ["1", "2", "3"])
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b", "\x1c"])
+def test_a_text_may_hold_what_other_programs_take_for_a_line_end(tmp_path: Path, mark: str) -> None:
+    path, rows = tmp_path / "own.csv", [(f"question{mark}{n}", f"answer{mark}{n}") for n in range(40)]
+    path.write_text("question,answer\n" + "".join(f"{one},{other}\n" for one, other in rows), encoding="utf-8")
+    assert [tuple(row.values()) for row in cells(path)] == rows
