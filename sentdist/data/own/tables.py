@@ -29,6 +29,7 @@ LOOKED_AT = 1 << 20  # bytes at the beginning, by which the writing is recognise
 LINES_LOOKED_AT = 200
 LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
+FOREIGN_WORD = re.compile(rb"[\x80-\xff]{4}")  # such as any of Russian in cp1251, of Japanese in Shift-JIS, of Chinese in GB 18030
 NOTHING = (
     "\\N",
     "NULL",
@@ -91,11 +92,13 @@ def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]
         raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
     if begin[:4] == b"PK\x03\x04":
         raise _complaint(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
-    encoding = given.encoding or _encoding(path, begin)
+    encoding = given.encoding or _encoding(name, path, begin)
     if suffix_of(path) not in SEPARATED:
         return Writing(encoding=encoding)
     with reading(path, expected=f"text in {encoding}", where=name):
         text = codecs.getincrementaldecoder(encoding)().decode(begin, final=len(begin) < LOOKED_AT)
+    if not text.strip():
+        raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
     if "\0" in text:
         raise _complaint(name, "NUL characters", "a table of texts", "Save it again in UTF-8.")
     lines = list(io.StringIO(text, newline=""))  # as CSV knows them; `splitlines` ends one at U+2028 and U+0085, which stand in texts
@@ -157,8 +160,9 @@ def _emptied(table: pa.Table) -> pa.Table:
     return table
 
 
-def _encoding(path: Path, begin: bytes) -> str:
-    """By its mark, by the zeros of UTF-16, or UTF-8 if the whole file is that; else what Windows writes in the West."""
+def _encoding(name: str, path: Path, begin: bytes) -> str:
+    """By its mark, by the zeros of UTF-16, or UTF-8 if the whole file is that; else what Windows writes in the West. DataError where words
+    are of more letters beyond ASCII in a row than words of the West have."""
     if begin.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
     if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -173,6 +177,14 @@ def _encoding(path: Path, begin: bytes) -> str:
                 decoder.decode(block)
             decoder.decode(b"", final=True)
     except DataError:
+        words = begin.split()
+        if 20 * sum(FOREIGN_WORD.search(word) is not None for word in words) > len(words):
+            raise _complaint(
+                name,
+                "text that is neither UTF-8 nor of Western Europe: read as that, it would be other letters",
+                "UTF-8",
+                "Save it as that (Excel: CSV UTF-8), or tell a recipe the encoding: --set corpus.encoding=cp1251, shift-jis, gb18030 or another.",
+            ) from None
         return "cp1252" if _decodes(begin, "cp1252") else "latin-1"
     return "utf-8"
 

@@ -11,6 +11,7 @@ from sentdist.data.own.rows import Asked, Looked, look, read_rows
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, TEST, TRAIN
 from sentdist.data.own.tables import NOTHING, Writing, own_table, recognised
+from sentdist.errors import DataError
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +67,44 @@ def test_a_text_may_hold_what_other_programs_take_for_a_line_end(tmp_path: Path,
     path, rows = tmp_path / "own.csv", [(f"question{mark}{n}", f"answer{mark}{n}") for n in range(40)]
     path.write_text("question,answer\n" + "".join(f"{one},{other}\n" for one, other in rows), encoding="utf-8")
     assert [tuple(row.values()) for row in cells(path)] == rows
+
+
+@pytest.mark.parametrize("content", [b"\xef\xbb\xbf", b"\xff\xfe", b"\xef\xbb\xbf\r\n"])
+@pytest.mark.parametrize("name", ["own.csv", "own.txt"])
+def test_a_file_that_is_a_mark_of_its_encoding_is_empty(tmp_path: Path, content: bytes, name: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match="an empty file"):
+        cells(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "question", "answer"),
+    [
+        ("cp1251", "Как сбросить router {n}?", "Нажмите кнопку reset и подождите {n} минут."),
+        ("koi8-r", "Как сбросить {n}?", "Нажмите кнопку {n}."),
+        ("cp1253", "Πώς να καθαρίσω {n}", "Πατήστε το κουμπί {n}."),
+        ("cp1256", "كيف أعيد ضبط {n}", "اضغط على الزر {n}"),
+        ("shift-jis", "ルーター{n}をリセットするには？", "ボタンを{n}分押してください。"),
+        ("gb18030", "怎样重置路由器{n}？", "请按住按钮{n}分钟。"),
+        ("euc-kr", "라우터 {n} 재설정 방법은?", "버튼을 {n}분 동안 누르세요."),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_other_letters_than_those_that_were_written_are_read_only_when_told(
+    tmp_path: Path, encoding: str, question: str, answer: str, suffix: str
+) -> None:
+    rows = [(question.format(n=n), answer.format(n=n)) for n in range(40)]
+    lines = [f"{one}\t{other}" if suffix == "csv" else json.dumps({"a": one, "b": other}, ensure_ascii=False) for one, other in rows]
+    path = tmp_path / f"own.{suffix}"
+    path.write_bytes("\n".join(lines).encode(encoding))
+    with pytest.raises(DataError, match=r"neither UTF-8 nor of Western Europe.*--set corpus\.encoding="):
+        cells(path)
+    told = recognised(path.name, path, Writing(encoding=encoding, has_header=False), sorted(KNOWN_NAMES))
+    assert [tuple(row.values()) for row in own_table(path.name, path, told).to_pylist()] == rows
+
+
+@pytest.mark.parametrize("answer", ["Drücken Sie „{n}“ … – fünf Füße", "Appuyez sur le bouton là-bas, s’il vous plaît, {n} fois à l’été"])
+def test_words_of_the_west_are_read_as_windows_writes_them(tmp_path: Path, answer: str) -> None:
+    path = tmp_path / "own.csv"
+    path.write_bytes(("Frage;Antwort\n" + "".join(f"Wie geht {n}?;{answer.format(n=n)}\n" for n in range(40))).encode("cp1252"))
+    assert [row["Antwort"] for row in cells(path)] == [answer.format(n=n) for n in range(40)]
