@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TypeVar
 
-from sentdist.data.quotes import long_fields, refuse_open_quote
+from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote
 from sentdist.data.sources.files import SUFFIXES, check_columns, suffix_of, unquoted_cell
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
@@ -176,12 +176,16 @@ def _csv_rows(file: IO[str], path: Path) -> Iterator[list[str]]:
         for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             yield [unquoted_cell(cell) for cell in row]
         return
-    is_looked_through = False
+    is_looked_through = has_backslash = False
     for row in csv.reader(file):
         if not is_looked_through and any("\n" in cell or "\r" in cell for cell in row):
             with _opened(path) as lines:
                 refuse_open_quote(str(path), lines, ",")
             is_looked_through = True
+        if not has_backslash and any("\\" in cell for cell in row):
+            with _opened(path) as lines:
+                refuse_escaped_marks(str(path), lines, ",")
+            has_backslash = True
         yield row
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sentdist.data.quotes import check_quotes, long_fields
+from sentdist.data.quotes import check_escapes, check_quotes, long_fields
 from sentdist.data.sources.files import TABLES, read_lines, read_objects, suffix_of, unquoted, with_large_strings
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import reading
@@ -289,6 +289,8 @@ def _separated(path: Path, writing: Writing) -> pa.Table:
         return unquoted(table)
     with path.open(encoding=writing.encoding or "utf-8", newline="") as file:
         check_quotes(path.name, table, file, writing.separator or ",")
+    with path.open(encoding=writing.encoding or "utf-8", newline="") as file:
+        check_escapes(path.name, table, file, writing.separator or ",")
     return table
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
-from sentdist.data.quotes import check_quotes
+from sentdist.data.quotes import check_escapes, check_quotes
 from sentdist.data.sources import mirror
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
 from sentdist.errors import DataError, listed
@@ -323,6 +323,8 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
         return unquoted(table)
     with path.open(encoding="utf-8", newline="") as file:
         check_quotes(str(path), table, file, ",")
+    with path.open(encoding="utf-8", newline="") as file:
+        check_escapes(str(path), table, file, ",")
     return table
 
 
