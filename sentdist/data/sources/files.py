@@ -293,7 +293,7 @@ def _judgements(path: Path) -> pa.Table:
     import pyarrow as pa
 
     with reading(path, expected="lines of judgements"):
-        rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        rows = [line.split() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     short = next((number for number, row in enumerate(rows, 1) if len(row) != 4), None)
     if short is not None or not rows:
         raise ValueError(f"line {short} has {len(rows[short - 1])} fields, not query, 0, document, grade" if short else "no lines")
@@ -308,8 +308,9 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
     import pyarrow as pa
     import pyarrow.csv
 
-    with path.open(encoding="utf-8", newline="") as file:
-        header = next(csv.reader(file, delimiter="\t" if tab else ",", quoting=csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL))
+    with path.open(encoding="utf-8-sig", newline="") as file:  # a mark or an empty line hides no name: a column without would be guessed
+        lines = csv.reader(file, delimiter="\t" if tab else ",", quoting=csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL)
+        header = next(filter(None, lines), [])
     table = pyarrow.csv.read_csv(
         path,
         parse_options=pyarrow.csv.ParseOptions(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.candidates import read_candidates
+from sentdist.data.labels import read_labelled
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.files import read_file
 from sentdist.data.sources.pinned import read_source
@@ -90,3 +91,16 @@ def test_other_json_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "one.json").write_text(content)
     with pytest.raises(DataError, match="one"):
         read_source("one", data_root=tmp_path)
+
+
+@pytest.mark.parametrize("begin", ["\ufeff", "\n", "\ufeff\r\n\n"])
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_the_first_column_is_text_behind_a_mark_or_empty_lines(tmp_path: Path, begin: str, separator: str) -> None:
+    suffix = "tsv" if separator == "\t" else "csv"
+    (tmp_path / f"texts.{suffix}").write_text(begin + "label,text\n01,a\n1,b\n".replace(",", separator), encoding="utf-8", newline="")
+    assert read_labelled("texts", data_root=tmp_path).labels == ("01", "1")
+
+
+def test_judgements_behind_a_mark_are_those_of_the_queries(tmp_path: Path) -> None:
+    found = read_retrieval("my/faq", data_root=bank(tmp_path, "\ufeffq0 0 d1 2\nq1 0 d0 1\n"))
+    assert found.qrels == {"q0": {"d1": 2}, "q1": {"d0": 1}}
