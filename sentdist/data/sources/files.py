@@ -26,6 +26,8 @@ LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB,
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 TABLES = (*SUFFIXES, ".jsonl.gz", ".json")  # what a source's file may be called: .json holds a list of objects
+FOREIGN_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}  # in the only column's name
+LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is told otherwise
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
 
@@ -129,7 +131,8 @@ def check_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> Non
     """Raise DataError unless all wanted columns are among those found."""
     absent = [column for column in wanted if column not in found]
     if absent:
-        hint = did_you_mean(absent[0], found)
+        separator = next((word for mark, word in FOREIGN_SEPARATORS.items() if len(found) == 1 and mark in found[0]), None)
+        hint = did_you_mean(absent[0], found) if separator is None else f"Save it with the separator of its suffix: these are {separator}."
         raise DataError(
             where=name,
             found=f"columns {listed(found)}",
@@ -313,6 +316,7 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
         header = next(filter(None, lines), [])
     table = pyarrow.csv.read_csv(
         path,
+        read_options=pyarrow.csv.ReadOptions(block_size=LONGEST_CELL),
         parse_options=pyarrow.csv.ParseOptions(
             delimiter="\t" if tab else ",", quote_char=False if tab else '"', newlines_in_values=not tab
         ),
