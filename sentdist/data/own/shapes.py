@@ -84,11 +84,12 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
     layout = Layout(shape=settled, columns=chosen, group=own_group, split=split)
     for column in layout.texts:
         if not _is_text(table, column):
+            is_list = str(table.schema.field(column).type).startswith(("list", "large_list"))
             raise DataError(
                 where=f"{name}, {column}",
                 found=f"{table.schema.field(column).type} values",
                 expected="texts",
-                remedy="Name a column of texts.",
+                remedy="Write a row for each text in a list, or name a column of texts." if is_list else "Name a column of texts.",
             )
     return layout
 

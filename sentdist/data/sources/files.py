@@ -285,7 +285,15 @@ def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:
     import pyarrow as pa
 
     with reading(path, expected="JSON, a list of objects"):
-        rows = json.loads(path.read_text(encoding=encoding))
+        text = path.read_text(encoding=encoding)
+        try:
+            rows = json.loads(text)
+        except json.JSONDecodeError as error:
+            if error.msg != "Extra data" or not text.lstrip().startswith("{"):
+                raise
+            raise DataError(
+                where=str(path), found="an object a line", expected="a list of objects, as .json says", remedy="Call the file .jsonl."
+            ) from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("no list of objects")
     return pa.table({key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)})

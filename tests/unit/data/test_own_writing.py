@@ -11,6 +11,7 @@ from sentdist.data.own.rows import Asked, Looked, look, read_rows
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, TEST, TRAIN
 from sentdist.data.own.tables import NOTHING, Writing, own_table, recognised
+from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 
 
@@ -108,3 +109,33 @@ def test_words_of_the_west_are_read_as_windows_writes_them(tmp_path: Path, answe
     path = tmp_path / "own.csv"
     path.write_bytes(("Frage;Antwort\n" + "".join(f"Wie geht {n}?;{answer.format(n=n)}\n" for n in range(40))).encode("cp1252"))
     assert [row["Antwort"] for row in cells(path)] == [answer.format(n=n) for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "own.jsonl",
+            '{"question": "a", "answer": "b"}\n{"question": "c", "answer": 4}\n',
+            "answer is string in some rows and number in row 2",
+        ),
+        ("own.jsonl", '{"question": "a", "answer": "b"}\n["c", "d"]\n', "a line is object in some rows and array in row 2"),
+        (
+            "own.json",
+            '{"question": "a"}\n{"question": "b"}\n',
+            "an object a line; expected a list of objects, as .json says. Call the file .jsonl",
+        ),
+        ("own.jsonl", '{"query": "a", "pos": ["b", "c"]}\n', "Write a row for each text in a list"),
+    ],
+)
+def test_json_of_another_shape_is_told_with_what_to_do(tmp_path: Path, name: str, content: str, said: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError) as refused:
+        look(name, tmp_path / name, Asked())
+    assert said in str(refused.value) and "no JSON" not in str(refused.value)
+
+
+def test_text_in_another_encoding_is_to_be_saved_as_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_bytes("text,label\nGröße,1\n".encode("cp1252"))
+    with pytest.raises(DataError, match=r"line 2: bytes that are no UTF-8\).*Save it as UTF-8 text\."):
+        read_source("own", data_root=tmp_path)
