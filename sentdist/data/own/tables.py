@@ -273,6 +273,7 @@ def _separated(path: Path, writing: Writing) -> pa.Table:
     said_line = next(iter(io.StringIO(start, newline="")), "")
     skipped = 0 if _said_separator(said_line) is None else 1
     first, num_lines = _first_row(start[len(said_line) * skipped :], writing.separator or ",")
+    is_bare = is_tab and not (writing.has_header and all(map(_is_in_marks, first)))  # R and QUOTE_ALL put each cell in marks, names too
     names = [_without_marks(cell.strip()) if is_tab else cell.strip() for cell in first]
     names = _told_apart(names) if writing.has_header else [str(number) for number in range(1, len(names) + 1)]
     table = pyarrow.csv.read_csv(
@@ -281,11 +282,11 @@ def _separated(path: Path, writing: Writing) -> pa.Table:
             column_names=names, skip_rows=skipped + (num_lines if writing.has_header else 0), block_size=1 << 24
         ),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=writing.separator or ",", quote_char=False if is_tab else '"', newlines_in_values=not is_tab
+            delimiter=writing.separator or ",", quote_char=False if is_bare else '"', newlines_in_values=not is_bare
         ),
         convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False),
     )
-    if is_tab:
+    if is_bare:
         return unquoted(table)
     with path.open(encoding=writing.encoding or "utf-8", newline="") as file:
         check_quotes(path.name, table, file, writing.separator or ",")
@@ -306,8 +307,13 @@ def _quoting(separator: str) -> Literal[0, 3]:
     return csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
 
 
+def _is_in_marks(cell: str) -> bool:
+    plain = cell.strip()
+    return len(plain) > 1 and plain[0] == plain[-1] == '"'
+
+
 def _without_marks(name: str) -> str:
-    return name[1:-1].replace('""', '"') if len(name) > 1 and name[0] == name[-1] == '"' else name
+    return name[1:-1].replace('""', '"') if _is_in_marks(name) else name
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:

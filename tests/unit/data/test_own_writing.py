@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -139,3 +140,15 @@ def test_text_in_another_encoding_is_to_be_saved_as_utf_8(tmp_path: Path) -> Non
     (tmp_path / "own.csv").write_bytes("text,label\nGröße,1\n".encode("cp1252"))
     with pytest.raises(DataError, match=r"line 2: bytes that are no UTF-8\).*Save it as UTF-8 text\."):
         read_source("own", data_root=tmp_path)
+
+
+def test_a_tsv_with_its_names_in_marks_has_its_texts_in_marks(tmp_path: Path) -> None:
+    path, rows = tmp_path / "own.tsv", [(f'how about "{n}"', f"so\nand\t{n}") for n in range(40)]
+    with path.open("w", newline="") as file:
+        csv.writer(file, delimiter="\t", quoting=csv.QUOTE_ALL).writerows([("question", "answer"), *rows])
+    assert [tuple(row.values()) for row in cells(path)] == rows and list(cells(path)[0]) == ["question", "answer"]
+    path.write_text('question\tanswer\n"how"\t"so"\n')
+    assert cells(path) == [{"question": '"how"', "answer": '"so"'}]
+    path.write_text('"question"\t"answer"\n"how \\"a\\" b"\t"so"\n')
+    with pytest.raises(DataError, match=r"line 2: found quotation marks behind backslashes"):
+        cells(path)
