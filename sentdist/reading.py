@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 WRITE_AGAIN = "Fetch or write it again."
+SAVE_AS_UTF8 = "Save it as UTF-8 text."
 MOST_JSON_BYTES = 1 << 28  # 256 MiB: tokenizers of large vocabularies take tens of MB
 
 _KINDS = (
@@ -75,7 +76,8 @@ def reading(
             raise kind(where=name, found="no right to read it", expected=expected, remedy=RIGHTS) from error
         raise damaged(f"a file that cannot be read ({first_line(error) if error.strerror is None else error.strerror})") from error
     except UnicodeError as error:
-        raise damaged(f"a file that cannot be read ({_line_of(error, path)}bytes that are no UTF-8)") from error
+        found = f"a file that cannot be read ({_line_of(error, path)}bytes that are no UTF-8)"
+        raise kind(where=name, found=found, expected=expected, remedy=SAVE_AS_UTF8 if remedy == WRITE_AGAIN else remedy) from error
     except MemoryError as error:
         raise damaged("more than this machine's memory holds") from error
     except RecursionError as error:
@@ -189,6 +191,8 @@ def _explained(error: Exception) -> str:
         return f"{error.msg} in line {error.lineno}"
     said = first_line(error)
     if type(error).__name__ == "ArrowInvalid":
+        if mixed := re.fullmatch(r"JSON parse error: Column\(/?(.*)\) changed from (\w+) to (\w+) in row (\d+)", said):
+            return f"{mixed[1] or 'a line'} is {mixed[2]} in some rows and {mixed[3]} in row {int(mixed[4]) + 1} of a part of it"
         if broken := re.fullmatch(r"JSON parse error: (.*) in row (\d+)", said):
             return f"no JSON in row {int(broken[2]) + 1} of a part of it: {broken[1].rstrip('.')}"
         if "Parquet" in said:

@@ -24,7 +24,7 @@ from sentdist.cli.options import (
     named_gpus,
     weights_of,
 )
-from sentdist.cli.printing import empty_table, open_console, sentence_progress
+from sentdist.cli.printing import empty_table, open_console, sentence_progress, tell_unknown
 from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use
 
@@ -101,6 +101,7 @@ def search(
     with sentence_progress("searching", searched.num_rows) as advance:
         for done in steps:
             advance(done)
+    tell_unknown(loaded)
     _print_hits(asked, found, output)
     seconds, count = time.perf_counter() - started, found.nearest.num_documents
     typer.echo(f"{counted(count, 'sentence')} searched for {counted(len(asked), 'query', 'queries')} in {seconds:.1f} s", err=True)

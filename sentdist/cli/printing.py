@@ -6,9 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import typer
+
+from sentdist.errors import brief, counted
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from sentdist.inference.ready_encoder import LoadedEncoder
 
 LOG_WIDTH = 160
 
@@ -55,3 +61,14 @@ def sentence_progress(what: str, total: int | None) -> Iterator[Callable[..., No
             progress.update(task, completed=done, total=of, speed=done / (progress.tasks[0].elapsed or 1e-9))
 
         yield advance
+
+
+def tell_unknown(loaded: LoadedEncoder) -> None:
+    """Say on stderr how many of the embedded sentences hold no word that the encoder knows."""
+    number = loaded.unknown.num_sentences
+    if number:
+        typer.echo(
+            f"{counted(number, 'sentence')} without a word that the encoder's tokenizer knows, such as {brief(loaded.unknown.first)}: "
+            "their embeddings say nothing of them, and several have one embedding. Take an encoder for their language.",
+            err=True,
+        )

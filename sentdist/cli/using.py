@@ -22,7 +22,7 @@ from sentdist.cli.options import (
     given_names,
     weights_of,
 )
-from sentdist.cli.printing import empty_table, open_console, sentence_progress
+from sentdist.cli.printing import empty_table, open_console, sentence_progress, tell_unknown
 from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use
 
@@ -73,6 +73,7 @@ def encode(
         for done in encode_file(loaded, texts, out, dtype=dtype):
             advance(done)
     seconds = time.perf_counter() - started
+    tell_unknown(loaded)
     typer.echo(f"{out}: {counted(done, 'embedding')} of width {loaded.width}, {dtype}; {seconds:.1f} s, {done / seconds:,.0f} sentences/s")
 
 
@@ -122,11 +123,13 @@ def similarity(
     if out is None:
         for batch in pair_batches(*files):
             typer.echo("\n".join(f"{score:.6f}" for score in scorer.scores(*batch)))
+        tell_unknown(scorer.loaded)
         return
     started = time.perf_counter()
     with sentence_progress("scoring pairs", files[0].num_rows) as advance:
         for done in write_scores(scorer, pair_batches(*files), out):
             advance(done)
+    tell_unknown(scorer.loaded)
     typer.echo(f"{out}: {counted(done, 'pair')}, {time.perf_counter() - started:.1f} s")
 
 
@@ -166,6 +169,7 @@ def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, flo
 
     loaded = LoadedEncoder.load(use)
     score = float(pair_scorer(loaded, weights, directions=directions).scores([first], [second])[0])
+    tell_unknown(loaded)
     by_relation = [] if weights else cosines_by_relation(loaded, first, second)
     if not by_relation:
         typer.echo(f"{score:.6f}")

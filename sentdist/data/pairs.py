@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -91,11 +92,11 @@ def _score(where: str, row: int, score: object, score_range: tuple[float, float]
         value = float(str(score))
     except ValueError:
         value = float("nan")
-    if not low <= value <= high:  # also false for NaN
+    if not low <= value <= high or math.isinf(value):  # also for NaN
         raise DataError(
             where=where,
             found=f"score {score} in row {row}",
-            expected=f"a number from {low:g} to {high:g}",
-            remedy="Correct the row or remove it.",
+            expected="a finite number, with a point" if math.isinf(high) else f"a number from {low:g} to {high:g}, with a point",
+            remedy="Correct the row or remove it; a row without a score is left out.",
         )
     return value

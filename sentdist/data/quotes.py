@@ -1,4 +1,4 @@
-"""A quotation mark that opens a field and is not closed: everything up to the next mark becomes one field, and rows are lost in silence."""
+"""Quotation marks that are read in silence as something else: one that opens a field and is not closed, and those behind backslashes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,52 @@ def check_quotes(where: str, table: pa.Table, lines: Iterable[str], separator: s
     texts = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
     if any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
         refuse_open_quote(where, lines, separator)
+
+
+def check_escapes(where: str, table: pa.Table, lines: Iterable[str], separator: str) -> None:
+    """`refuse_escaped_marks` for the lines that a table was read from, if some field of it holds a backslash."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
+    if any(pc.any(pc.match_substring(column, "\\")).as_py() for column in texts):
+        refuse_escaped_marks(where, lines, separator)
+
+
+def refuse_escaped_marks(where: str, lines: Iterable[str], separator: str) -> None:
+    """Raise DataError for a quoted field with marks behind backslashes, as MySQL and Spark write them: the first would end the field, and
+    texts would keep backslashes and lose marks."""
+    if (number := line_of_escaped_mark(lines, separator)) is not None:
+        raise DataError(
+            where=f"{where}, line {number}",
+            found='quotation marks behind backslashes (\\") inside a field in marks',
+            expected='them doubled, as in "say ""hi"" now"',
+            remedy='Save the table again so: Spark with escape=\'"\', pandas after read_csv(…, escapechar="\\\\").',
+        )
+
+
+def line_of_escaped_mark(lines: Iterable[str], separator: str) -> int | None:
+    """The number, from 1, of a line with a mark behind a backslash where a strict reader finds no end of the field; None: none."""
+    last, done = "", 0
+
+    def noted() -> Iterator[str]:
+        nonlocal last
+        for line in lines:
+            last = line
+            yield line
+
+    source = noted()
+    with long_fields():
+        while True:
+            reader = csv.reader(source, delimiter=separator, strict=True)
+            try:
+                for _ in reader:
+                    pass
+                return None
+            except csv.Error:
+                done += reader.line_num
+                if '\\"' in last:
+                    return done
 
 
 def refuse_open_quote(where: str, lines: Iterable[str], separator: str) -> None:

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TypeVar
 
-from sentdist.data.quotes import long_fields, refuse_open_quote
+from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote
 from sentdist.data.sources.files import SUFFIXES, check_columns, suffix_of, unquoted_cell
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
@@ -22,6 +22,7 @@ from sentdist.spelling import near
 STDIN = "-"
 PLAIN = ("", ".txt")  # one sentence a line; without a suffix, as a shell's <(command) is
 LONGEST_LINE = 1 << 26  # letters; a file without line ends would fill the memory
+MOST_WORDS = 4  # of a column's name; what is longer is a sentence
 SENTENCE = "sentence"  # what the only column of a plain file is called here
 
 TextColumns = dict[str, list[str]]
@@ -128,6 +129,8 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         )
     with _readable(path):
         known, num_rows = _shape(path)
+    if suffix_of(path) in (".csv", ".tsv") and len(known) == 1 and not columns:
+        _check_only_column(name, path, known[0])
     chosen = tuple(columns) or (known if len(known) == num_columns else ())
     if len(chosen) != num_columns:
         raise DataError(
@@ -138,6 +141,19 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         )
     check_columns(name, known, [*chosen, *([id_column] if id_column else [])])
     return Texts(path=path, columns=chosen, id_column=id_column, num_rows=num_rows)
+
+
+def _check_only_column(name: str, path: Path, header: str) -> None:
+    """Refuse what is another number of columns, separated otherwise, and a first line that is a sentence and would be lost."""
+    mark = next((mark for mark in ";\t|," if mark in header), None)
+    if mark is not None or len(header.split()) > MOST_WORDS or header.strip()[-1:] in tuple(".?!"):
+        separator = "tabs" if suffix_of(path) == ".tsv" else "commas"
+        raise DataError(
+            where=name,
+            found=f"one column, {brief(header)}",
+            expected=f"a first line that names the columns, separated by {separator}",
+            remedy="Save it so, or as .txt with a sentence a line; if that is the column's name, say --column.",
+        )
 
 
 def _shape(path: Path) -> tuple[tuple[str, ...], int | None]:
@@ -167,7 +183,15 @@ def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[t
         reader = _csv_rows(file, path)
         header = next(reader)
         places = [header.index(column) for column in wanted]
-        yield from (tuple(row[place] if place < len(row) else None for place in places) for row in reader if row)
+        for number, row in enumerate(filter(None, reader), start=1):
+            if any(cell.strip() for cell in row[len(header) :]):
+                raise DataError(
+                    where=f"{path}: row {number}",
+                    found=f"{len(row)} fields, such as {brief(row[-1])}",
+                    expected=f"{len(header)}, as the header has",
+                    remedy="Quote sentences that hold the separator; what stands behind it would be lost.",
+                )
+            yield tuple(row[place] if place < len(row) else None for place in places)
 
 
 def _csv_rows(file: IO[str], path: Path) -> Iterator[list[str]]:
@@ -176,12 +200,16 @@ def _csv_rows(file: IO[str], path: Path) -> Iterator[list[str]]:
         for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             yield [unquoted_cell(cell) for cell in row]
         return
-    is_looked_through = False
+    is_looked_through = has_backslash = False
     for row in csv.reader(file):
         if not is_looked_through and any("\n" in cell or "\r" in cell for cell in row):
             with _opened(path) as lines:
                 refuse_open_quote(str(path), lines, ",")
             is_looked_through = True
+        if not has_backslash and any("\\" in cell for cell in row):
+            with _opened(path) as lines:
+                refuse_escaped_marks(str(path), lines, ",")
+            has_backslash = True
         yield row
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from sentdist.errors import EncoderError
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.pretrained import find_checkpoint, saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.unknown_words import UnknownWords
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
@@ -23,13 +25,14 @@ from sentdist.stages.planning.resolve import folder_digest
 @dataclass(frozen=True, kw_only=True)
 class LoadedEncoder:
     """An encoder in memory. folder: where it lies. digest: of its configuration and weights. matmul: what torch calls its float32
-    products."""
+    products. unknown: sentences that were embedded without a word of them being known."""
 
     use: EncoderUse
     folder: Path
     encoder: SentenceEncoder
     digest: str
     matmul: str
+    unknown: UnknownWords = field(default_factory=UnknownWords, compare=False)
 
     @classmethod
     def load(cls, use: EncoderUse, device: str | None = None) -> LoadedEncoder:
@@ -74,7 +77,10 @@ class LoadedEncoder:
             EncoderError: embeddings that are not finite, or of length 0 where they shall be normalized.
         """
         torch.set_float32_matmul_precision(self.matmul)  # of the process: another encoder may have been loaded since
-        embeddings_SD = encode(self.encoder, sentences, max_length=self.use.max_length, precision=self.use.precision)
+        embeddings_SD = encode(
+            self.encoder, sentences, max_length=self.use.max_length, precision=self.use.precision,
+            on_tokens=partial(self.unknown.count, self.encoder.tokenizer),
+        )  # fmt: skip
         lengths_S = np.linalg.norm(embeddings_SD, axis=1)
         if not np.isfinite(lengths_S).all() or (self.use.normalize and not lengths_S.all()):
             bad = int(np.argmin(np.isfinite(lengths_S) & (lengths_S > 0)))

@@ -27,7 +27,7 @@ from sentdist.errors import DataError, brief, counted, listed
 from sentdist.reading import read_array, unreadable
 
 PAIR, GRADED = ("sent0", "sent1", "hard_neg"), ("sentence1", "sentence2", "score")  # what columns are called from here on
-NOTED = 2  # version of what is noted: of how sides are drawn
+NOTED = 3  # version of what is noted: of how sides are drawn
 TOP = 5.0  # of the scale that scores are brought to
 MOST_FOR_NEAR = 50_000  # different texts among which near-duplicates are looked for, if nobody said: some 20 s
 MOST_DOCUMENTS = {DEV: 2_000, TEST: 10_000}  # that a query's positives stand among
@@ -127,7 +127,9 @@ def look(name: str, path: Path | None, asked: Asked, *, hub_revision: str | None
         name, rows, [replace(file, near=near, num_linking=num) for near, num in _ways(asked, layout, num_texts)], revision
     )
     sizes = tuple(int((sides.of_rows == side).sum()) for side in (TRAIN, DEV, TEST))
-    told = _told(name, path, writing, layout, table, rows, sides, sizes)
+    told = _told(
+        name, path, writing, layout, table, rows, sides, sizes, scale=(low, high) if low is not None and high is not None else None
+    )
     told = (*told, *_told_of_likeness(asked, file, loosened, num_texts))
     return Looked(revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), told=told)
 
@@ -291,11 +293,13 @@ def _is_number(cell: object) -> bool:
 
 def _told(
     name: str, path: Path | None, writing: Writing, layout: Layout, table: pa.Table, rows: _FileRows, sides: Sides, sizes: Sequence[int],
+    *, scale: tuple[float, float] | None,
 ) -> tuple[str, ...]:  # fmt: skip
     unread = [column for column in table.column_names if column not in (*layout.columns, layout.group, layout.split)]
     read = [
         f"{layout.shape} in {listed(layout.columns)}",
         *([] if path is None else said_of(writing, path)),
+        *([_scores_told(rows.grades, *scale)] if scale else []),
         *([f"{listed(unread)} not read{_no_grades(table, unread)}"] if unread else []),
         *([f"{counted(rows.num_empty, 'row')} without a text left out"] if rows.num_empty else []),
         *([f"{counted(rows.num_repeated, 'repeated row')} left out"] if rows.num_repeated else []),
@@ -317,6 +321,11 @@ def _told(
             f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: `sentdist leaks` lists them."
         )
     return tuple(lines)
+
+
+def _scores_told(grades: Sequence[float], low: float, high: float) -> str:
+    """One score that is mistyped widens the scale, and all others come together at its low end."""
+    return f"scores from {min(grades):g} to {max(grades):g}, on a scale from {low:g} to {high:g}"
 
 
 def _told_of_likeness(asked: Asked, file: OwnFile, loosened: bool, num_texts: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
@@ -26,11 +27,16 @@ POSITIVES = (
 )  # fmt: skip
 NEGATIVES = ("negative", "neg", "hard_neg", "hard_negative", "sent2")
 GRADES = ("score", "similarity", "similarity_score", "label", "grade", "gold", "rating", "relatedness", "sim")
+TRUTHS = {"false": 0.0, "true": 1.0}
 GROUPS = ("group", "group_id")
 SPLITS = ("split",)
 ROW_NAMES = ("id", "index", "")  # of columns that name or count rows, as pandas' index does; so do these beginnings and this end
 ROW_BEGINNINGS, ROW_END = ("__index_level_", "unnamed:"), "_id"
+GRADE_WORDS = (
+    "score", "label", "similar", "relat", "duplicate", "paraphrase", "entail", "grade", "gold", "judg", "rating", "rater", "annotat", "match",
+)  # fmt: skip
 KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
+LEAST_FOR_LABELS, MOST_WORDS = 20, 4  # rows for each label, and words of one: what is longer or more varied is a text
 SCALES = ((0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.0, 5.0), (1.0, 7.0), (1.0, 10.0), (0.0, 10.0), (0.0, 100.0))
 
 
@@ -71,14 +77,19 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
     wanted = 2 if settled in ("pairs", "faq") else 3
     if settled not in SHAPES or len(chosen) != wanted or len(set(chosen)) != wanted:
         raise _unclear(name, f"columns {listed(chosen)} for {settled}", found)
+    if shape is None:
+        _check_labels(name, table, chosen, settled, is_named=columns is not None)
+    if settled == "graded":
+        _check_nli(name, table, chosen)
     layout = Layout(shape=settled, columns=chosen, group=own_group, split=split)
     for column in layout.texts:
         if not _is_text(table, column):
+            is_list = str(table.schema.field(column).type).startswith(("list", "large_list"))
             raise DataError(
                 where=f"{name}, {column}",
                 found=f"{table.schema.field(column).type} values",
                 expected="texts",
-                remedy="Name a column of texts.",
+                remedy="Write a row for each text in a list, or name a column of texts." if is_list else "Name a column of texts.",
             )
     return layout
 
@@ -108,19 +119,30 @@ def grades_of(name: str, column: str, cells: Sequence[object]) -> list[float]:
 def _grade(name: str, column: str, row: int, cell: object) -> float:
     if cell is None or (isinstance(cell, str) and not cell.strip()):
         return math.nan
+    if isinstance(cell, float) and math.isnan(cell):
+        return math.nan
     text = str(cell).strip().casefold()
     if text in NLI_LABELS:
         return NLI_LABELS[text]
-    try:
-        number = float(text.replace(",", "."))
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+    number = _number(text)
+    if number is None:
         expected = f"a number, or one of {', '.join(NLI_LABELS)}"
         raise DataError(
             where=f"{name}, {column}", found=f"{brief(cell)} in row {row + 1}", expected=expected, remedy="Correct the row or leave it out."
         )
     return number
+
+
+def _number(text: str) -> float | None:
+    """A finite number with a point or a comma, true or false; None for anything else."""
+    plain = text.strip().casefold()
+    if plain in TRUTHS:
+        return TRUTHS[plain]
+    try:
+        number = float(plain.replace(",", "."))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _by_name(table: pa.Table, by_name: dict[str, str], shape: str | None) -> tuple[str, ...] | None:
@@ -172,8 +194,55 @@ def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
     if len(chosen) != 3:
         raise _unclear(name, f"{len(chosen)} columns", table.column_names)
     third = chosen[2].strip().casefold()
-    is_graded = third in GRADES or (third not in NEGATIVES and _is_numbers(table, chosen[2]))
+    is_graded = third not in NEGATIVES and (third in GRADES or any(word in third for word in GRADE_WORDS) or _is_numbers(table, chosen[2]))
     return "graded" if is_graded else "triplets"
+
+
+def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: str, *, is_named: bool) -> None:
+    """Refuse labels that would be negatives, and labels beside pairs that are found and not read: pairs that they call different would be
+    positives. One label that all rows have says nothing, unless it is 0."""
+    if settled == "triplets" and chosen[2].strip().casefold() not in NEGATIVES and (label := _label_in(table, chosen[2])) is not None:
+        raise _unclear(name, f"{one_line(chosen[2], 60)} with {brief(label)}, which is no negative", chosen)
+    if settled not in ("pairs", "faq") or is_named:
+        return
+    beside = [column for column in table.column_names if column not in chosen and not _is_beside(table, column)]
+    for column in beside:
+        if any(word in column.casefold() for word in GRADE_WORDS):
+            cells = {str(cell).strip().casefold() for cell in table[column].to_pylist() if cell is not None} - {""}
+            if len(cells) > 1 or cells & {"0", "0.0", "false"}:
+                raise DataError(
+                    where=name,
+                    found=f"{one_line(column, 60)} beside {listed(chosen)}",
+                    expected="to be told whether it says how alike they are",
+                    remedy=f"If it does: --columns {','.join([*chosen, column])} (tune), or --set 'corpus.columns=[{', '.join([*chosen, column])}]' "
+                    f"(a recipe); if not, name {' and '.join(chosen)} alone.",
+                )
+
+
+def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
+    """Refuse NLI's labels as numbers: in releases entailment is 0 and contradiction 2, so that they fall with likeness."""
+    if [column.strip().casefold() for column in chosen[:2]] != ["premise", "hypothesis"]:
+        return
+    numbers = {_number(str(cell)) for cell in table[chosen[2]].to_pylist() if cell is not None and str(cell).strip()}
+    if numbers and numbers <= {-1.0, 0.0, 1.0, 2.0}:
+        raise DataError(
+            where=f"{name}, {chosen[2]}",
+            found=f"labels of NLI as numbers ({', '.join(f'{number:g}' for number in sorted(number for number in numbers if number is not None))})",
+            expected=f"words ({', '.join(NLI_LABELS)}), for in most releases 0 is entailment, and a higher number less alike",
+            remedy="Write the words; if the numbers do rise with likeness, call the texts sentence1 and sentence2.",
+        )
+
+
+def _label_in(table: pa.Table, column: str) -> str | None:
+    """A cell of a column that holds labels or numbers more than texts: of few, short, different values, or numbers for the most part."""
+    cells = [str(cell).strip() for cell in table[column].to_pylist() if cell is not None and str(cell).strip()]
+    different = Counter(cells)
+    is_few = len(cells) >= LEAST_FOR_LABELS and len(different) * LEAST_FOR_LABELS <= len(cells)
+    is_short = all(len(cell.split()) <= MOST_WORDS for cell in different)
+    numbers = [cell for cell in cells if _number(cell.rstrip("%")) is not None]
+    if numbers and 2 * len(numbers) >= len(cells):
+        return numbers[0]
+    return different.most_common(1)[0][0] if is_few and is_short else None
 
 
 def _is_text(table: pa.Table, column: str) -> bool:
@@ -183,21 +252,14 @@ def _is_text(table: pa.Table, column: str) -> bool:
 
 
 def _is_numbers(table: pa.Table, column: str) -> bool:
-    """Whether a column holds numbers, as such or as text; empty cells do not count."""
+    """Whether a column holds numbers, as such or as text, or the words of NLI labels; empty cells do not count."""
     import pyarrow as pa
 
     kind = table.schema.field(column).type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
         return True
-    cells = (
-        [cell.strip().replace(",", ".") for cell in table[column].slice(0, 1000).to_pylist() if cell and cell.strip()]
-        if _is_text(table, column)
-        else []
-    )
-    try:
-        return bool(cells) and all(math.isfinite(float(cell)) for cell in cells)
-    except ValueError:
-        return False
+    cells = [cell for cell in table[column].slice(0, 1000).to_pylist() if cell and cell.strip()] if _is_text(table, column) else []
+    return bool(cells) and all(_number(cell) is not None or cell.strip().casefold() in NLI_LABELS for cell in cells)
 
 
 def _unclear(name: str, found: str, columns: Sequence[str]) -> DataError:

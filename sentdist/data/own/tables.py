@@ -6,13 +6,14 @@ import codecs
 import csv
 import io
 import itertools
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sentdist.data.quotes import check_quotes, long_fields
+from sentdist.data.quotes import check_escapes, check_quotes, long_fields
 from sentdist.data.sources.files import TABLES, read_lines, read_objects, suffix_of, unquoted, with_large_strings
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import reading
@@ -27,6 +28,20 @@ READABLE = tuple(dict.fromkeys((*SEPARATED, *TABLES)))
 LOOKED_AT = 1 << 20  # bytes at the beginning, by which the writing is recognised
 LINES_LOOKED_AT = 200
 LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
+SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
+FOREIGN_WORD = re.compile(rb"[\x80-\xff]{4}")  # such as any of Russian in cp1251, of Japanese in Shift-JIS, of Chinese in GB 18030
+NOTHING = (
+    "\\N",
+    "NULL",
+    "null",
+    "NaN",
+    "nan",
+    "<NA>",
+    "#N/A",
+    "N/A",
+    "n/a",
+    "None",
+)  # what data bases, pandas and Excel write for no value
 
 
 SAID_BY_SUFFIX = {".json": "JSON, a list of objects", ".jsonl": "JSON, an object a line", ".parquet": "a Parquet file"}
@@ -77,16 +92,20 @@ def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]
         raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
     if begin[:4] == b"PK\x03\x04":
         raise _complaint(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
-    encoding = given.encoding or _encoding(path, begin)
+    encoding = given.encoding or _encoding(name, path, begin)
     if suffix_of(path) not in SEPARATED:
         return Writing(encoding=encoding)
     with reading(path, expected=f"text in {encoding}", where=name):
         text = codecs.getincrementaldecoder(encoding)().decode(begin, final=len(begin) < LOOKED_AT)
+    if not text.strip():
+        raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
     if "\0" in text:
         raise _complaint(name, "NUL characters", "a table of texts", "Save it again in UTF-8.")
-    lines = text.splitlines(keepends=True)
+    lines = list(io.StringIO(text, newline=""))  # as CSV knows them; `splitlines` ends one at U+2028 and U+0085, which stand in texts
     lines = lines if len(begin) < LOOKED_AT or len(lines) == 1 else lines[:-1]
-    separator = given.separator or _separator(name, path, lines, known_names)
+    said = _said_separator(lines[0])
+    lines = lines if said is None else lines[1:]
+    separator = given.separator or said or _separator(name, path, lines, known_names)
     if given.has_header is not None:
         return Writing(encoding=encoding, separator=separator, has_header=given.has_header)
     return Writing(encoding=encoding, separator=separator, has_header=_names_columns(_fields(lines, separator), known_names))
@@ -123,11 +142,27 @@ def own_table(name: str, path: Path, writing: Writing) -> pa.Table:
         table.validate(full=True)
     if not table.num_rows:
         raise _complaint(name, "no rows", "at least one", "Write the file again.")
+    return _emptied(table)
+
+
+def _emptied(table: pa.Table) -> pa.Table:
+    """The table without the words that stand for no value: a text NULL would be a positive like any other, of all rows that lack one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = pa.array(NOTHING, pa.large_string())
+    for place, field in enumerate(table.schema):
+        if pa.types.is_large_string(field.type):
+            is_nothing = pc.is_in(pc.utf8_trim_whitespace(table.column(place)), value_set=words)
+            if pc.any(is_nothing).as_py():
+                cells = pc.if_else(is_nothing, pa.scalar(None, pa.large_string()), table.column(place))
+                table = table.set_column(place, field.with_nullable(True), cells)
     return table
 
 
-def _encoding(path: Path, begin: bytes) -> str:
-    """By its mark, by the zeros of UTF-16, or UTF-8 if the whole file is that; else what Windows writes in the West."""
+def _encoding(name: str, path: Path, begin: bytes) -> str:
+    """By its mark, by the zeros of UTF-16, or UTF-8 if the whole file is that; else what Windows writes in the West. DataError where words
+    are of more letters beyond ASCII in a row than words of the West have."""
     if begin.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
     if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -142,6 +177,14 @@ def _encoding(path: Path, begin: bytes) -> str:
                 decoder.decode(block)
             decoder.decode(b"", final=True)
     except DataError:
+        words = begin.split()
+        if 20 * sum(FOREIGN_WORD.search(word) is not None for word in words) > len(words):
+            raise _complaint(
+                name,
+                "text that is neither UTF-8 nor of Western Europe: read as that, it would be other letters",
+                "UTF-8",
+                "Save it as that (Excel: CSV UTF-8), or tell a recipe the encoding: --set corpus.encoding=cp1251, shift-jis, gb18030 or another.",
+            ) from None
         return "cp1252" if _decodes(begin, "cp1252") else "latin-1"
     return "utf-8"
 
@@ -152,6 +195,12 @@ def _decodes(text: bytes, encoding: str) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _said_separator(line: str) -> str | None:
+    """The separator that a first line `sep=;` tells Excel; it is no row."""
+    found = SEPARATOR_LINE.fullmatch(line.rstrip("\r\n"))
+    return None if found is None else found[1]
 
 
 def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequence[str]) -> str:
@@ -220,21 +269,29 @@ def _separated(path: Path, writing: Writing) -> pa.Table:
     text = path.read_bytes().decode(writing.encoding or "utf-8") if _is_foreign(writing) else None
     with pa.input_stream(str(path)) if text is None else io.StringIO(text) as begin:
         start = begin.read(LOOKED_AT)
-    first, num_lines = _first_row(start if isinstance(start, str) else start.decode(errors="replace"), writing.separator or ",")
+    start = start if isinstance(start, str) else start.decode(errors="replace")
+    said_line = next(iter(io.StringIO(start, newline="")), "")
+    skipped = 0 if _said_separator(said_line) is None else 1
+    first, num_lines = _first_row(start[len(said_line) * skipped :], writing.separator or ",")
+    is_bare = is_tab and not (writing.has_header and all(map(_is_in_marks, first)))  # R and QUOTE_ALL put each cell in marks, names too
     names = [_without_marks(cell.strip()) if is_tab else cell.strip() for cell in first]
     names = _told_apart(names) if writing.has_header else [str(number) for number in range(1, len(names) + 1)]
     table = pyarrow.csv.read_csv(
         path if text is None else io.BytesIO(text.encode()),
-        read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=num_lines if writing.has_header else 0, block_size=1 << 24),
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=names, skip_rows=skipped + (num_lines if writing.has_header else 0), block_size=1 << 24
+        ),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=writing.separator or ",", quote_char=False if is_tab else '"', newlines_in_values=not is_tab
+            delimiter=writing.separator or ",", quote_char=False if is_bare else '"', newlines_in_values=not is_bare
         ),
         convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False),
     )
-    if is_tab:
+    if is_bare:
         return unquoted(table)
     with path.open(encoding=writing.encoding or "utf-8", newline="") as file:
         check_quotes(path.name, table, file, writing.separator or ",")
+    with path.open(encoding=writing.encoding or "utf-8", newline="") as file:
+        check_escapes(path.name, table, file, writing.separator or ",")
     return table
 
 
@@ -250,8 +307,13 @@ def _quoting(separator: str) -> Literal[0, 3]:
     return csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
 
 
+def _is_in_marks(cell: str) -> bool:
+    plain = cell.strip()
+    return len(plain) > 1 and plain[0] == plain[-1] == '"'
+
+
 def _without_marks(name: str) -> str:
-    return name[1:-1].replace('""', '"') if len(name) > 1 and name[0] == name[-1] == '"' else name
+    return name[1:-1].replace('""', '"') if _is_in_marks(name) else name
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
-from sentdist.data.quotes import check_quotes
+from sentdist.data.quotes import check_escapes, check_quotes
 from sentdist.data.sources import mirror
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
 from sentdist.errors import DataError, listed
@@ -26,6 +26,8 @@ LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB,
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 TABLES = (*SUFFIXES, ".jsonl.gz", ".json")  # what a source's file may be called: .json holds a list of objects
+FOREIGN_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}  # in the only column's name
+LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is told otherwise
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
 
@@ -129,7 +131,8 @@ def check_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> Non
     """Raise DataError unless all wanted columns are among those found."""
     absent = [column for column in wanted if column not in found]
     if absent:
-        hint = did_you_mean(absent[0], found)
+        separator = next((word for mark, word in FOREIGN_SEPARATORS.items() if len(found) == 1 and mark in found[0]), None)
+        hint = did_you_mean(absent[0], found) if separator is None else f"Save it with the separator of its suffix: these are {separator}."
         raise DataError(
             where=name,
             found=f"columns {listed(found)}",
@@ -282,7 +285,15 @@ def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:
     import pyarrow as pa
 
     with reading(path, expected="JSON, a list of objects"):
-        rows = json.loads(path.read_text(encoding=encoding))
+        text = path.read_text(encoding=encoding)
+        try:
+            rows = json.loads(text)
+        except json.JSONDecodeError as error:
+            if error.msg != "Extra data" or not text.lstrip().startswith("{"):
+                raise
+            raise DataError(
+                where=str(path), found="an object a line", expected="a list of objects, as .json says", remedy="Call the file .jsonl."
+            ) from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("no list of objects")
     return pa.table({key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)})
@@ -293,7 +304,7 @@ def _judgements(path: Path) -> pa.Table:
     import pyarrow as pa
 
     with reading(path, expected="lines of judgements"):
-        rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        rows = [line.split() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     short = next((number for number, row in enumerate(rows, 1) if len(row) != 4), None)
     if short is not None or not rows:
         raise ValueError(f"line {short} has {len(rows[short - 1])} fields, not query, 0, document, grade" if short else "no lines")
@@ -308,10 +319,12 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
     import pyarrow as pa
     import pyarrow.csv
 
-    with path.open(encoding="utf-8", newline="") as file:
-        header = next(csv.reader(file, delimiter="\t" if tab else ",", quoting=csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL))
+    with path.open(encoding="utf-8-sig", newline="") as file:  # a mark or an empty line hides no name: a column without would be guessed
+        lines = csv.reader(file, delimiter="\t" if tab else ",", quoting=csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL)
+        header = next(filter(None, lines), [])
     table = pyarrow.csv.read_csv(
         path,
+        read_options=pyarrow.csv.ReadOptions(block_size=LONGEST_CELL),
         parse_options=pyarrow.csv.ParseOptions(
             delimiter="\t" if tab else ",", quote_char=False if tab else '"', newlines_in_values=not tab
         ),
@@ -323,6 +336,8 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
         return unquoted(table)
     with path.open(encoding="utf-8", newline="") as file:
         check_quotes(str(path), table, file, ",")
+    with path.open(encoding="utf-8", newline="") as file:
+        check_escapes(str(path), table, file, ",")
     return table
 
 

@@ -30,12 +30,13 @@ def encode(
     tokens_per_batch: int | None = None,
     precision: str = "fp32",
     on_progress: Callable[[int], None] | None = None,
+    on_tokens: Callable[[TokenBatch, Sequence[str]], None] | None = None,
 ) -> np.ndarray:
     """Return the test-time embeddings (S, D) float32 of S sentences, in their order, not normalized.
 
     tokens_per_batch: budget of a forward; None: `tokens_at_once` of the encoder's device.
     precision: fp32 (or tf32, which the process decides, see precision.py), or bf16 for bfloat16 products over the float32 weights.
-    on_progress: is given the number of sentences done, after each forward.
+    on_progress: is given the number of sentences done, after each forward. on_tokens: is given each part of the sentences with its tokens.
 
     A GPU never waits for the host: batches are made in a thread meanwhile, and embeddings are read one forward late.
     """
@@ -48,7 +49,10 @@ def encode(
 
     def batches() -> Iterator[tuple[np.ndarray, TokenBatch]]:
         for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
-            chunk = encoder.tokenize(sentences[start : start + _SENTENCES_AT_ONCE], max_length=max_length)
+            part = sentences[start : start + _SENTENCES_AT_ONCE]
+            chunk = encoder.tokenize(part, max_length=max_length)
+            if on_tokens is not None:
+                on_tokens(chunk, part)
             for rows, tokens in length_sorted(chunk, tokens_per_batch=budget):
                 yield start + rows, _pinned(tokens, encoder.device) if on_gpu else tokens
 

@@ -109,3 +109,15 @@ def test_encode_does_not_write_over_a_file_unless_told_to(tiny_encoder_dir: Path
     assert (tmp_path / "out.npy").read_text() == "precious"
     assert _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", "--overwrite", stdin="a man").exit_code == 0
     assert np.load(tmp_path / "out.npy").shape == (1, 32)
+
+
+def test_texts_that_the_tokenizer_does_not_know_are_told(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("你好\nthe dog runs\n再见 !\nthe zebra\n", encoding="utf-8")
+    said = "without a word that the encoder's tokenizer knows, such as '你好'"
+    encoded = _call("encode", tiny_encoder_dir, tmp_path / "texts.txt", "--out", tmp_path / "out.npy")
+    assert encoded.exit_code == 0 and f"2 sentences {said}" in encoded.stderr and "without a word" not in encoded.stdout
+    alike = _call("similarity", tiny_encoder_dir, "你好", "再见")
+    assert alike.stdout == "1.000000\n" and f"2 sentences {said}" in alike.stderr
+    assert f"1 sentence {said}" in _call("similarity", tiny_encoder_dir, "你好", "the dog runs").stderr
+    assert f"2 sentences {said}" in _call("search", tiny_encoder_dir, "the dog", "--corpus", tmp_path / "texts.txt").stderr
+    assert "without a word" not in _call("similarity", tiny_encoder_dir, "the zebra", "a dog !").stderr

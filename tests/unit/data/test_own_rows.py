@@ -358,3 +358,14 @@ def test_a_line_of_json_may_be_long(tmp_path: Path, name: str) -> None:
     content = "\n".join([*lines, json.dumps({"question": "long", "answer": "word " * 500_000})]).encode()
     path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     assert len(read_cells(path)) == len(read_file("own", path)) == 4
+
+
+def test_the_scale_of_scores_is_told_with_what_lies_on_it(tmp_path: Path) -> None:
+    path = tmp_path / "graded.csv"
+    rows = [f"one {n},other {n},{45 if n == 7 else n % 6}\n" for n in range(60)]
+    path.write_text("sentence1,sentence2,score\n" + "".join(rows))
+    assert "; scores from 0 to 45, on a scale from 0 to 100" in seen(path, near=None).told[0]
+    path.write_text("sentence1,sentence2,score\n" + "".join(rows[:7] + rows[8:]))
+    assert "; scores from 0 to 5, on a scale from 0 to 5" in seen(path, near=None).told[0]
+    path.write_text("sentence1,sentence2\n" + "".join(row.rpartition(",")[0] + "\n" for row in rows))
+    assert "scores" not in seen(path, near=None).told[0]

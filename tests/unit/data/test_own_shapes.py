@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 from sentdist.data.candidates import read_candidates
+from sentdist.data.labels import read_labelled
+from sentdist.data.pairs import read_pairs
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.files import read_file
 from sentdist.data.sources.pinned import read_source
@@ -90,3 +93,35 @@ def test_other_json_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "one.json").write_text(content)
     with pytest.raises(DataError, match="one"):
         read_source("one", data_root=tmp_path)
+
+
+@pytest.mark.parametrize("begin", ["\ufeff", "\n", "\ufeff\r\n\n"])
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_the_first_column_is_text_behind_a_mark_or_empty_lines(tmp_path: Path, begin: str, separator: str) -> None:
+    suffix = "tsv" if separator == "\t" else "csv"
+    (tmp_path / f"texts.{suffix}").write_text(begin + "label,text\n01,a\n1,b\n".replace(",", separator), encoding="utf-8", newline="")
+    assert read_labelled("texts", data_root=tmp_path).labels == ("01", "1")
+
+
+def test_judgements_behind_a_mark_are_those_of_the_queries(tmp_path: Path) -> None:
+    found = read_retrieval("my/faq", data_root=bank(tmp_path, "\ufeffq0 0 d1 2\nq1 0 d0 1\n"))
+    assert found.qrels == {"q0": {"d1": 2}, "q1": {"d0": 1}}
+
+
+@pytest.mark.parametrize(("name", "separator", "words"), [("s.csv", ";", "semicolons"), ("s.csv", "\t", "tabs"), ("s.tsv", ",", "commas")])
+def test_another_separator_than_the_suffix_says_is_told(tmp_path: Path, name: str, separator: str, words: str) -> None:
+    (tmp_path / name).write_text("sentence1,sentence2,score\na,b,1\n".replace(",", separator))
+    with pytest.raises(DataError, match=f"Save it with the separator of its suffix: these are {words}"):
+        read_pairs("s", data_root=tmp_path)
+
+
+def test_a_cell_of_a_task_may_be_long(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(f"sentence1,sentence2,score\na,{'b' * 3_000_000},1\nc,d,2\n")
+    assert read_pairs("s", data_root=tmp_path).num_pairs == 2
+
+
+@pytest.mark.parametrize("score", ['"4,5"', "45%", "inf", "-inf", "nan"])
+def test_a_score_on_any_scale_is_a_finite_number(tmp_path: Path, score: str) -> None:
+    (tmp_path / "s.csv").write_text(f"sentence1,sentence2,score\na,b,1\nc,d,{score}\n")
+    with pytest.raises(DataError, match=r"in row 1; expected a finite number, with a point"):
+        read_pairs("s", data_root=tmp_path, score_range=(-math.inf, math.inf))

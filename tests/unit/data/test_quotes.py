@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentdist.data.own.tables import Writing, own_table
-from sentdist.data.quotes import line_of_open_quote
+from sentdist.data.quotes import line_of_escaped_mark, line_of_open_quote
 from sentdist.data.sources.pinned import read_source
+from sentdist.data.texts import open_texts
 from sentdist.errors import DataError
 
 
@@ -33,11 +34,12 @@ def test_the_line_that_swallows_others_is_found(content: str, line: int | None) 
     assert line_of_open_quote(io.StringIO(content, newline=""), ",") == line
 
 
-@given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
+@given(st.lists(st.tuples(st.text('ab\\\\",\n ') | st.text(), st.text()), min_size=1))
 def test_what_a_program_has_written_is_let_through(rows: list[tuple[str, str]]) -> None:
     written = io.StringIO(newline="")
     csv.writer(written).writerows([(one.replace("\0", ""), other.replace("\0", "")) for one, other in rows])
     assert line_of_open_quote(io.StringIO(written.getvalue(), newline=""), ",") is None
+    assert line_of_escaped_mark(io.StringIO(written.getvalue(), newline=""), ",") is None
 
 
 BROKEN = 'question,answer\nhow are you,fine\n"who is he,a man\nwhen,now\nsay "hi",hello\n'
@@ -56,3 +58,34 @@ def test_fields_of_several_lines_are_read(tmp_path: Path) -> None:
     rows = [{"question": 'how\nare "you"', "answer": "fine"}]
     assert read_source("faq", data_root=tmp_path).to_pylist() == rows
     assert own_table("faq.csv", tmp_path / "faq.csv", Writing(encoding="utf-8", separator=",", has_header=True)).to_pylist() == rows
+
+
+ESCAPED = 'question,answer\nhow are you,fine\n"he said \\"hi\\" to me","so, what"\nx,y\n'
+
+
+def test_marks_behind_backslashes_are_refused_everywhere(tmp_path: Path) -> None:
+    path = tmp_path / "faq.csv"
+    path.write_text(ESCAPED)
+    said = r"faq\.csv, line 3: found quotation marks behind backslashes"
+    with pytest.raises(DataError, match=said):
+        own_table("faq.csv", path, Writing(encoding="utf-8", separator=",", has_header=True))
+    with pytest.raises(DataError, match=said):
+        read_source("faq", data_root=tmp_path)
+    with pytest.raises(DataError, match=said):
+        list(open_texts(str(path), columns=["question"]).batches(10))
+
+
+def test_backslashes_are_letters(tmp_path: Path) -> None:
+    path, rows = (
+        tmp_path / "faq.csv",
+        [{"question": "C:\\dir\\", "answer": 'a \\"b\\", and\n" \\"c'}, {"question": "\\n", "answer": '\\"x'}],
+    )
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["question", "answer"])
+        writer.writeheader()
+        writer.writerows(rows)
+    assert read_source("faq", data_root=tmp_path).to_pylist() == rows
+    assert own_table("faq.csv", path, Writing(encoding="utf-8", separator=",", has_header=True)).to_pylist() == rows
+    assert [one for batch in open_texts(str(path), columns=["answer"]).batches(10) for one in batch["answer"]] == [
+        row["answer"] for row in rows
+    ]

@@ -70,10 +70,17 @@ def test_a_line_of_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch)
     assert [batch["sentence"] for batch in open_texts("-").batches(2)] == [["one", "two"], ["three"]]
 
 
+def test_empty_fields_behind_the_last_column_are_none(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,sentence\n1,one,,\n2,two, \n")
+    assert [batch["sentence"] for batch in open_texts(str(tmp_path / "a.csv"), columns=["sentence"]).batches(9)] == [["one", "two"]]
+
+
 def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\none\n")
     (tmp_path / "b.csv").write_text("first,second\none,two\n")
     assert open_texts(str(tmp_path / "a.csv")).columns == ("text",)
+    (tmp_path / "c.csv").write_text("sentence; or two\none\n")
+    assert open_texts(str(tmp_path / "c.csv"), columns=["sentence; or two"]).columns == ("sentence; or two",)
     assert open_texts(str(tmp_path / "b.csv"), num_columns=2).columns == ("first", "second")
 
 
@@ -91,6 +98,18 @@ def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
         ("a.txt", "one\n \ntwo\n", [], "row 2, sentence: found ' '"),
         ("a.jsonl", '{"sentence": "one"}\n{"sentence": 3}\n', ["sentence"], "row 2, sentence: found 3"),
         ("a.jsonl", '{"sentence": "one"}\n{"sen\n', ["sentence"], 'line 2: found {"sen; expected a JSON object'),
+        ("a.csv", "id,sentence\n1,one\n2,two, or more\n", ["sentence"], "row 2: found 3 fields, such as ' or more'; expected 2"),
+        ("a.tsv", "sentence\tid\none\t1\ntwo\tor more\t2\n", ["sentence"], "row 2: found 3 fields"),
+        (
+            "a.csv",
+            "question;answer\none;two\n",
+            [],
+            "one column, 'question;answer'; expected a first line that names the columns, separated by commas",
+        ),
+        ("a.csv", "sep=;\nquestion;answer\none;two\n", [], "one column, 'sep=;'"),
+        ("a.tsv", "id,sentence\n1,one\n", [], "separated by tabs"),
+        ("a.csv", "a man eats in the house\ntwo birds\n", [], "as .txt with a sentence a line"),
+        ("a.csv", "A man eats.\ntwo birds\n", [], "as .txt with a sentence a line"),
         ("a.txt", "one\n", ["sentence"], "plain text, and sentence asked for"),
         ("a.parquet", "no parquet", ["sentence"], "a file that cannot be read"),
         ("a.txt", b"\xff\xfe\xfa", [], "a file that cannot be read"),

@@ -1,0 +1,92 @@
+"""Columns beside the texts of a person's own file: labels and numbers are scores, or asked about; they are neither lost nor negatives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sentdist.data.own.rows import Asked, OwnFile, look, read_rows
+from sentdist.data.own.sides import TRAIN
+from sentdist.errors import DataError
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def with_column(folder: Path, names: str, cells: Sequence[object], **asked: object) -> OwnFile:
+    """What is found in a file of 60 pairs and a third column that repeats these cells."""
+    path, (first, second, third) = folder / "own.csv", names.split(",")
+    rows = [f"a {n} b,c {n} d,{cells[n % len(cells)]}\n" for n in range(60)]
+    path.write_text(f"{first},{second},{third}\n" + "".join(rows))
+    return look(path.name, path, Asked(**asked)).file  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "cells", [("yes", "no"), ("de", "en", "fr"), ("10 %", "20 %", "85 %"), ("0.5", "0.7", "missing"), ("very good", "bad")]
+)
+def test_labels_are_no_negatives(tmp_path: Path, cells: tuple[str, ...]) -> None:
+    with pytest.raises(DataError, match=r"third with '.*', which is no negative"):
+        with_column(tmp_path, "first,second,third", cells)
+    with pytest.raises(DataError, match=r"which is no negative"):
+        with_column(tmp_path, "first,second,third", cells, columns=("first", "second", "third"))
+    assert with_column(tmp_path, "first,second,third", cells, shape="triplets").shape == "triplets"
+    assert with_column(tmp_path, "first,second,negative", cells, columns=("first", "second", "negative")).shape == "triplets"
+    assert with_column(tmp_path, "first,second,third", cells, columns=("first", "second")).shape == "pairs"
+
+
+@pytest.mark.parametrize(
+    ("names", "cells"),
+    [
+        ("question1,question2,is_duplicate,qid", ("0", "1")),
+        ("sentence1,sentence2,gold_label", ("entailment", "contradiction")),
+        ("sentence_A,sentence_B,relatedness_score", ("1.5", "4.5")),
+        ("question,answer,Rater 1", ("1", "5")),
+        ("sentence1,sentence2,label", ("0",)),
+    ],
+)
+def test_labels_beside_pairs_are_asked_about(tmp_path: Path, names: str, cells: tuple[str, ...]) -> None:
+    path, columns = tmp_path / "own.csv", names.split(",")[:3]
+    path.write_text(names + "\n" + "".join(f"a {n} b,c {n} d,{cells[n % len(cells)]}{f',{n}7' * names.count('qid')}\n" for n in range(60)))
+    with pytest.raises(DataError, match=f"{columns[2]} beside {columns[0]}, {columns[1]}.*--columns {','.join(columns)}"):
+        look(path.name, path, Asked())
+    assert look(path.name, path, Asked(columns=tuple(columns[:2]))).file.shape in ("pairs", "faq")
+    assert look(path.name, path, Asked(shape="pairs")).file.columns == tuple(columns[:2])
+    if len(cells) > 1:
+        assert look(path.name, path, Asked(columns=tuple(columns))).file.shape == "graded"
+
+
+@pytest.mark.parametrize("cells", [("0", "1", "2"), ("-1", "0", "1", "2"), ("0", "2")])
+def test_numbers_that_stand_for_entailment_are_refused(tmp_path: Path, cells: tuple[str, ...]) -> None:
+    with pytest.raises(DataError, match=r"labels of NLI as numbers .*in most releases 0 is entailment"):
+        with_column(tmp_path, "premise,hypothesis,label", cells)
+    assert with_column(tmp_path, "sentence1,sentence2,label", cells).shape == "graded"
+    assert with_column(tmp_path, "premise,hypothesis,label", ("0", "0.5", "3.5")).shape == "graded"
+    assert with_column(tmp_path, "premise,hypothesis,label", ("neutral", "entailment")).shape == "graded"
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("third", [n % 2 == 1 for n in range(60)]),
+        ("label", [n % 2 == 1 for n in range(60)]),
+        ("third", [Decimal(n % 2) for n in range(60)]),
+        ("third", ["True" if n % 2 else "false" for n in range(60)]),
+        ("third", [float("nan") if n == 7 else float(n % 2) for n in range(60)]),
+    ],
+)
+def test_truths_and_decimals_are_scores(tmp_path: Path, name: str, cells: list[object]) -> None:
+    path = tmp_path / "own.parquet"
+    pq.write_table(pa.table({"first": [f"a {n} b" for n in range(60)], "second": [f"c {n} d" for n in range(60)], name: cells}), path)
+    asked = Asked(columns=("first", "second", name), near=None)
+    for found in (look(path.name, path, Asked(near=None) if name == "third" else asked), look(path.name, path, asked)):
+        assert (found.file.shape, found.file.low, found.file.high) == ("graded", 0.0, 1.0)
+        rows = read_rows(path.name, path, found.file, TRAIN, revision=found.revision).to_pylist()
+        assert all(row["score"] == 5.0 * (int(row["sentence1"].split()[1]) % 2) for row in rows)
+        assert sum(found.sizes) == sum(cell == cell for cell in cells)

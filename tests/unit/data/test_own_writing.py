@@ -1,0 +1,154 @@
+"""Files as spreadsheets, data bases and other programs write them: what stands for nothing, lines that are no rows, marks, encodings."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from sentdist.data.own.rows import Asked, Looked, look, read_rows
+from sentdist.data.own.shapes import KNOWN_NAMES
+from sentdist.data.own.sides import DEV, TEST, TRAIN
+from sentdist.data.own.tables import NOTHING, Writing, own_table, recognised
+from sentdist.data.sources.pinned import read_source
+from sentdist.errors import DataError
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def pairs(found: Looked, path: Path) -> set[tuple[str, str]]:
+    """The pairs of all sides."""
+    tables = (read_rows(path.name, path, found.file, side, revision=found.revision) for side in (TRAIN, DEV, TEST))
+    return {(row["sent0"], row["sent1"]) for table in tables for row in table.to_pylist()}
+
+
+def cells(path: Path) -> list[dict[str, object]]:
+    return own_table(path.name, path, recognised(path.name, path, Writing(), sorted(KNOWN_NAMES))).to_pylist()
+
+
+@pytest.mark.parametrize("word", NOTHING)
+@pytest.mark.parametrize("name", ["own.csv", "own.jsonl"])
+def test_words_for_no_value_are_none(tmp_path: Path, name: str, word: str) -> None:
+    path = tmp_path / name
+    rows = [{"question": f"question {n}", "answer": f" {word}" if n % 4 == 0 else f"answer {n}", "group": word} for n in range(60)]
+    if name == "own.csv":
+        path.write_text("question,answer,group\n" + "".join(",".join(row.values()) + "\n" for row in rows))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    found = look(name, path, Asked(near=None))
+    assert "15 rows without a text left out" in found.told[0] and "in 45 groups" in found.told[1]
+    assert pairs(found, path) == {(f"question {n}", f"answer {n}") for n in range(60) if n % 4}
+
+
+def test_a_score_that_is_null_is_no_score(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("a,b,c\n" + "".join(f"one {n},other {n},{'NULL' if n % 4 == 0 else n % 3}\n" for n in range(60)))
+    found = look("own.csv", path, Asked(near=None))
+    assert (found.file.shape, sum(found.sizes)) == ("graded", 45)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("separator", [";", ",", "\t"])
+@pytest.mark.parametrize("header", [True, False])
+def test_the_line_that_tells_excel_the_separator_is_no_row(tmp_path: Path, encoding: str, separator: str, header: bool) -> None:
+    path, rows = tmp_path / "own.csv", [(f"Frage {n}, wie?", f"Antwort für {n}.", f"Gegenteil; {n}!") for n in range(40)]
+    lines = [("anchor", "positive", "negative"), *rows] if header else rows
+    written = [separator.join(f'"{cell}"' if separator in cell else cell for cell in line) for line in lines]
+    path.write_bytes("\r\n".join([f"sep={separator}", *written, ""]).encode(encoding))
+    assert [tuple(row.values()) for row in cells(path)] == rows
+    assert list(cells(path)[0]) == (["anchor", "positive", "negative"] if header else ["1", "2", "3"])
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b", "\x1c"])
+def test_a_text_may_hold_what_other_programs_take_for_a_line_end(tmp_path: Path, mark: str) -> None:
+    path, rows = tmp_path / "own.csv", [(f"question{mark}{n}", f"answer{mark}{n}") for n in range(40)]
+    path.write_text("question,answer\n" + "".join(f"{one},{other}\n" for one, other in rows), encoding="utf-8")
+    assert [tuple(row.values()) for row in cells(path)] == rows
+
+
+@pytest.mark.parametrize("content", [b"\xef\xbb\xbf", b"\xff\xfe", b"\xef\xbb\xbf\r\n"])
+@pytest.mark.parametrize("name", ["own.csv", "own.txt"])
+def test_a_file_that_is_a_mark_of_its_encoding_is_empty(tmp_path: Path, content: bytes, name: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match="an empty file"):
+        cells(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "question", "answer"),
+    [
+        ("cp1251", "Как сбросить router {n}?", "Нажмите кнопку reset и подождите {n} минут."),
+        ("koi8-r", "Как сбросить {n}?", "Нажмите кнопку {n}."),
+        ("cp1253", "Πώς να καθαρίσω {n}", "Πατήστε το κουμπί {n}."),
+        ("cp1256", "كيف أعيد ضبط {n}", "اضغط على الزر {n}"),
+        ("shift-jis", "ルーター{n}をリセットするには？", "ボタンを{n}分押してください。"),
+        ("gb18030", "怎样重置路由器{n}？", "请按住按钮{n}分钟。"),
+        ("euc-kr", "라우터 {n} 재설정 방법은?", "버튼을 {n}분 동안 누르세요."),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_other_letters_than_those_that_were_written_are_read_only_when_told(
+    tmp_path: Path, encoding: str, question: str, answer: str, suffix: str
+) -> None:
+    rows = [(question.format(n=n), answer.format(n=n)) for n in range(40)]
+    lines = [f"{one}\t{other}" if suffix == "csv" else json.dumps({"a": one, "b": other}, ensure_ascii=False) for one, other in rows]
+    path = tmp_path / f"own.{suffix}"
+    path.write_bytes("\n".join(lines).encode(encoding))
+    with pytest.raises(DataError, match=r"neither UTF-8 nor of Western Europe.*--set corpus\.encoding="):
+        cells(path)
+    told = recognised(path.name, path, Writing(encoding=encoding, has_header=False), sorted(KNOWN_NAMES))
+    assert [tuple(row.values()) for row in own_table(path.name, path, told).to_pylist()] == rows
+
+
+@pytest.mark.parametrize("answer", ["Drücken Sie „{n}“ … – fünf Füße", "Appuyez sur le bouton là-bas, s’il vous plaît, {n} fois à l’été"])
+def test_words_of_the_west_are_read_as_windows_writes_them(tmp_path: Path, answer: str) -> None:
+    path = tmp_path / "own.csv"
+    path.write_bytes(("Frage;Antwort\n" + "".join(f"Wie geht {n}?;{answer.format(n=n)}\n" for n in range(40))).encode("cp1252"))
+    assert [row["Antwort"] for row in cells(path)] == [answer.format(n=n) for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "own.jsonl",
+            '{"question": "a", "answer": "b"}\n{"question": "c", "answer": 4}\n',
+            "answer is string in some rows and number in row 2",
+        ),
+        ("own.jsonl", '{"question": "a", "answer": "b"}\n["c", "d"]\n', "a line is object in some rows and array in row 2"),
+        (
+            "own.json",
+            '{"question": "a"}\n{"question": "b"}\n',
+            "an object a line; expected a list of objects, as .json says. Call the file .jsonl",
+        ),
+        ("own.jsonl", '{"query": "a", "pos": ["b", "c"]}\n', "Write a row for each text in a list"),
+    ],
+)
+def test_json_of_another_shape_is_told_with_what_to_do(tmp_path: Path, name: str, content: str, said: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError) as refused:
+        look(name, tmp_path / name, Asked())
+    assert said in str(refused.value) and "no JSON" not in str(refused.value)
+
+
+def test_text_in_another_encoding_is_to_be_saved_as_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_bytes("text,label\nGröße,1\n".encode("cp1252"))
+    with pytest.raises(DataError, match=r"line 2: bytes that are no UTF-8\).*Save it as UTF-8 text\."):
+        read_source("own", data_root=tmp_path)
+
+
+def test_a_tsv_with_its_names_in_marks_has_its_texts_in_marks(tmp_path: Path) -> None:
+    path, rows = tmp_path / "own.tsv", [(f'how about "{n}"', f"so\nand\t{n}") for n in range(40)]
+    with path.open("w", newline="") as file:
+        csv.writer(file, delimiter="\t", quoting=csv.QUOTE_ALL).writerows([("question", "answer"), *rows])
+    assert [tuple(row.values()) for row in cells(path)] == rows and list(cells(path)[0]) == ["question", "answer"]
+    path.write_text('question\tanswer\n"how"\t"so"\n')
+    assert cells(path) == [{"question": '"how"', "answer": '"so"'}]
+    path.write_text('"question"\t"answer"\n"how \\"a\\" b"\t"so"\n')
+    with pytest.raises(DataError, match=r"line 2: found quotation marks behind backslashes"):
+        cells(path)
