@@ -59,7 +59,7 @@ def _standing(line: Line, table: ResultTable) -> str:
 
 
 def column_words(table: ResultTable) -> str:
-    """What the last column is."""
+    """What the leading column is."""
     return f"average of {len(table.columns) - 1} tasks" if table.lead == AVERAGE else table.lead
 
 

@@ -42,7 +42,7 @@ def sweep_drawings(
 ) -> Iterator[Drawing]:
     """All figures for which the sweep has numbers, the answer to its question first."""
     headline = tables[0]
-    column = headline.columns[-1]
+    column = headline.lead
     unit = score_unit(headline)
     rows = found.sts or next(iter((found.retrieval or found.other).values()))
     value = {id(row): _headline(row, headline, column) for row in rows}
@@ -75,8 +75,8 @@ def sweep_drawings(
 
 
 def score_unit(table: ResultTable) -> str:
-    """What the last column of a table is a number of, as axes tell it."""
-    column = table.columns[-1]
+    """What the leading column of a table is a number of, as axes tell it."""
+    column = table.lead
     return f"{column if column != AVERAGE else f'average of {len(table.columns) - 1} tasks'} ({table.unit})"
 
 
