@@ -68,23 +68,28 @@ def against(columns: Sequence[Column], pairs_of: Sequence[Sequence[tuple[str, st
     ]
 
 
-def may_be_best(column: Column, *, num_columns: int = 1) -> tuple[str, frozenset[str]]:
-    """The row of the highest mean, and all that are in the model confidence set of the best; rows that cannot be tested are in neither.
+def may_be_best(column: Column, *, num_columns: int = 1) -> tuple[str, frozenset[str], frozenset[str]]:
+    """The row of the highest mean, all that are in the model confidence set of the best, and all that were told from it; rows that cannot
+    be tested are in neither set, and both are empty where the highest cannot.
 
     num_columns: of the table. In 95 of 100 tables no row that is one of the best is left out anywhere.
     """
     best = int(np.argmax(column.means))
-    alive = np.flatnonzero(~column.is_copies & (column.has_seeds | column.has_items))
+    if not column.is_testable[best]:
+        return column.entries[best].label, frozenset(), frozenset()
+    alive = np.flatnonzero(column.is_testable)
     level = (1 - ALPHA) ** (1 / num_columns)
     while len(alive) > 1:
         first, second = (alive[side] for side in np.triu_indices(len(alive), 1))
         pairs = column.pairs(first, second)
         limit = float(np.quantile(column.greatest(pairs, first, second), level))
-        worse = np.where(pairs.differences < 0, first, second)[(pairs.normal > limit) & (2 * norm.sf(pairs.normal) >= pairs.least_p)]
+        worse = np.where(pairs.differences < 0, first, second)[(pairs.normal > limit) & (pairs.least_p < 2 * norm.sf(limit))]
         if not len(worse):
             break
         alive = np.setdiff1d(alive, worse)
-    return column.entries[best].label, frozenset(column.entries[row].label for row in alive)
+    told = np.setdiff1d(np.flatnonzero(column.is_testable), alive)
+    alive_labels, told_labels = (frozenset(column.entries[row].label for row in rows) for rows in (alive, told))
+    return column.entries[best].label, alive_labels, told_labels
 
 
 def over_tasks(differences_NT: Floats) -> tuple[float, float, float] | None:

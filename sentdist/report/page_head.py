@@ -54,7 +54,7 @@ def _standing(line: Line, table: ResultTable) -> str:
         return ""
     if best == line.label:
         return ", the highest of the table"
-    told = "" if line.cells[column].standing else ", which is told from it"
+    told = ", which is told from it" if line.cells[column].is_told_from_best else ""
     return f"; {best} has the highest, {means[best]:.2f}{told}"
 
 
