@@ -108,7 +108,10 @@ def _verdict(found: Difference) -> str:
     if found.is_told:
         return f"more than {'other test items explain' if found.about == 'items' else 'chance explains'}{untried}"
     if found.by_signs:
-        return f"not told from chance: {found.num_seeds} seeds beside few other rows tell by their signs alone against a checkpoint; 6 would do"
+        return (
+            f"not told from chance: {found.num_seeds} seeds beside few other rows tell by their signs alone against a checkpoint; "
+            f"{found.enough_by_signs} would do"
+        )
     seen = "" if found.detectable is None else f"; a true difference of {found.detectable:.2f} points would be found in 4 of 5 such tables"
     return f"not told from chance{untried}{seen}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from sentdist.report.page_head import finding
@@ -45,3 +46,26 @@ def test_notes_speak_of_what_stands_in_the_table() -> None:
         any("model confidence set" in note for note in tested.notes)
         and "[low, high]: 95 % interval over other training seeds." in tested.notes
     )
+
+
+def test_the_seeds_that_would_do_against_a_checkpoint_are_those_of_the_whole_table() -> None:
+    """Six seeds are told by their signs in a table of one comparison, and not among the eight of seven tasks and their average."""
+    tasks = [f"t{number}" for number in range(7)]
+    for few in (3, 6):
+        table = _table({"base": [50.0], "a": np.linspace(70, 71, few).tolist()}, baseline="base", tasks=tasks)
+        found = table.comparisons[0].differences["Avg"]
+        assert not found.is_told and found.detectable is None and "would be found" not in table.verdicts["a"]
+        enough = found.enough_by_signs
+        assert enough is not None and enough > 6 and f"; {enough} would do" in table.verdicts["a"]
+    told = _table({"base": [50.0], "a": np.linspace(70, 71, enough).tolist()}, baseline="base", tasks=tasks)
+    assert told.comparisons[0].differences["Avg"].is_told
+    one_fewer = _table({"base": [50.0], "a": np.linspace(70, 71, enough - 1).tolist()}, baseline="base", tasks=tasks)
+    assert not one_fewer.comparisons[0].differences["Avg"].is_told
+    alone = _table({"base": [50.0], "a": [70.0, 70.5, 71.0]}, baseline="base")
+    assert "; 6 would do" in alone.verdicts["a"]
+
+
+def test_rows_that_vary_alike_are_not_said_to_have_one_seed() -> None:
+    """A setting without effect gives the same scores, seed by seed."""
+    said = _table({"a": [80.0, 81.0, 80.5], "b": [80.0, 81.0, 80.5]}, baseline="a").verdicts["b"]
+    assert "equal to a to two digits" in said and "vary alike" in said and "one seed" not in said
