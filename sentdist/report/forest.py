@@ -10,6 +10,7 @@ from matplotlib.colors import to_rgba
 from sentdist.errors import DataError
 from sentdist.evaluation.decisive import Difference
 from sentdist.palette import PALETTE
+from sentdist.report.comparisons import p_text
 from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, save
 
 PANELS_A_ROW = 4
@@ -30,7 +31,7 @@ def forest_plot(
         _lines(axes, list(differences.values()))
         for place, found in enumerate(differences.values()):
             p, sure = found.table_p, found.is_told
-            said = f"{found.difference:+.2f}".replace("-", "−") + ("" if p is None else "  p < 0.001" if p < 0.001 else f"  p = {p:.3f}")
+            said = f"{found.difference:+.2f}".replace("-", "−") + ("" if p is None else f"  p {p_text(p)}")
             at = (1.01, place)
             axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
                       color=INK if sure else MUTED, weight="bold" if sure else "normal")  # fmt: skip

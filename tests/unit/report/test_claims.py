@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from sentdist.evaluation.decisive import Difference
+from sentdist.report import cell_text
+from sentdist.report.comparisons import Comparison, p_text
 from sentdist.report.page_head import finding
 from sentdist.report.rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
@@ -69,3 +73,16 @@ def test_rows_that_vary_alike_are_not_said_to_have_one_seed() -> None:
     """A setting without effect gives the same scores, seed by seed."""
     said = _table({"a": [80.0, 81.0, 80.5], "b": [80.0, 81.0, 80.5]}, baseline="a").verdicts["b"]
     assert "equal to a to two digits" in said and "vary alike" in said and "one seed" not in said
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(1e-9, "< 0.001"), (0.0124, "= 0.012"), (0.0497, "= 0.0497"), (0.049996, "= 0.049996"), (0.05, "= 0.050"), (0.0502, "= 0.050")],
+)
+def test_a_p_is_never_0_and_shows_on_which_side_of_the_level_it_lies(p: float, text: str) -> None:
+    assert p_text(p) == text
+    found = Difference(difference=1.0, low=0.5, high=1.5, p=p, table_p=p, about="seeds")
+    table = replace(
+        _table({"a": [80.0], "b": [81.0]}), comparisons=(Comparison(system="b", other="a", relation="baseline", differences={"t": found}),)
+    )
+    assert cell_text.tests_of(table)[0][4:6] == (text.removeprefix("= "), text.removeprefix("= "))
