@@ -26,7 +26,7 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing:
         for method in methods:
             look, scores = looks[method.title], method.scores
             numbers = np.arange(1.0, len(scores) + 1)
-            (low, high), expected = best_quantiles(scores), expected_best(scores)
+            (low, high), expected = best_quantiles(scores, are_all=facts.is_exhausted(method)), expected_best(scores)
             _band(by_trials, numbers, low, high, look.color)
             by_trials.plot(numbers, expected, color=look.color, marker=look.marker, markevery=_marks(len(numbers)), markeredgecolor="white",
                            label=method.title)  # fmt: skip
@@ -155,13 +155,14 @@ def budget_rows(facts: SearchFacts) -> list[list[str]]:
         row = [str(number), *(f"{at[method.title]:.2f}" if method.title in at else "–" for method in methods)]
         if len(methods) > 1:
             ranked = sorted(there, key=lambda method: -at[method.title])
-            row += [ranked[0].title, _chance(ranked[0], ranked[1], number)] if len(there) > 1 else ["–", "–"]
+            row += [ranked[0].title, _chance(facts, ranked[0], ranked[1], number)] if len(there) > 1 else ["–", "–"]
         rows.append(row)
     return [row for row in rows if int(row[0]) <= max(counts)]
 
 
-def _chance(ours: SearchedMethod, theirs: SearchedMethod, number: int) -> str:
-    return f"{100 * chance_of_more(ours.scores, theirs.scores, number):.0f} of 100 against {theirs.title}"
+def _chance(facts: SearchFacts, ours: SearchedMethod, theirs: SearchedMethod, number: int) -> str:
+    share = chance_of_more(ours.scores, theirs.scores, number, are_all=(facts.is_exhausted(ours), facts.is_exhausted(theirs)))
+    return f"{100 * share:.0f} of 100 against {theirs.title}"
 
 
 def budget_header(facts: SearchFacts) -> list[str]:
