@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import summarize
 from sentdist.plan.stages import STAGES
-from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, looks_of, quiet, save
+from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, in_lines, looks_of, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
@@ -77,7 +77,7 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         points = [(max(one.alone_s, one.shared_s), score.mean, one.system) for one, score in zip(found, summaries, strict=True)]
         _label(axes, [points[place] for place in named], height_in=height)
         axes.set_xlabel(f"{work_unit} to train a trial, all its inputs included")
-        axes.set_ylabel(unit)
+        axes.set_ylabel(in_lines(unit, height_in=height - 0.7))
         quiet(axes)
         alone, shared = (sum(getattr(one, side) * len(one.scores) for one in found) for side in ("alone_s", "shared_s"))
         caption = (

@@ -15,7 +15,20 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import summarize
 from sentdist.palette import PALETTE
-from sentdist.report.style import INK, MUTED, SEQUENTIAL, Drawing, Looks, canvas, house_style, legend_columns, looks_of, quiet, save
+from sentdist.report.style import (
+    INK,
+    MUTED,
+    SEQUENTIAL,
+    Drawing,
+    Looks,
+    canvas,
+    house_style,
+    in_lines,
+    legend_columns,
+    looks_of,
+    quiet,
+    save,
+)
 
 CELL_LETTERS = 14  # of a column's title in one line of a heat map, at 1.15 inches a column
 MOST_BINS = 120  # of steps, along a learning curve
@@ -53,7 +66,7 @@ def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[in
             axes[0].plot([count] * len(scores[count]), scores[count], ".", color=PALETTE[0], alpha=0.35, markersize=5, markeredgewidth=0)
         seeds = sorted({len(scores[count]) for count in counts})
         axes[0].set_title(f"This run ({_plural(seeds, 'seed')})")
-        axes[0].set_ylabel(unit)
+        axes[0].set_ylabel(in_lines(unit, height_in=2.4))
         if paper:
             axes[1].plot(list(paper), list(paper.values()), "s-", color=PALETTE[1], markeredgecolor="white")
             axes[1].set_title("The paper, Table 4 (5 seeds)")
@@ -150,7 +163,7 @@ def learning_curves(
         axes[0].set_ylabel("training loss")
         axes[-1].set_xlabel("optimizer step")
         if has_dev:
-            axes[1].set_ylabel(dev_unit)
+            axes[1].set_ylabel(in_lines(dev_unit, height_in=1.6))
         for one in axes:
             quiet(one)
             one.margins(x=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -115,6 +116,11 @@ def legend_columns(names: Sequence[str], *, width_in: float, at_most: int = 3) -
     """As many columns as the longest name leaves room for: a letter of the legend's 8.5 points takes 0.075 inches, a handle 0.6."""
     needed = 0.6 + 0.075 * max(map(len, names), default=0)
     return max(1, min(at_most, len(names), int(width_in / needed)))
+
+
+def in_lines(text: str, *, height_in: float) -> str:
+    """The words of an upright axis in as many lines as its height asks for: a letter of 9 points takes 0.078 inches."""
+    return textwrap.fill(text, max(12, int(height_in / 0.078)))
 
 
 def save(

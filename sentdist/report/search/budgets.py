@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from sentdist.evaluation.best_of import BAND, Floats, best_by_cost, best_quantiles, chance_of_more, expected_best
 from sentdist.report.search.facts import SearchedMethod, SearchFacts, sentences
-from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, legend_columns, quiet, save
+from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, in_lines, legend_columns, quiet, save
 from sentdist.store.searches import SearchTrial
 
 BAND_WORDS = f"{100 * (BAND[1] - BAND[0]):.0f} of 100"
@@ -44,7 +44,7 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing:
             records += [[method.title, "sentences", *point] for point in points]
         by_trials.set_title("The best of so many trials")
         by_trials.set_xlabel("trials")
-        by_trials.set_ylabel(dev_unit)
+        by_trials.set_ylabel(in_lines(dev_unit, height_in=2.4))
         by_trials.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         by_cost.set_title("The best so far by cost")
         by_cost.set_xlabel("sentences trained on")
@@ -122,7 +122,7 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing
         _cost_axis(axes, sorted({sentences(trial) for method in methods for trial in method.trials}))
         axes.set_ylim(low_end, high_end)
         axes.set_xlabel("sentences trained on because of the trial")
-        axes.set_ylabel(dev_unit)
+        axes.set_ylabel(in_lines(dev_unit, height_in=2.8))
         quiet(axes)
         if any(method.count("pruned") for method in methods):
             axes.plot([], [], "o", color="white", markeredgecolor=MUTED, markersize=5.5, label="pruned")
