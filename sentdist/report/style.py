@@ -118,6 +118,15 @@ def legend_columns(names: Sequence[str], *, width_in: float, at_most: int = 3) -
     return max(1, min(at_most, len(names), int(width_in / needed)))
 
 
+FAR = 6.0  # times the usual distance: what lies farther out would leave the others no room
+
+
+def is_far(distances: Sequence[float]) -> list[bool]:
+    """Which of these distances from where an axis begins would flatten the others; none of fewer than three."""
+    usual = sorted(distances)[(len(distances) - 1) // 2] if len(distances) > 2 else 0.0
+    return [usual > 0 and one > FAR * usual for one in distances]
+
+
 def in_lines(text: str, *, height_in: float) -> str:
     """The words of an upright axis in as many lines as its height asks for: a letter of 9 points takes 0.078 inches."""
     return textwrap.fill(text, max(12, int(height_in / 0.078)))

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from sentdist.evaluation.decisive import Difference
 from sentdist.report.cost import Cost, cost_plot
 from sentdist.report.figures import LearningCurve, learning_curves, regulators_curve
+from sentdist.report.forest import forest_plot, task_forest
 from sentdist.report.style import Drawing
 
 UNIT = "stackfaq:map (share of queries or mean precision × 100)"
@@ -32,3 +34,27 @@ def test_the_words_of_an_upright_axis_are_whole(draw: Callable[[], Drawing]) -> 
     picture = imread(io.BytesIO(draw().png))[..., :3]
     borders = np.concatenate([picture[:4].ravel(), picture[-4:].ravel()])
     assert borders.min() == 1.0, "white at the upper and lower border, where words would be cut"
+
+
+def test_a_system_far_off_stands_at_the_edge_and_is_told_with_its_number() -> None:
+    """Twelve systems around a baseline, one of them an encoder without weights: its interval is narrow beside its distance."""
+    found = {f"system {place}": _difference(0.3 * place - 1.5) for place in range(11)} | {"random": _difference(-45.0)}
+    forest = forest_plot(found, baseline="Eq. 1", unit="difference: score")
+    by_task = task_forest({name: {"a": one, "b": one} for name, one in found.items()}, baseline="Eq. 1", tasks=["a", "b"], unit="score")
+    assert forest.caption.endswith("Arrows: 1 beyond the axis.") and by_task.caption.endswith("Arrows: 2 beyond the axis.")
+    price = cost_plot(
+        [Cost(system=name, scores=[80 + one.difference], alone_s=1.0, shared_s=1.0) for name, one in found.items()], unit=UNIT
+    )
+    assert price.caption.endswith("Arrows: 1 below the axis.")
+    assert all("-45" in one.table for one in (forest, by_task)) and "random,35," in price.table
+
+
+def test_what_is_not_far_off_is_drawn_where_it_is() -> None:
+    for distances in ([-45.0, 0.1], [-3.0, -1.0, 0.5, 2.0], [-4.0, 2.0, -16.0]):
+        found = {f"system {place}": _difference(one) for place, one in enumerate(distances)}
+        assert "Arrows" not in forest_plot(found, baseline="Eq. 1", unit="difference: score").caption
+    assert "Arrows" not in cost_plot(COSTS, unit=UNIT).caption
+
+
+def _difference(points: float) -> Difference:
+    return Difference(difference=points, low=points - 1, high=points + 1, p=0.2, table_p=0.4, about="seeds")
