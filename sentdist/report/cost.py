@@ -21,12 +21,14 @@ MOST_NAMES = 24  # in a figure; its table has all
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One system: scores of its seeds; mean seconds × workers of a trial, built alone and with its part of what others use too."""
+    """One system: scores of its seeds; mean seconds × workers of a trial, built alone and with its part of what others use too. num_trials:
+    as many as seeds, times folds."""
 
     system: str
     scores: Sequence[float]
     alone_s: float
     shared_s: float
+    num_trials: int
 
 
 def costs(sweep: SweepRecord, records: Mapping[str, Record], scores: Mapping[str, Sequence[float]]) -> Iterator[Cost]:
@@ -38,7 +40,7 @@ def costs(sweep: SweepRecord, records: Mapping[str, Record], scores: Mapping[str
             continue
         alone = [sum(work(records[key]) for key in keys) for keys in needed]
         shared = [sum(work(records[key]) / mentions[key] for key in keys) for keys in needed]
-        yield Cost(system=cell, scores=values, alone_s=sum(alone) / len(alone), shared_s=sum(shared) / len(shared))
+        yield Cost(system=cell, scores=values, alone_s=sum(alone) / len(alone), shared_s=sum(shared) / len(shared), num_trials=len(needed))
 
 
 def work(record: Record) -> float:
@@ -88,7 +90,7 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         axes.set_xlabel(f"{work_unit} to train a trial, all its inputs included")
         axes.set_ylabel(in_lines(unit, height_in=height - 0.7))
         quiet(axes)
-        alone, shared = (sum(getattr(one, side) * len(one.scores) for one in found) for side in ("alone_s", "shared_s"))
+        alone, shared = (sum(getattr(one, side) * one.num_trials for one in found) for side in ("alone_s", "shared_s"))
         caption = (
             f"Score (± 1 standard deviation over seeds) against compute: filled with shared stages, hollow if every trial built its own. "
             f"All trials: {shared:,.0f} {work_unit} instead of {alone:,.0f}."

@@ -48,3 +48,10 @@ def test_the_terminal_counts_seeds_and_spreads_over_them_as_the_report_does(tmp_
     for label, row in _table(report_sweep(store, "small")).items():
         mean, sd = row[f"{column} mean"], row[f"{column} sd"]
         assert brief[label] == (row["num_seeds"], f"{float(mean):.2f}" + (f" ± {float(sd):.2f}" if sd else ""))
+
+
+def test_the_cost_of_all_trials_is_that_of_all_folds(tmp_path: Path) -> None:
+    """Every stage that was made took a second."""
+    store = _store(tmp_path)
+    made = [record for record in load_sweep(store, "small").records(store).values() if record.kind != "scores"]
+    assert f"All trials: {len(made)} worker-seconds instead of" in report_sweep(store, "small").markdown

@@ -17,7 +17,7 @@ from sentdist.report.style import Drawing
 
 UNIT = "stackfaq:map (share of queries or mean precision × 100)"
 DEV = "askubuntu-dev+cqadupstack-dev+twitter (mean of MAP, MAP@100 and average precision × 100)"
-COSTS = [Cost(system=name, scores=[score], alone_s=10.0, shared_s=5.0) for name, score in (("a", 80.0), ("b", 81.0))]
+COSTS = [Cost(system=name, scores=[score], alone_s=10.0, shared_s=5.0, num_trials=1) for name, score in (("a", 80.0), ("b", 81.0))]
 CURVE = LearningCurve(label="a", seed=0, steps=[0, 1, 2], losses=[3.0, 2.0, 1.0], dev_steps=[1, 2], dev_scores=[70.0, 71.0])
 
 
@@ -43,7 +43,7 @@ def test_a_system_far_off_stands_at_the_edge_and_is_told_with_its_number() -> No
     by_task = task_forest({name: {"a": one, "b": one} for name, one in found.items()}, baseline="Eq. 1", tasks=["a", "b"], unit="score")
     assert forest.caption.endswith("Arrows: 1 beyond the axis.") and by_task.caption.endswith("Arrows: 2 beyond the axis.")
     price = cost_plot(
-        [Cost(system=name, scores=[80 + one.difference], alone_s=1.0, shared_s=1.0) for name, one in found.items()], unit=UNIT
+        [Cost(system=name, scores=[80 + one.difference], alone_s=1.0, shared_s=1.0, num_trials=1) for name, one in found.items()], unit=UNIT
     )
     assert price.caption.endswith("Arrows: 1 below the axis.")
     assert all("-45" in one.table for one in (forest, by_task)) and "random,35," in price.table
