@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgba
 from sentdist.errors import DataError
 from sentdist.evaluation.decisive import Difference
 from sentdist.palette import PALETTE
-from sentdist.report.comparisons import p_text
+from sentdist.report.comparisons import SPEAKS_OF, p_text
 from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, is_far, save
 
 PANELS_A_ROW = 4
@@ -40,7 +40,7 @@ def forest_plot(
         axes.set_yticks(range(len(differences)), list(differences))
         axes.set_xlabel(f"{unit} from {baseline}")
         records = [[label, *_numbers(found)] for label, found in differences.items()]
-        caption = f"Difference from {baseline}, with its 95 % interval. Filled and bold: p < 0.05 over the table; hollow: not, or untested."
+        caption = f"Difference from {baseline}, with its 95 % interval{_over(differences.values())}. Filled and bold: p < 0.05 over the table; hollow: not, or untested."
         caption += _beyond(num_beyond)
         return save(figure, name="differences", caption=caption, header=["system", *HEADER], records=records)
 
@@ -77,7 +77,8 @@ def task_forest(
             axes.tick_params(labelsize=7.5)
         figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
         records = [[system, task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()]
-        caption = f"Difference from {baseline} task by task, with its 95 % interval, on one scale. Filled: p < 0.05 over the table; hollow: not, or untested."
+        over = _over([one for found in everyone.values() for one in found.values()])
+        caption = f"Difference from {baseline} task by task, with its 95 % interval{over}, on one scale. Filled: p < 0.05 over the table; hollow: not, or untested."
         if len(differences) < len(everyone):
             caption += f" The {len(differences)} of {len(everyone)} systems that differ most."
         caption += _beyond(num_beyond)
@@ -93,6 +94,13 @@ def _most_different(differences: Mapping[str, Mapping[str, Difference]]) -> Mapp
 
     kept = set(sorted(differences, key=distance, reverse=True)[:MOST_LINES])
     return {system: found for system, found in differences.items() if system in kept}
+
+
+def _over(differences: Iterable[Difference]) -> str:
+    """What the intervals speak of; those of one seed know nothing of other seeds."""
+    found = {one.about for one in differences}
+    spoken = [SPEAKS_OF[about] for about in SPEAKS_OF if about in found]
+    return f" over {'; of some over '.join(spoken)}" if spoken else ""
 
 
 def _span(systems: Sequence[Sequence[Difference]]) -> tuple[tuple[float, float], int]:
