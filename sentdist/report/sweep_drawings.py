@@ -63,7 +63,9 @@ def sweep_drawings(
     looks = _looks(sweep, systems)
     if found.curves:
         curves = _readable(found.curves, rows, value, headline.baseline)
-        yield learning_curves(curves, dev_unit=dev_unit(sweep.recipe), looks=looks)
+        objectives = {label: facts.objective for label, facts in found.facts.items() if facts.objective is not None}
+        num_systems = len({curve.label for curve in found.curves})
+        yield learning_curves(curves, dev_unit=dev_unit(sweep.recipe), looks=looks, objectives=objectives, num_systems=num_systems)
     if spent := list(costs(sweep, records, scores)):
         yield cost_plot(spent, unit=unit, work_unit=work_unit(records), looks=looks)
     yield from cloud_drawings(sweep, store, records, systems=systems, looks=looks)

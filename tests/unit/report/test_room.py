@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from sentdist.evaluation.decisive import Difference
 from sentdist.report.cost import Cost, cost_plot
 from sentdist.report.figures import LearningCurve, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot, task_forest
-from sentdist.report.style import Drawing
+from sentdist.report.style import DOTS_AN_INCH, Drawing
 
 UNIT = "stackfaq:map (share of queries or mean precision × 100)"
 DEV = "askubuntu-dev+cqadupstack-dev+twitter (mean of MAP, MAP@100 and average precision × 100)"
@@ -58,3 +59,21 @@ def test_what_is_not_far_off_is_drawn_where_it_is() -> None:
 
 def _difference(points: float) -> Difference:
     return Difference(difference=points, low=points - 1, high=points + 1, p=0.2, table_p=0.4, about="seeds")
+
+
+def test_losses_of_different_objectives_do_not_share_an_axis() -> None:
+    curves = [replace(CURVE, label=label) for label in ("a", "b", "c")]
+    together = learning_curves(curves, dev_unit=DEV)
+    apart = learning_curves(curves, dev_unit=DEV, objectives={"a": "info_nce", "b": "cosent", "c": "info_nce"}, num_systems=5)
+    heights = [imread(io.BytesIO(drawing.png)).shape[0] for drawing in (together, apart)]
+    assert heights[1] - heights[0] == pytest.approx(1.7 * DOTS_AN_INCH, abs=1), "a panel more"
+    assert "Each objective has its own panel" in apart.caption and "own panel" not in together.caption
+    assert apart.caption.endswith("3 of 5 trained systems: the baseline and the best.") and together.table == apart.table
+
+
+def test_a_forest_says_what_its_intervals_speak_of() -> None:
+    """A filled mark of one seed is about test items alone."""
+    seeds, items = _difference(1.0), replace(_difference(1.0), about="items")
+    captions = [forest_plot(found, baseline="Eq. 1", unit="score").caption for found in ({"a": items}, {"a": seeds, "b": items})]
+    assert "interval over other test items, for these very encoders. Filled" in captions[0]
+    assert "over other test items, for these very encoders; of some over other seeds, on these very test items. Filled" in captions[1]
