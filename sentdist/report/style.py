@@ -129,7 +129,7 @@ def is_far(distances: Sequence[float]) -> list[bool]:
 
 def in_lines(text: str, *, height_in: float) -> str:
     """The words of an upright axis in as many lines as its height asks for: a letter of 9 points takes 0.078 inches."""
-    return textwrap.fill(text, max(12, int(height_in / 0.078)))
+    return textwrap.fill(text.replace(" × ", "\u00a0×\u00a0"), max(12, int(height_in / 0.078)))
 
 
 def save(
