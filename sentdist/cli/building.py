@@ -313,7 +313,7 @@ def _print_scores(name: str, store: ArtifactStore) -> None:
 
     sweep = load_sweep(store, name)
     brief = brief_table(sweep, sweep.records(store))
-    table = empty_table(f"{name}: main score × 100, mean ± standard deviation", *brief.columns)
+    table = empty_table(f"{name}: main score × 100, mean ± standard deviation over seeds", *brief.columns)
     for row in brief.rows:
         table.add_row(*row)
     open_console().print(table)

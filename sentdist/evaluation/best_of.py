@@ -46,28 +46,34 @@ def expected_best(scores: Sequence[float] | Floats) -> Floats:
     return np.array([np.diff(_below(len(ordered), num), prepend=0.0) @ ordered for num in range(1, len(ordered) + 1)])
 
 
-def best_quantiles(scores: Sequence[float] | Floats, quantiles: Sequence[float] = BAND) -> Floats:
+def best_quantiles(scores: Sequence[float] | Floats, quantiles: Sequence[float] = BAND, *, are_all: bool = False) -> Floats:
     """(Q, N) quantiles of the best of 1 … N trials that are drawn with replacement from these N.
 
     With replacement, as a bootstrap, so that the band stays open where a search of as many trials as were made could have had less luck
-    (Dodge et al. 2019, section 3.2). It knows nothing of trials better than the best that was found.
+    (Dodge et al. 2019, section 3.2). It knows nothing of trials better than the best that was found. are_all: whether these trials are all
+    that there can be; then each is drawn once.
 
     Raises:
         DataError: no score, or one that is not finite.
     """
     ordered = _ordered(scores)
-    places_N = np.arange(1, len(ordered) + 1) / len(ordered)
-    found = [[ordered[np.searchsorted(places_N**num, level - 1e-12)] for num in range(1, len(ordered) + 1)] for level in quantiles]
-    return np.array(found)
+    reached = [_at_most(len(ordered), num, is_all=are_all)[1:] for num in range(1, len(ordered) + 1)]
+    return np.array([[ordered[np.searchsorted(one, level - 1e-12)] for one in reached] for level in quantiles])
 
 
-def chance_of_more(ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats, num: int) -> float:
+def chance_of_more(
+    ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats, num: int, *, are_all: tuple[bool, bool] = (False, False)
+) -> float:
     """The probability that the best of `num` of our trials is above the best of as many of theirs, each drawn with replacement; a tie
-    counts half."""
+    counts half.
+
+    are_all: whether these trials, ours and theirs, are all that there can be. Then each is drawn once, and `num` at least as great as
+    their number finds the best of them.
+    """
     one, other = _ordered(ours), _ordered(theirs)
-    mass = np.diff((np.arange(len(one) + 1) / len(one)) ** num)
-    below = (np.searchsorted(other, one, side="left") / len(other)) ** num
-    at_most = (np.searchsorted(other, one, side="right") / len(other)) ** num
+    mass = np.diff(_at_most(len(one), num, is_all=are_all[0]))
+    reached = _at_most(len(other), num, is_all=are_all[1])
+    below, at_most = (reached[np.searchsorted(other, one, side=side)] for side in ("left", "right"))
     return float(mass @ (below + at_most) / 2)
 
 
@@ -100,6 +106,13 @@ def best_by_cost(
     best_RC = np.take_along_axis(padded, done_RC, axis=1)
     low, middle, high = (np.sort(best_RC, axis=0)[min(int(level * orders), orders - 1)] for level in (BAND[0], 0.5, BAND[1]))
     return BestByCost(costs=grid_C, low=low, middle=middle, high=high)
+
+
+def _at_most(size: int, num: int, *, is_all: bool) -> Floats:
+    """(N + 1,) the probability that the best of `num` of N trials is none, or at most the i-th smallest."""
+    if is_all:
+        return np.concatenate([[0.0], _below(size, min(num, size))])
+    return np.asarray((np.arange(size + 1) / size) ** num)
 
 
 def _below(size: int, num: int) -> Floats:

@@ -11,6 +11,7 @@ column's scores vary; here differences are held against it:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ from sentdist.evaluation.variation import ALPHA, DRAWS, About, Column, Floats, P
 
 POWER = 0.8  # the usual choice (Cohen 1988): four true differences of five are found
 COPIES = "no spread over seeds: the runs are copies of each other"
+ALIKE = "both vary alike with every seed and test item, so that their difference does not vary"
 NOTHING_VARIES = "one seed and no test items: nothing varies"
 
 
@@ -33,7 +35,8 @@ class Difference:
     about: what else could have come out: other seeds and items, other items (of these very encoders), other seeds (of these very items).
     table_p: p over all comparisons of the table, which marks and words go by. detectable: the smallest true difference that these seeds
     and items find at the table's 5 % level with probability 0.8. num_seeds: of the side that has fewer; None where neither has.
-    by_signs: p is that of the seeds' signs, which cannot fall below 5 %; the interval takes seeds as normally spread.
+    by_signs: p is that of the seeds' signs, which cannot fall below 5 % over the table; the interval takes seeds as normally spread;
+    enough_by_signs: how many seeds could.
     """
 
     difference: float
@@ -46,6 +49,7 @@ class Difference:
     detectable: float | None = None
     num_seeds: int | None = None
     by_signs: bool = False
+    enough_by_signs: int | None = None
 
     @property
     def is_told(self) -> bool:
@@ -68,23 +72,28 @@ def against(columns: Sequence[Column], pairs_of: Sequence[Sequence[tuple[str, st
     ]
 
 
-def may_be_best(column: Column, *, num_columns: int = 1) -> tuple[str, frozenset[str]]:
-    """The row of the highest mean, and all that are in the model confidence set of the best; rows that cannot be tested are in neither.
+def may_be_best(column: Column, *, num_columns: int = 1) -> tuple[str, frozenset[str], frozenset[str]]:
+    """The row of the highest mean, all that are in the model confidence set of the best, and all that were told from it; rows that cannot
+    be tested are in neither set, and both are empty where the highest cannot.
 
     num_columns: of the table. In 95 of 100 tables no row that is one of the best is left out anywhere.
     """
     best = int(np.argmax(column.means))
-    alive = np.flatnonzero(~column.is_copies & (column.has_seeds | column.has_items))
+    if not column.is_testable[best]:
+        return column.entries[best].label, frozenset(), frozenset()
+    alive = np.flatnonzero(column.is_testable)
     level = (1 - ALPHA) ** (1 / num_columns)
     while len(alive) > 1:
         first, second = (alive[side] for side in np.triu_indices(len(alive), 1))
         pairs = column.pairs(first, second)
         limit = float(np.quantile(column.greatest(pairs, first, second), level))
-        worse = np.where(pairs.differences < 0, first, second)[(pairs.normal > limit) & (2 * norm.sf(pairs.normal) >= pairs.least_p)]
+        worse = np.where(pairs.differences < 0, first, second)[(pairs.normal > limit) & (pairs.least_p < 2 * norm.sf(limit))]
         if not len(worse):
             break
         alive = np.setdiff1d(alive, worse)
-    return column.entries[best].label, frozenset(column.entries[row].label for row in alive)
+    told = np.setdiff1d(np.flatnonzero(column.is_testable), alive)
+    alive_labels, told_labels = (frozenset(column.entries[row].label for row in rows) for rows in (alive, told))
+    return column.entries[best].label, alive_labels, told_labels
 
 
 def over_tasks(differences_NT: Floats) -> tuple[float, float, float] | None:
@@ -118,15 +127,24 @@ def _difference(
     plain = Difference(difference=difference, num_seeds=min(counts, default=None))
     if pairs.about[place] == "nothing":
         is_copies = bool(column.is_copies[row] or column.is_copies[other])
-        return replace(plain, reason=COPIES if is_copies else NOTHING_VARIES)
+        has_items = bool(column.has_items[row] and column.has_items[other])
+        has_seeds = bool(counts) and all(column.has_seeds[one] or column.is_fixed[one] for one in (row, other))
+        return replace(plain, reason=COPIES if is_copies else ALIKE if has_items or has_seeds else NOTHING_VARIES)
     margin = pairs.margin(place, float(norm.isf(ALPHA / 2)))
     least = float(pairs.least_p[place])
     p = max(float(2 * norm.sf(pairs.normal[place])), least)
-    seen = None if least >= ALPHA else pairs.margin(place, limit) + float(norm.ppf(POWER) * pairs.errors[place])
+    never = least > 0 and _table_p(least, greatest, num_tests) >= ALPHA
+    seen = None if never else pairs.margin(place, limit) + float(norm.ppf(POWER) * pairs.errors[place])
     return replace(
         plain, low=difference - margin, high=difference + margin, p=p, about=pairs.about[place], detectable=seen,
-        table_p=_table_p(p, greatest, num_tests), by_signs=ALPHA <= p == least,
+        table_p=_table_p(p, greatest, num_tests), by_signs=never and p == least,
+        enough_by_signs=_enough_by_signs(greatest, num_tests) if never and p == least else None,
     )  # fmt: skip
+
+
+def _enough_by_signs(greatest: list[Floats], num_tests: int) -> int:
+    """The fewest seeds whose signs, if all agree, are told over the table."""
+    return next(seeds for seeds in itertools.count(2) if _table_p(2.0 ** (1 - seeds), greatest, num_tests) < ALPHA)
 
 
 def _table_p(p: float, greatest: list[Floats], num_tests: int) -> float:

@@ -102,6 +102,7 @@ class Column:
         self.is_fixed = np.array([entry.is_fixed for entry in entries])
         self.is_copies = np.array([entry.is_copies for entry in entries])
         self.has_items = np.array([entry.contributions is not None and len(weights) > 1 for entry in entries])  # one group says nothing
+        self.is_testable = ~self.is_copies & (self.has_seeds | self.has_items | (self.is_fixed & self.has_seeds.any()))
         weights_G = np.asarray(weights, dtype=np.float64)
         self._items_df = max(1.0, 1.0 / float(np.sum(weights_G**2)) - 1.0) if len(weights_G) else 1.0
         self._fit_seeds()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from sentdist.evaluation.decisive import Difference, against, over_tasks
+from sentdist.evaluation.variation import ALPHA
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows
 from sentdist.report.rows import SystemRows
 
@@ -98,8 +100,11 @@ def _is_nothing(points: float) -> bool:
 
 
 def p_text(p: float) -> str:
-    """`= 0.012`, or `< 0.001`."""
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+    """`= 0.012`, or `< 0.001`; never 0, and with as many digits as show on which side of 5 % it lies."""
+    if p < 0.001:
+        return "< 0.001"
+    rounded = (f"{p:.{digits}f}" for digits in itertools.count(3))
+    return f"= {next(text for text in rounded if (float(text) < ALPHA) == (p < ALPHA))}"
 
 
 def _verdict(found: Difference) -> str:
@@ -108,7 +113,10 @@ def _verdict(found: Difference) -> str:
     if found.is_told:
         return f"more than {'other test items explain' if found.about == 'items' else 'chance explains'}{untried}"
     if found.by_signs:
-        return f"not told from chance: {found.num_seeds} seeds beside few other rows tell by their signs alone against a checkpoint; 6 would do"
+        return (
+            f"not told from chance: {found.num_seeds} seeds beside few other rows tell by their signs alone against a checkpoint; "
+            f"{found.enough_by_signs} would do"
+        )
     seen = "" if found.detectable is None else f"; a true difference of {found.detectable:.2f} points would be found in 4 of 5 such tables"
     return f"not told from chance{untried}{seen}"
 

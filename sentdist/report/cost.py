@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 
 from sentdist.errors import DataError
-from sentdist.evaluation.summary import summarize
+from sentdist.evaluation.summary import Summary, summarize
 from sentdist.plan.stages import STAGES
-from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, looks_of, quiet, save
+from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, in_lines, is_far, looks_of, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
@@ -21,12 +21,14 @@ MOST_NAMES = 24  # in a figure; its table has all
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One system: scores of its seeds; mean seconds × workers of a trial, built alone and with its part of what others use too."""
+    """One system: scores of its seeds; mean seconds × workers of a trial, built alone and with its part of what others use too. num_trials:
+    as many as seeds, times folds."""
 
     system: str
     scores: Sequence[float]
     alone_s: float
     shared_s: float
+    num_trials: int
 
 
 def costs(sweep: SweepRecord, records: Mapping[str, Record], scores: Mapping[str, Sequence[float]]) -> Iterator[Cost]:
@@ -38,7 +40,7 @@ def costs(sweep: SweepRecord, records: Mapping[str, Record], scores: Mapping[str
             continue
         alone = [sum(work(records[key]) for key in keys) for keys in needed]
         shared = [sum(work(records[key]) / mentions[key] for key in keys) for keys in needed]
-        yield Cost(system=cell, scores=values, alone_s=sum(alone) / len(alone), shared_s=sum(shared) / len(shared))
+        yield Cost(system=cell, scores=values, alone_s=sum(alone) / len(alone), shared_s=sum(shared) / len(shared), num_trials=len(needed))
 
 
 def work(record: Record) -> float:
@@ -64,29 +66,47 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         height = 1.5 + 0.42 * max(4, len(named))
         figure, (axes,) = canvas(width=7.2, height=height)
         looks = looks or looks_of(one.system for one in found)
-        for one, score in zip(found, summaries, strict=True):
+        floor, is_below = _floor(summaries)
+        for one, score, below in zip(found, summaries, is_below, strict=True):
             color = looks[one.system].color
+            records.append([one.system, score.mean, "" if score.sd is None else score.sd, score.num_seeds, one.shared_s, one.alone_s])
+            if below:
+                axes.plot(one.shared_s, floor, "v", color=color, markeredgecolor="white", markersize=9, clip_on=False, zorder=3)
+                continue
             axes.plot([one.shared_s, one.alone_s], [score.mean, score.mean], color=color, alpha=0.5, linewidth=1.4)
             axes.errorbar(one.shared_s, score.mean, yerr=score.sd or 0.0, fmt="o", color=color, markeredgecolor="white", markersize=8)
             if one.alone_s > 1.02 * one.shared_s:
                 axes.plot(one.alone_s, score.mean, "o", color="white", markeredgecolor=color, markersize=7, markeredgewidth=1.5)
-            records.append([one.system, score.mean, "" if score.sd is None else score.sd, score.num_seeds, one.shared_s, one.alone_s])
         longest = max(one.alone_s for one in found) or 1.0
         axes.set_xlim(-0.03 * longest, 1.05 * longest)
         axes.margins(y=0.15)
-        points = [(max(one.alone_s, one.shared_s), score.mean, one.system) for one, score in zip(found, summaries, strict=True)]
+        if any(is_below):
+            axes.set_ylim(bottom=floor)
+        points = [
+            (one.shared_s, floor, f"{one.system}: {score.mean:.2f}") if below else (max(one.alone_s, one.shared_s), score.mean, one.system)
+            for one, score, below in zip(found, summaries, is_below, strict=True)
+        ]
         _label(axes, [points[place] for place in named], height_in=height)
         axes.set_xlabel(f"{work_unit} to train a trial, all its inputs included")
-        axes.set_ylabel(unit)
+        axes.set_ylabel(in_lines(unit, height_in=height - 0.7))
         quiet(axes)
-        alone, shared = (sum(getattr(one, side) * len(one.scores) for one in found) for side in ("alone_s", "shared_s"))
+        alone, shared = (sum(getattr(one, side) * one.num_trials for one in found) for side in ("alone_s", "shared_s"))
         caption = (
             f"Score (± 1 standard deviation over seeds) against compute: filled with shared stages, hollow if every trial built its own. "
             f"All trials: {shared:,.0f} {work_unit} instead of {alone:,.0f}."
             f"{'' if len(named) == len(found) else f' Of {len(found)} systems, those are named that no cheaper one equals.'}"
+            f"{f' Arrows: {sum(is_below)} below the axis.' if any(is_below) else ''}"
         )
         header = ["system", "mean", "sd", "seeds", f"{work_unit} shared", f"{work_unit} alone"]
         return save(figure, name="cost", caption=caption, header=header, records=records)
+
+
+def _floor(summaries: Sequence[Summary]) -> tuple[float, list[bool]]:
+    """Where the axis of scores begins, and which lie so far below the best that they would flatten the rest."""
+    best = max(one.mean for one in summaries)
+    is_below = is_far([best - one.mean for one in summaries])
+    lowest = min(one.mean - (one.sd or 0.0) for one, below in zip(summaries, is_below, strict=True) if not below)
+    return lowest - 0.2 * (best - lowest or 1.0), is_below
 
 
 def _counts(sweep: SweepRecord, key: str) -> bool:

@@ -15,7 +15,20 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import summarize
 from sentdist.palette import PALETTE
-from sentdist.report.style import INK, MUTED, SEQUENTIAL, Drawing, Looks, canvas, house_style, legend_columns, looks_of, quiet, save
+from sentdist.report.style import (
+    INK,
+    MUTED,
+    SEQUENTIAL,
+    Drawing,
+    Looks,
+    canvas,
+    house_style,
+    in_lines,
+    legend_columns,
+    looks_of,
+    quiet,
+    save,
+)
 
 CELL_LETTERS = 14  # of a column's title in one line of a heat map, at 1.15 inches a column
 MOST_BINS = 120  # of steps, along a learning curve
@@ -53,7 +66,7 @@ def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[in
             axes[0].plot([count] * len(scores[count]), scores[count], ".", color=PALETTE[0], alpha=0.35, markersize=5, markeredgewidth=0)
         seeds = sorted({len(scores[count]) for count in counts})
         axes[0].set_title(f"This run ({_plural(seeds, 'seed')})")
-        axes[0].set_ylabel(unit)
+        axes[0].set_ylabel(in_lines(unit, height_in=2.4))
         if paper:
             axes[1].plot(list(paper), list(paper.values()), "s-", color=PALETTE[1], markeredgecolor="white")
             axes[1].set_title("The paper, Table 4 (5 seeds)")
@@ -123,10 +136,13 @@ def learning_curves(
     *,
     dev_unit: str,
     looks: Looks | None = None,
+    objectives: Mapping[str, str] | None = None,
+    num_systems: int | None = None,
 ) -> Drawing:
     """Loss and dev score against the step: per label the mean over seeds and a band of ± 1 sd where two seeds or more have the step.
 
-    Losses are first averaged over bins of steps (at most MOST_BINS), since single batches are noisy.
+    Losses are first averaged over bins of steps (at most MOST_BINS), since single batches are noisy. objectives: of labels; their losses
+    have different units, and a panel each. num_systems: of which these are the baseline and the best.
     """
     _some(curves, "learning curves")
     labels = list(dict.fromkeys(curve.label for curve in curves))
@@ -135,30 +151,41 @@ def learning_curves(
     per_bin = max(1, -(-(last + 1) // MOST_BINS))
     records: list[list[object]] = []
     with house_style():
-        figure, axes = canvas(width=7.2, height=4.6 if has_dev else 2.9, rows=2 if has_dev else 1, sharex=True)
+        objectives = objectives or {}
+        kinds = list(dict.fromkeys(objectives.get(label, "") for label in labels))
+        rows = len(kinds) + has_dev
+        figure, axes = canvas(width=7.2, height=1.2 + 1.7 * rows, rows=rows, sharex=True)
         looks = looks or looks_of(labels)
         for label in labels:
             runs = [curve for curve in curves if curve.label == label]
             color, marker = looks[label].color, looks[label].marker
             losses = _over_seeds([_binned(curve, per_bin) for curve in runs])
-            _band(axes[0], *losses[:3], color=color, label=f"{label} ({_plural([len(runs)], 'seed')})")
+            panel = kinds.index(objectives.get(label, ""))
+            _band(axes[panel], *losses[:3], color=color, label=f"{label} ({_plural([len(runs)], 'seed')})")
             records += [["loss", label, *record] for record in zip(*losses, strict=True)]
             if any(len(curve.dev_steps) for curve in runs):
                 scores = _over_seeds([dict(zip(curve.dev_steps, curve.dev_scores, strict=True)) for curve in runs if len(curve.dev_steps)])
-                _band(axes[1], *scores[:3], color=color, marker=marker)
+                _band(axes[-1], *scores[:3], color=color, marker=marker)
                 records += [["dev score", label, *record] for record in zip(*scores, strict=True)]
-        axes[0].set_ylabel("training loss")
+        for panel, kind in enumerate(kinds):
+            axes[panel].set_ylabel("training loss" if len(kinds) == 1 else f"loss:\n{kind}")
         axes[-1].set_xlabel("optimizer step")
+        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         if has_dev:
-            axes[1].set_ylabel(dev_unit)
+            axes[-1].set_ylabel(in_lines(dev_unit, height_in=1.6))
         for one in axes:
             quiet(one)
             one.margins(x=0.01)
         figure.align_ylabels(axes)
-        handles, names = axes[0].get_legend_handles_labels()
+        found = [axes[panel].get_legend_handles_labels() for panel in range(len(kinds))]
+        handles, names = (list(itertools.chain.from_iterable(one[side] for one in found)) for side in (0, 1))
         figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names, width_in=figure.get_figwidth()))
         caption = "Training loss" + (" and dev score" if has_dev else "") + " against the step; band: ± 1 standard deviation over seeds."
         caption += f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
+        caption += " Each objective has its own panel, for their losses do not compare." if len(kinds) > 1 else ""
+        caption += (
+            f" {len(labels)} of {num_systems} trained systems: the baseline and the best." if len(labels) < (num_systems or 0) else ""
+        )
         header = ["quantity", "label", "step", "mean", "sd", "seeds"]
         return save(figure, name="learning", caption=caption, header=header, records=[[_text(v) for v in record] for record in records])
 

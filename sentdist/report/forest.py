@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from sentdist.errors import DataError
 from sentdist.evaluation.decisive import Difference
 from sentdist.palette import PALETTE
-from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, save
+from sentdist.report.comparisons import SPEAKS_OF, p_text
+from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, is_far, save
 
 PANELS_A_ROW = 4
 MOST_LINES = 40  # a panel; the table has all
@@ -27,17 +29,19 @@ def forest_plot(
     _some(differences)
     with house_style():
         figure, (axes,) = canvas(width=7.2, height=1.1 + 0.36 * len(differences))
-        _lines(axes, list(differences.values()))
+        span, num_beyond = _span([[one] for one in differences.values()])
+        _lines(axes, list(differences.values()), span)
         for place, found in enumerate(differences.values()):
             p, sure = found.table_p, found.is_told
-            said = f"{found.difference:+.2f}".replace("-", "−") + ("" if p is None else "  p < 0.001" if p < 0.001 else f"  p = {p:.3f}")
+            said = f"{found.difference:+.2f}".replace("-", "−") + ("" if p is None else f"  p {p_text(p)}")
             at = (1.01, place)
             axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
                       color=INK if sure else MUTED, weight="bold" if sure else "normal")  # fmt: skip
         axes.set_yticks(range(len(differences)), list(differences))
         axes.set_xlabel(f"{unit} from {baseline}")
         records = [[label, *_numbers(found)] for label, found in differences.items()]
-        caption = f"Difference from {baseline}, with its 95 % interval. Filled and bold: p < 0.05 over the table; hollow: not, or untested."
+        caption = f"Difference from {baseline}, with its 95 % interval{_over(differences.values())}. Filled and bold: p < 0.05 over the table; hollow: not, or untested."
+        caption += _beyond(num_beyond)
         return save(figure, name="differences", caption=caption, header=["system", *HEADER], records=records)
 
 
@@ -58,17 +62,14 @@ def task_forest(
     rows = -(-len(tasks) // columns)
     with house_style():
         figure, panels = canvas(width=2.4 + 1.55 * columns, height=0.6 + rows * (0.7 + 0.26 * len(differences)), rows=rows, columns=columns)
-        every = [one for found in differences.values() for one in found.values()]
-        ends = [end for one in every for end in (one.low, one.high, one.difference, 0.0) if end is not None]
-        pad = 0.06 * (max(ends) - min(ends) or 1.0)
+        span, num_beyond = _span([list(found.values()) for found in differences.values() if found])
         for number, axes in enumerate(panels):
             if number >= len(tasks):
                 axes.set_visible(False)
                 continue
             task = tasks[number]
-            _lines(axes, [found.get(task) for found in differences.values()], size=5.0)
+            _lines(axes, [found.get(task) for found in differences.values()], span, size=5.0)
             axes.set_title(task, fontsize=9)
-            axes.set_xlim(min(ends) - pad, max(ends) + pad)
             if number % columns == 0:
                 axes.set_yticks(range(len(differences)), list(differences))
             else:
@@ -76,9 +77,11 @@ def task_forest(
             axes.tick_params(labelsize=7.5)
         figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
         records = [[system, task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()]
-        caption = f"Difference from {baseline} task by task, with its 95 % interval, on one scale. Filled: p < 0.05 over the table; hollow: not, or untested."
+        over = _over([one for found in everyone.values() for one in found.values()])
+        caption = f"Difference from {baseline} task by task, with its 95 % interval{over}, on one scale. Filled: p < 0.05 over the table; hollow: not, or untested."
         if len(differences) < len(everyone):
             caption += f" The {len(differences)} of {len(everyone)} systems that differ most."
+        caption += _beyond(num_beyond)
         return save(figure, name="differences-by-task", caption=caption, header=["system", "task", *HEADER], records=records)
 
 
@@ -93,7 +96,28 @@ def _most_different(differences: Mapping[str, Mapping[str, Difference]]) -> Mapp
     return {system: found for system, found in differences.items() if system in kept}
 
 
-def _lines(axes: Axes, differences: Sequence[Difference | None], *, size: float = 7.0) -> None:
+def _over(differences: Iterable[Difference]) -> str:
+    """What the intervals speak of; those of one seed know nothing of other seeds."""
+    found = {one.about for one in differences}
+    spoken = [SPEAKS_OF[about] for about in SPEAKS_OF if about in found]
+    return f" over {'; of some over '.join(spoken)}" if spoken else ""
+
+
+def _span(systems: Sequence[Sequence[Difference]]) -> tuple[tuple[float, float], int]:
+    """From where to where an axis goes, 0 on it, and how many differences lie beyond: what is far off does not flatten the rest."""
+    ends = [[[end for end in (one.low, one.high, one.difference) if end is not None] for one in found] for found in systems]
+    is_beyond = is_far([float(np.mean([max(map(abs, one)) for one in found])) for found in ends])
+    kept = [0.0, *(end for found, beyond in zip(ends, is_beyond, strict=True) if not beyond for one in found for end in one)]
+    pad = 0.06 * (max(kept) - min(kept) or 1.0)
+    span = min(kept) - pad, max(kept) + pad
+    return span, sum(not span[0] <= one.difference <= span[1] for found in systems for one in found)
+
+
+def _beyond(count: int) -> str:
+    return f" Arrows: {count} beyond the axis." if count else ""
+
+
+def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[float, float], *, size: float = 7.0) -> None:
     axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     drawn = [
         (place, found, PALETTE[0] if found.difference >= 0 else PALETTE[1]) for place, found in enumerate(differences) if found is not None
@@ -106,15 +130,23 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], *, size: float 
     if intervals:
         places, lows, highs, colors = zip(*intervals, strict=True)
         axes.hlines(places, lows, highs, colors=colors, linewidths=size / 3.2)
-    axes.scatter(
-        [found.difference for _, found, _ in drawn],
-        [place for place, _, _ in drawn],
-        s=size**2,
-        c=[color if found.is_told else "white" for _, found, color in drawn],
-        edgecolors=[color for _, _, color in drawn],
-        linewidths=size / 4.4,
-        zorder=3,
-    )
+    axes.set_xlim(span)
+    edge = 0.025 * (span[1] - span[0])
+    for marker, among in (
+        ("o", [one for one in drawn if span[0] <= one[1].difference <= span[1]]),
+        ("<", [one for one in drawn if one[1].difference < span[0]]),
+        (">", [one for one in drawn if one[1].difference > span[1]]),
+    ):
+        axes.scatter(
+            [min(max(found.difference, span[0] + edge), span[1] - edge) if marker != "o" else found.difference for _, found, _ in among],
+            [place for place, _, _ in among],
+            marker=marker,
+            s=size**2,
+            c=[color if found.is_told else "white" for _, found, color in among],
+            edgecolors=[color for _, _, color in among],
+            linewidths=size / 4.4,
+            zorder=3,
+        )
     axes.set_ylim(len(differences) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.spines["left"].set_visible(False)

@@ -54,12 +54,12 @@ def _standing(line: Line, table: ResultTable) -> str:
         return ""
     if best == line.label:
         return ", the highest of the table"
-    told = "" if line.cells[column].standing else ", which is told from it"
+    told = ", which is told from it" if line.cells[column].is_told_from_best else ""
     return f"; {best} has the highest, {means[best]:.2f}{told}"
 
 
 def column_words(table: ResultTable) -> str:
-    """What the last column is."""
+    """What the leading column is."""
     return f"average of {len(table.columns) - 1} tasks" if table.lead == AVERAGE else table.lead
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -115,6 +116,20 @@ def legend_columns(names: Sequence[str], *, width_in: float, at_most: int = 3) -
     """As many columns as the longest name leaves room for: a letter of the legend's 8.5 points takes 0.075 inches, a handle 0.6."""
     needed = 0.6 + 0.075 * max(map(len, names), default=0)
     return max(1, min(at_most, len(names), int(width_in / needed)))
+
+
+FAR = 6.0  # times the usual distance: what lies farther out would leave the others no room
+
+
+def is_far(distances: Sequence[float]) -> list[bool]:
+    """Which of these distances from where an axis begins would flatten the others; none of fewer than three."""
+    usual = sorted(distances)[(len(distances) - 1) // 2] if len(distances) > 2 else 0.0
+    return [usual > 0 and one > FAR * usual for one in distances]
+
+
+def in_lines(text: str, *, height_in: float) -> str:
+    """The words of an upright axis in as many lines as its height asks for: a letter of 9 points takes 0.078 inches."""
+    return textwrap.fill(text.replace(" × ", "\u00a0×\u00a0"), max(12, int(height_in / 0.078)))
 
 
 def save(

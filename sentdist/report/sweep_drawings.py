@@ -42,7 +42,7 @@ def sweep_drawings(
 ) -> Iterator[Drawing]:
     """All figures for which the sweep has numbers, the answer to its question first."""
     headline = tables[0]
-    column = headline.columns[-1]
+    column = headline.lead
     unit = score_unit(headline)
     rows = found.sts or next(iter((found.retrieval or found.other).values()))
     value = {id(row): _headline(row, headline, column) for row in rows}
@@ -63,7 +63,9 @@ def sweep_drawings(
     looks = _looks(sweep, systems)
     if found.curves:
         curves = _readable(found.curves, rows, value, headline.baseline)
-        yield learning_curves(curves, dev_unit=dev_unit(sweep.recipe), looks=looks)
+        objectives = {label: facts.objective for label, facts in found.facts.items() if facts.objective is not None}
+        num_systems = len({curve.label for curve in found.curves})
+        yield learning_curves(curves, dev_unit=dev_unit(sweep.recipe), looks=looks, objectives=objectives, num_systems=num_systems)
     if spent := list(costs(sweep, records, scores)):
         yield cost_plot(spent, unit=unit, work_unit=work_unit(records), looks=looks)
     yield from cloud_drawings(sweep, store, records, systems=systems, looks=looks)
@@ -75,8 +77,8 @@ def sweep_drawings(
 
 
 def score_unit(table: ResultTable) -> str:
-    """What the last column of a table is a number of, as axes tell it."""
-    column = table.columns[-1]
+    """What the leading column of a table is a number of, as axes tell it."""
+    column = table.lead
     return f"{column if column != AVERAGE else f'average of {len(table.columns) - 1} tasks'} ({table.unit})"
 
 

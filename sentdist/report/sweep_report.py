@@ -103,7 +103,9 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     if not (found.sts or found.retrieval or found.other):
         if facts is not None:
             return _search_alone(facts, links or {})
-        raise StoreError(where=f"sweep {name}", found="no finished trial", expected="at least one", remedy="Run the sweep first.")
+        raise StoreError(
+            where=f"sweep {name}", found="no finished trial", expected="at least one, with all of its folds", remedy="Run the sweep first."
+        )
     leaks = sweep_leaks(sweep, store, records)
     baseline = None if facts is None else facts.chosen_cell(sweep.baseline)
     tables = list(result_tables(sweep, found, _shared(sweep, records), leaks, baseline=baseline))

@@ -49,7 +49,8 @@ class SweepRows:
 
 
 def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:
-    """Rows of every trial whose scores are in the store; the others are listed as unfinished."""
+    """Rows of every cell and seed all of whose folds have scores in the store; trials without scores are listed as unfinished. A mean over
+    fewer folds would be another number, of other test items."""
     stages = {trial.key: restored(trial.key, records) for trial in sweep.trials}
     scores = {key: stage for key, stage in stages.items() if isinstance(stage, Scores)}
     found = SweepRows(
@@ -63,7 +64,8 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
         tasks=[],
         unfinished=[t for t in sweep.trials if t.key not in scores],
     )
-    finished = [trial for trial in sweep.trials if trial.key in scores]
+    lacking = {(trial.cell, trial.seed) for trial in found.unfinished}
+    finished = [trial for trial in sweep.trials if (trial.cell, trial.seed) not in lacking]
     found.exploratory.update(_incomplete(sweep, scores))
     groups: dict[tuple[str, int | None], list[TrialRecord]] = {}
     for trial in finished:

@@ -29,13 +29,14 @@ class Leaked:
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One score of a table; summary None: not defined. standing: `best` of its column, `tied` with the best (it may be the best too: see
-    `may_be_best`), or neither. leaked: what of the test its training data hold; None where nothing was found, or leaks were not looked
-    for."""
+    `may_be_best`), or neither; is_told_from_best: not tied because a test says so, rather than for want of one. leaked: what of the test
+    its training data hold; None where nothing was found, or leaks were not looked for."""
 
     summary: Summary | None
     interval: Interval | None
     against_baseline: Difference | None
     standing: str = ""
+    is_told_from_best: bool = False
     leaked: Leaked | None = None
 
 
@@ -198,6 +199,7 @@ def _lines(
                     interval=None if summary is None else found.interval(column, system.label),
                     against_baseline=differences.get(column),
                     standing=_standing(system.label, best.get(column)),
+                    is_told_from_best=column in best and system.label in best[column][2],
                     leaked=leaked.get((system.label, column)),
                 )
                 for column in columns
@@ -210,7 +212,7 @@ def _summary(system: SystemRows, column: str, tasks: Sequence[str]) -> Summary |
     return summarize(scores) if scores else None
 
 
-def _standing(label: str, best: tuple[str, frozenset[str]] | None) -> str:
+def _standing(label: str, best: tuple[str, frozenset[str], frozenset[str]] | None) -> str:
     """Rows that cannot be tested are tied with none; the highest mean is the best whatever a test says."""
     if best is None:
         return ""
@@ -232,12 +234,12 @@ def _notes(
     notes = [f"{unit}{spread}."]
     if baseline is not None:
         notes.append(f"↑ ↓: above or below {baseline}, more than chance explains (5 %, over all comparisons of the table).")
-    notes.append("Bold: may be the best of its column (model confidence set, 95 % over the table).")
-    over = "other training seeds and test items" if found.has_items else "other training seeds"
+    tested = any(int(column.is_testable.sum()) > 1 for column in found.by_name.values())
     notes.append(
-        f"[low, high]: 95 % interval over {over}"
-        + ("; of a row with one seed, or none, over test items alone." if found.has_items else ".")
+        "Bold: may be the best of its column (model confidence set, 95 % over the table)." if tested else "Bold: the highest of its column."
     )
+    if over := _varied(found, has_seeds=any(number > 1 for number in seeds)):
+        notes.append(f"[low, high]: 95 % interval over {over}.")
     if 1 in seeds:
         notes.append("One seed: what other seeds would give is not known, and such rows are compared for these very encoders.")
     if found.without_groups:
@@ -250,6 +252,17 @@ def _notes(
     if incomplete:
         notes.append(f"Some seed lacks a task, and is left out of the average: {', '.join(incomplete)}.")
     return notes
+
+
+def _varied(found: TableColumns, *, has_seeds: bool) -> str:
+    """What the intervals of a table speak of; "" where it has none."""
+    if not has_seeds:
+        return "other test items, for these very encoders" if found.has_items else ""
+    return (
+        "other training seeds and test items; of a row with one seed, or none, over test items alone"
+        if found.has_items
+        else "other training seeds"
+    )
 
 
 def _check(systems: Sequence[SystemRows], tasks: Sequence[str], baseline: str | None, title: str) -> None:

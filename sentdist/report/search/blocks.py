@@ -102,11 +102,14 @@ def _verdict(best: SearchedMethod, scored: Sequence[SearchedMethod], table: Resu
     if cell == table.baseline and rivals:
         rival = max(rivals, key=lambda one: compared[one].difference)
         return f"; {cells[rival].title} is {distance_and_verdict(compared[rival], 'it')}"
-    standing = {line.label: line.cells[column].standing for line in table.lines}
-    tied = [method.title for one, method in cells.items() if one != cell and standing.get(one)]
-    if len(cells) < 2 or not standing.get(cell):
-        return f", less than {' and '.join(tied)} on test" if tied else ""
-    return f"; {' and '.join(tied)} cannot be told from it" if tied else "; what dev chose for the other methods is told from it"
+    of_cell = {line.label: line.cells[column] for line in table.lines if line.label in cells}
+    tied = [cells[one].title for one, found in of_cell.items() if one != cell and found.standing]
+    if len(cells) < 2 or not of_cell[cell].standing:
+        return f", less than {' and '.join(tied)} on test" if tied and of_cell[cell].is_told_from_best else ""
+    if tied:
+        return f"; {' and '.join(tied)} cannot be told from it"
+    are_told = all(found.is_told_from_best for one, found in of_cell.items() if one != cell)
+    return "; what dev chose for the other methods is told from it" if are_told else ""
 
 
 def _budget_words(facts: SearchFacts) -> str:

@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from sentdist.evaluation.best_of import BAND, Floats, best_by_cost, best_quantiles, chance_of_more, expected_best
 from sentdist.report.search.facts import SearchedMethod, SearchFacts, sentences
-from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, legend_columns, quiet, save
+from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, in_lines, legend_columns, quiet, save
 from sentdist.store.searches import SearchTrial
 
 BAND_WORDS = f"{100 * (BAND[1] - BAND[0]):.0f} of 100"
@@ -26,7 +26,7 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing:
         for method in methods:
             look, scores = looks[method.title], method.scores
             numbers = np.arange(1.0, len(scores) + 1)
-            (low, high), expected = best_quantiles(scores), expected_best(scores)
+            (low, high), expected = best_quantiles(scores, are_all=facts.is_exhausted(method)), expected_best(scores)
             _band(by_trials, numbers, low, high, look.color)
             by_trials.plot(numbers, expected, color=look.color, marker=look.marker, markevery=_marks(len(numbers)), markeredgecolor="white",
                            label=method.title)  # fmt: skip
@@ -44,7 +44,7 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing:
             records += [[method.title, "sentences", *point] for point in points]
         by_trials.set_title("The best of so many trials")
         by_trials.set_xlabel("trials")
-        by_trials.set_ylabel(dev_unit)
+        by_trials.set_ylabel(in_lines(dev_unit, height_in=2.4))
         by_trials.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         by_cost.set_title("The best so far by cost")
         by_cost.set_xlabel("sentences trained on")
@@ -122,7 +122,7 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing
         _cost_axis(axes, sorted({sentences(trial) for method in methods for trial in method.trials}))
         axes.set_ylim(low_end, high_end)
         axes.set_xlabel("sentences trained on because of the trial")
-        axes.set_ylabel(dev_unit)
+        axes.set_ylabel(in_lines(dev_unit, height_in=2.8))
         quiet(axes)
         if any(method.count("pruned") for method in methods):
             axes.plot([], [], "o", color="white", markeredgecolor=MUTED, markersize=5.5, label="pruned")
@@ -155,13 +155,14 @@ def budget_rows(facts: SearchFacts) -> list[list[str]]:
         row = [str(number), *(f"{at[method.title]:.2f}" if method.title in at else "–" for method in methods)]
         if len(methods) > 1:
             ranked = sorted(there, key=lambda method: -at[method.title])
-            row += [ranked[0].title, _chance(ranked[0], ranked[1], number)] if len(there) > 1 else ["–", "–"]
+            row += [ranked[0].title, _chance(facts, ranked[0], ranked[1], number)] if len(there) > 1 else ["–", "–"]
         rows.append(row)
     return [row for row in rows if int(row[0]) <= max(counts)]
 
 
-def _chance(ours: SearchedMethod, theirs: SearchedMethod, number: int) -> str:
-    return f"{100 * chance_of_more(ours.scores, theirs.scores, number):.0f} of 100 against {theirs.title}"
+def _chance(facts: SearchFacts, ours: SearchedMethod, theirs: SearchedMethod, number: int) -> str:
+    share = chance_of_more(ours.scores, theirs.scores, number, are_all=(facts.is_exhausted(ours), facts.is_exhausted(theirs)))
+    return f"{100 * share:.0f} of 100 against {theirs.title}"
 
 
 def budget_header(facts: SearchFacts) -> list[str]:

@@ -48,6 +48,18 @@ def test_who_wins_at_a_budget_is_counted_over_all_pairs_of_searches(num: int) ->
     assert chance_of_more(SCORES, SCORES, num) == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("num", [1, 2, 4, 5, 8])
+def test_trials_that_are_all_that_there_can_be_are_each_drawn_once(num: int) -> None:
+    """More draws than trials find the best of them for sure."""
+    ours = [max(draw) for draw in itertools.combinations(SCORES, min(num, len(SCORES)))]
+    theirs = [max(draw) for draw in itertools.combinations(OTHERS, min(num, len(OTHERS)))]
+    by_hand = np.mean([(one > other) + (one == other) / 2 for one, other in itertools.product(ours, theirs)])
+    assert chance_of_more(SCORES, OTHERS, num, are_all=(True, True)) == pytest.approx(by_hand, abs=1e-9)
+    if num <= len(SCORES):
+        quantiles = np.quantile(ours, (0.1, 0.9), method="inverted_cdf")
+        assert best_quantiles(SCORES, are_all=True)[:, num - 1].tolist() == quantiles.tolist()
+
+
 def test_the_best_so_far_over_orders_is_that_of_all_orders() -> None:
     scores, costs = [70.0, -math.inf, 75.0, 72.0], [1.0, 2.0, 4.0, 3.0]
     found = best_by_cost(scores, costs, num_points=11, orders=4000)

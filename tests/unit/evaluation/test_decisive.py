@@ -89,8 +89,26 @@ def test_other_tasks_are_students_test_over_tasks() -> None:
 def test_who_may_be_best() -> None:
     generator = np.random.default_rng(3)
     column = Column([_trained(label, gain + generator.normal(0, 0.1, 5)) for label, gain in (("a", 0), ("b", 2), ("c", 2), ("d", 0))])
-    best, alive = may_be_best(column)
-    assert best in alive == {"b", "c"}
+    best, alive, told = may_be_best(column)
+    assert best in alive == {"b", "c"} and told == {"a", "d"}
+
+
+@pytest.mark.parametrize("highest", [_trained("highest", [100.0] * 3), _trained("highest", [100.0])], ids=["copies", "one seed"])
+def test_nothing_may_be_the_best_beside_a_higher_row_without_a_test(highest: Entry) -> None:
+    """What else is best among the rest is not the best of its column."""
+    column = Column([highest, _trained("good", [60.0, 61.2, 59.5]), _trained("bad", [50.1, 51.0, 49.5])])
+    assert may_be_best(column) == ("highest", frozenset(), frozenset())
+
+
+def test_a_checkpoint_without_items_stands_among_the_best_until_it_is_told() -> None:
+    """By the signs of six seeds it is, as by the mark beside it; by those of three it is not."""
+    rows = {seeds: _trained("ours", np.linspace(70, 71, seeds)) for seeds in (3, 6)}
+    found = {}
+    for seeds, ours in rows.items():
+        column = Column([Entry(label="base", scores=np.array([50.0]), seeds=()), ours])
+        found[seeds] = may_be_best(column)[1:]
+        assert _one(column).is_told == ("base" in found[seeds][1])
+    assert found == {3: ({"ours", "base"}, frozenset()), 6: ({"ours"}, {"base"})}
 
 
 @pytest.mark.parametrize("scores", [[], [80.0, float("nan")]])

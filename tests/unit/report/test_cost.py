@@ -72,7 +72,7 @@ def test_the_figure_says_what_sharing_spared() -> None:
     assert "213 worker-seconds instead of 366" in drawing.caption
     rows = {row["system"]: row for row in csv.DictReader(io.StringIO(drawing.table))}
     assert float(rows["two"]["worker-seconds alone"]) == 193.0
-    assert cost_plot([Cost(system="base", scores=[70.0, 70.0], alone_s=0.0, shared_s=0.0)], unit="score").png
+    assert cost_plot([Cost(system="base", scores=[70.0, 70.0], alone_s=0.0, shared_s=0.0, num_trials=2)], unit="score").png
     with pytest.raises(DataError, match="nothing to draw"):
         cost_plot([], unit="score")
 
@@ -89,7 +89,10 @@ def test_a_forest_by_task_has_a_line_for_every_comparison() -> None:
 
 
 def test_of_many_systems_a_figure_names_the_best_at_each_cost_and_its_table_all() -> None:
-    many = [Cost(system=f"system {place}", scores=[70.0 + place % 10], alone_s=10.0 + place, shared_s=10.0 + place) for place in range(40)]
+    many = [
+        Cost(system=f"system {place}", scores=[70.0 + place % 10], alone_s=10.0 + place, shared_s=10.0 + place, num_trials=1)
+        for place in range(40)
+    ]
     drawing = cost_plot(many, unit="score")
     assert "Of 40 systems, those are named that no cheaper one equals" in drawing.caption
     assert len(list(csv.DictReader(io.StringIO(drawing.table)))) == 40

@@ -118,7 +118,7 @@ def test_who_wins_is_asked_at_each_budget() -> None:
 
 
 def test_a_method_that_has_tried_all_its_settings_keeps_its_best() -> None:
-    record = made_up_search(samples=12, halving=None, failing=0)
+    record = made_up_search(samples=12, gain=0.0, seed=4, halving=None, failing=0)
     rates = {str(trial.suggestion): trial for trial in record.of_method("fine_tuned")}
     record = record.model_copy(update={"trials": (*record.of_method("rcl"), *rates.values())})
     space = {
@@ -129,7 +129,11 @@ def test_a_method_that_has_tried_all_its_settings_keeps_its_best() -> None:
     facts = search_facts(record.model_copy(update={"recipe": recipe}), None, {})
     plain = next(method for method in facts.methods if method.name == "fine_tuned")
     assert facts.is_exhausted(plain) and len(plain.trials) < 12 and facts.has_equal_budgets
-    assert budget_rows(facts)[-1][:2] == ["12", f"{plain.scores.max():.2f}"]
+    last = budget_rows(facts)[-1]
+    assert last[:2] == ["12", f"{plain.scores.max():.2f}"]
+    (other,) = (method for method in facts.methods if method.name == "rcl")
+    wins = 1 - np.mean(other.scores <= plain.scores.max()) ** 12  # of the other over what this one has for sure
+    assert last[-1] in (f"{100 * wins:.0f} of 100 against {plain.title}", f"{100 - 100 * wins:.0f} of 100 against {other.title}")
 
 
 def test_before_finalists_are_scored_the_page_says_so(part: SearchPart) -> None:

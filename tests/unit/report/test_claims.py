@@ -1,0 +1,88 @@
+"""Sentences of a report claim what was tested, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sentdist.evaluation.decisive import Difference
+from sentdist.report import cell_text
+from sentdist.report.comparisons import Comparison, p_text
+from sentdist.report.page_head import finding
+from sentdist.report.rows import ResultRow
+from sentdist.report.tables import ResultTable, build_table
+from sentdist.store.sweep import SweepRecord
+
+SWEEP = SweepRecord(name="s", about="", recipe={"methods": {"a": {"objective": {}}}}, baseline=None, paper=None, places={}, trials=())
+
+
+def _table(scores: dict[str, Sequence[float]], *, baseline: str | None = None, tasks: Sequence[str] = ("t",)) -> ResultTable:
+    """One seed a score, the same on every task; `base` is a checkpoint."""
+    rows = [
+        ResultRow(method=label, label=label, params={}, seed=seed, scores=dict.fromkeys(tasks, score), is_fixed=label == "base")
+        for label, values in scores.items()
+        for seed, score in enumerate(values)
+    ]
+    return build_table(rows, title="t", tasks=tasks, baseline=baseline, average=len(tasks) > 1)
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ({"a": [80.0], "b": [81.0]}, "; b has the highest, 81.00."),
+        ({"a": [80.0, 80.1, 80.3], "b": [90.0, 90.2, 90.1]}, "; b has the highest, 90.10, which is told from it."),
+        ({"a": [80.0, 80.1, 80.3], "b": [90.0, 90.0, 90.0]}, "; b has the highest, 90.00."),
+        ({"a": [80.0, 83.1, 85.3], "b": [84.0, 90.2, 84.1]}, "; b has the highest, 86.10."),
+    ],
+    ids=["one seed", "told", "copies", "tied"],
+)
+def test_the_finding_says_of_the_highest_that_it_is_told_where_a_test_says_so(scores: dict[str, Sequence[float]], words: str) -> None:
+    assert finding(SWEEP, _table(scores), {}).endswith(words)
+
+
+def test_notes_speak_of_what_stands_in_the_table() -> None:
+    untested, tested = _table({"a": [80.0], "b": [81.0]}), _table({"a": [80.0, 80.1, 80.3], "b": [81.0, 81.5, 81.2]})
+    assert "Bold: the highest of its column." in untested.notes and not any("[low, high]" in note for note in untested.notes)
+    assert (
+        any("model confidence set" in note for note in tested.notes)
+        and "[low, high]: 95 % interval over other training seeds." in tested.notes
+    )
+
+
+def test_the_seeds_that_would_do_against_a_checkpoint_are_those_of_the_whole_table() -> None:
+    """Six seeds are told by their signs in a table of one comparison, and not among the eight of seven tasks and their average."""
+    tasks = [f"t{number}" for number in range(7)]
+    for few in (3, 6):
+        table = _table({"base": [50.0], "a": np.linspace(70, 71, few).tolist()}, baseline="base", tasks=tasks)
+        found = table.comparisons[0].differences["Avg"]
+        assert not found.is_told and found.detectable is None and "would be found" not in table.verdicts["a"]
+        enough = found.enough_by_signs
+        assert enough is not None and enough > 6 and f"; {enough} would do" in table.verdicts["a"]
+    told = _table({"base": [50.0], "a": np.linspace(70, 71, enough).tolist()}, baseline="base", tasks=tasks)
+    assert told.comparisons[0].differences["Avg"].is_told
+    one_fewer = _table({"base": [50.0], "a": np.linspace(70, 71, enough - 1).tolist()}, baseline="base", tasks=tasks)
+    assert not one_fewer.comparisons[0].differences["Avg"].is_told
+    alone = _table({"base": [50.0], "a": [70.0, 70.5, 71.0]}, baseline="base")
+    assert "; 6 would do" in alone.verdicts["a"]
+
+
+def test_rows_that_vary_alike_are_not_said_to_have_one_seed() -> None:
+    """A setting without effect gives the same scores, seed by seed."""
+    said = _table({"a": [80.0, 81.0, 80.5], "b": [80.0, 81.0, 80.5]}, baseline="a").verdicts["b"]
+    assert "equal to a to two digits" in said and "vary alike" in said and "one seed" not in said
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(1e-9, "< 0.001"), (0.0124, "= 0.012"), (0.0497, "= 0.0497"), (0.049996, "= 0.049996"), (0.05, "= 0.050"), (0.0502, "= 0.050")],
+)
+def test_a_p_is_never_0_and_shows_on_which_side_of_the_level_it_lies(p: float, text: str) -> None:
+    assert p_text(p) == text
+    found = Difference(difference=1.0, low=0.5, high=1.5, p=p, table_p=p, about="seeds")
+    table = replace(
+        _table({"a": [80.0], "b": [81.0]}), comparisons=(Comparison(system="b", other="a", relation="baseline", differences={"t": found}),)
+    )
+    assert cell_text.tests_of(table)[0][4:6] == (text.removeprefix("= "), text.removeprefix("= "))

@@ -1,0 +1,57 @@
+"""Reports of sweeps over folds: a seed counts once all of its folds are scored."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+from sentdist.plan.unroll import Trial
+from sentdist.report.brief_table import brief_table
+from sentdist.report.sweep_report import Report, report_sweep
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import load_sweep
+from tests.support.planning import plan_of, small_recipe
+from tests.support.synthetic_sweeps import fill_store
+
+TASK, NAME = "retrieval=faqs/mine", "retrieval-faqs-mine"
+
+
+def _store(folder: Path, *, skip: Callable[[Trial], bool] = lambda trial: False) -> ArtifactStore:
+    """Filled with the scores of three methods with two seeds and three folds."""
+    recipe = small_recipe(
+        corpus={"source": "faqs/mine", "split": None}, folds={"num": 3}, selection={"task": TASK}, evaluation={"tasks": [TASK]},
+        seeds=[0, 1], baseline="fine_tuned",
+    )  # fmt: skip
+    store = ArtifactStore(str(folder / "store"))
+    fill_store(store, plan_of(recipe), noise=lambda trial: 3.0, num_items={NAME: 20}, skip=skip)
+    return store
+
+
+def _table(report: Report) -> dict[str, dict[str, str]]:
+    return {row["label"]: row for row in csv.DictReader(io.StringIO(str(report.files["table1.csv"])))}
+
+
+def test_a_seed_that_lacks_a_fold_is_left_out_and_told(tmp_path: Path) -> None:
+    store = _store(tmp_path, skip=lambda trial: (trial.method, trial.seed, trial.fold) == ("rcl", 1, 2))
+    report = report_sweep(store, "small")
+    assert {label: row["num_seeds"] for label, row in _table(report).items()} == {"base": "1", "fine_tuned": "2", "rcl": "1"}
+    assert "rcl has scores of 5 of its 6 trials" in report.markdown and "- rcl · seed 1 · fold 2" in report.markdown
+
+
+def test_the_terminal_counts_seeds_and_spreads_over_them_as_the_report_does(tmp_path: Path) -> None:
+    store = _store(tmp_path, skip=lambda trial: (trial.method, trial.seed, trial.fold) == ("rcl", 1, 2))
+    sweep = load_sweep(store, "small")
+    brief = {row[0]: row[1:] for row in brief_table(sweep, sweep.records(store)).rows}
+    column = f"{NAME}:map"
+    for label, row in _table(report_sweep(store, "small")).items():
+        mean, sd = row[f"{column} mean"], row[f"{column} sd"]
+        assert brief[label] == (row["num_seeds"], f"{float(mean):.2f}" + (f" ± {float(sd):.2f}" if sd else ""))
+
+
+def test_the_cost_of_all_trials_is_that_of_all_folds(tmp_path: Path) -> None:
+    """Every stage that was made took a second."""
+    store = _store(tmp_path)
+    made = [record for record in load_sweep(store, "small").records(store).values() if record.kind != "scores"]
+    assert f"All trials: {len(made)} worker-seconds instead of" in report_sweep(store, "small").markdown

@@ -1,0 +1,79 @@
+"""Figures have room for their words and for their points: no label is cut, and one point far off does not flatten the rest."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from sentdist.evaluation.decisive import Difference
+from sentdist.report.cost import Cost, cost_plot
+from sentdist.report.figures import LearningCurve, learning_curves, regulators_curve
+from sentdist.report.forest import forest_plot, task_forest
+from sentdist.report.style import DOTS_AN_INCH, Drawing
+
+UNIT = "stackfaq:map (share of queries or mean precision × 100)"
+DEV = "askubuntu-dev+cqadupstack-dev+twitter (mean of MAP, MAP@100 and average precision × 100)"
+COSTS = [Cost(system=name, scores=[score], alone_s=10.0, shared_s=5.0, num_trials=1) for name, score in (("a", 80.0), ("b", 81.0))]
+CURVE = LearningCurve(label="a", seed=0, steps=[0, 1, 2], losses=[3.0, 2.0, 1.0], dev_steps=[1, 2], dev_scores=[70.0, 71.0])
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: cost_plot(COSTS, unit=UNIT),
+        lambda: regulators_curve({0: [80.0], 2: [81.0]}, unit=UNIT),
+        lambda: learning_curves([CURVE], dev_unit=DEV),
+    ],
+    ids=["cost", "regulators", "learning"],
+)
+def test_the_words_of_an_upright_axis_are_whole(draw: Callable[[], Drawing]) -> None:
+    picture = imread(io.BytesIO(draw().png))[..., :3]
+    borders = np.concatenate([picture[:4].ravel(), picture[-4:].ravel()])
+    assert borders.min() == 1.0, "white at the upper and lower border, where words would be cut"
+
+
+def test_a_system_far_off_stands_at_the_edge_and_is_told_with_its_number() -> None:
+    """Twelve systems around a baseline, one of them an encoder without weights: its interval is narrow beside its distance."""
+    found = {f"system {place}": _difference(0.3 * place - 1.5) for place in range(11)} | {"random": _difference(-45.0)}
+    forest = forest_plot(found, baseline="Eq. 1", unit="difference: score")
+    by_task = task_forest({name: {"a": one, "b": one} for name, one in found.items()}, baseline="Eq. 1", tasks=["a", "b"], unit="score")
+    assert forest.caption.endswith("Arrows: 1 beyond the axis.") and by_task.caption.endswith("Arrows: 2 beyond the axis.")
+    price = cost_plot(
+        [Cost(system=name, scores=[80 + one.difference], alone_s=1.0, shared_s=1.0, num_trials=1) for name, one in found.items()], unit=UNIT
+    )
+    assert price.caption.endswith("Arrows: 1 below the axis.")
+    assert all("-45" in one.table for one in (forest, by_task)) and "random,35," in price.table
+
+
+def test_what_is_not_far_off_is_drawn_where_it_is() -> None:
+    for distances in ([-45.0, 0.1], [-3.0, -1.0, 0.5, 2.0], [-4.0, 2.0, -16.0]):
+        found = {f"system {place}": _difference(one) for place, one in enumerate(distances)}
+        assert "Arrows" not in forest_plot(found, baseline="Eq. 1", unit="difference: score").caption
+    assert "Arrows" not in cost_plot(COSTS, unit=UNIT).caption
+
+
+def _difference(points: float) -> Difference:
+    return Difference(difference=points, low=points - 1, high=points + 1, p=0.2, table_p=0.4, about="seeds")
+
+
+def test_losses_of_different_objectives_do_not_share_an_axis() -> None:
+    curves = [replace(CURVE, label=label) for label in ("a", "b", "c")]
+    together = learning_curves(curves, dev_unit=DEV)
+    apart = learning_curves(curves, dev_unit=DEV, objectives={"a": "info_nce", "b": "cosent", "c": "info_nce"}, num_systems=5)
+    heights = [imread(io.BytesIO(drawing.png)).shape[0] for drawing in (together, apart)]
+    assert heights[1] - heights[0] == pytest.approx(1.7 * DOTS_AN_INCH, abs=1), "a panel more"
+    assert "Each objective has its own panel" in apart.caption and "own panel" not in together.caption
+    assert apart.caption.endswith("3 of 5 trained systems: the baseline and the best.") and together.table == apart.table
+
+
+def test_a_forest_says_what_its_intervals_speak_of() -> None:
+    """A filled mark of one seed is about test items alone."""
+    seeds, items = _difference(1.0), replace(_difference(1.0), about="items")
+    captions = [forest_plot(found, baseline="Eq. 1", unit="score").caption for found in ({"a": items}, {"a": seeds, "b": items})]
+    assert "interval over other test items, for these very encoders. Filled" in captions[0]
+    assert "over other test items, for these very encoders; of some over other seeds, on these very test items. Filled" in captions[1]
