@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.learning import grad_cache
 from sentdist.learning.encoder import regularizers
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -19,8 +21,15 @@ from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
-from sentdist.objectives.info_nce import info_nce
+from sentdist.objectives.entropy import Entropy
+from sentdist.objectives.info_nce import InfoNCE, info_nce
+from sentdist.objectives.objective import ObjectiveSpec
+from sentdist.objectives.rcl import RCL
+from sentdist.objectives.regulators import Regulators
+from sentdist.objectives.rse import RSE
+from sentdist.objectives.symmetric_info_nce import SymmetricInfoNCE
 from tests.parity.processes import run_in_processes
+from tests.parity.ranks import FLOAT64, M, made, toy_batch, toy_embeddings
 from tests.parity.word_batches import WORDS, word_batches
 from tests.support import make
 
@@ -176,3 +185,23 @@ def test_equal_under_every_engine(tiny_encoder_dir: str) -> None:
                 # AdamW divides a gradient by its own size: a small one, known to two digits,
                 # moves its parameter by 1e-2 of 1e-3 a step differently.
                 assert (found[name] - weight).abs().max() < 1e-4, (kind, name)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [InfoNCE(), Entropy(phi=0.3), RCL(temperature=0.05), Regulators(), SymmetricInfoNCE(), RSE(), RSE(phi=0.3)],
+    ids=lambda values: values.name,
+)
+def test_each_anchor_of_a_block_has_its_own_positive(values: ObjectiveSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch whose logits are too many to be held at once has the loss and the gradient of one whose logits are not."""
+    batch = replace(toy_batch(3), augmented=toy_embeddings(4, seed=6).unflatten(0, (2, 2)))
+    embeddings = toy_embeddings(3).flatten(0, 1).requires_grad_()
+    objective = made(values)
+    learned = [embeddings, *(objective.parameters() if isinstance(objective, torch.nn.Module) else ())]
+    whole = objective(embeddings, batch)
+    expected = torch.autograd.grad(whole, learned)
+    monkeypatch.setattr(grad_cache, "LOGITS_AT_ONCE", 5 * M)
+    blocks = objective(embeddings, batch)
+    assert blocks.item() == pytest.approx(whole.item(), rel=1e-12)
+    for one, other in zip(torch.autograd.grad(blocks, learned), expected, strict=True):
+        torch.testing.assert_close(one, other, **FLOAT64)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +247,29 @@ def test_subsets_are_put_together_as_said(place: Place) -> None:
     assert len({round(value, 2) for value in said.values()}) == 3
 
 
+def test_geometry_is_that_of_sts_b_wherever_it_stands_among_the_tasks(place: Place, tmp_path: Path) -> None:
+    """Each sentence once; pairs graded above 4 mean the same."""
+    rows = [{**row, "score": min(5.0, row["score"] + 1.5)} for row in pairs_of(place, "test")]
+    elsewhere = replace(place, root=tmp_path, store=tmp_path / "store")
+    shutil.copytree(place.root / "triplets", tmp_path / "triplets")
+    write_table(tmp_path / "triplets", "sts/stsb", rows)
+    write_table(tmp_path / "triplets", "sts/sick", [{**row, "split": "test", "subset": "s"} for row in pairs_of(place, "dev")])
+    asked: dict[str, Json] = {"methods": {"m": {}}, "evaluation.tasks": ["sickr", "stsb"], "evaluation.max_length": 40}
+    plan, context = planned(elsewhere, "triplets", asked)
+    (artifact,) = run_local(plan, context)
+    student = Student(place.encoder, max_length=40)
+    texts = dict.fromkeys(row[name] for row in rows for name in ("sentence1", "sentence2"))
+    with torch.no_grad():
+        unit = {text: torch.nn.functional.normalize(student.encode([text]))[0] for text in texts}
+    same = [float((unit[row["sentence1"]] - unit[row["sentence2"]]).square().sum()) for row in rows if row["score"] > 4]
+    assert same and any(3 < row["score"] <= 4 for row in rows)
+    apart = torch.pdist(torch.stack(list(unit.values())))
+    results = artifact.record.results
+    assert results["geometry.task"] == "stsb"
+    assert results["geometry.alignment"] == pytest.approx(float(np.mean(same)), rel=1e-4)
+    assert results["geometry.uniformity"] == pytest.approx(float((-2 * apart.square()).exp().mean().log()), rel=1e-4)
+
+
 @covers("LexicalSpec.name", "Method.lexical", "Method.of")
 def test_rows_without_an_encoder_and_other_readings(place: Place) -> None:
     plan, context = planned(
@@ -278,7 +303,14 @@ def test_probes_look_where_they_are_told(place: Place, monkeypatch: pytest.Monke
         seen.append((channels.shape, words.shape, seed, channels[:, :3].tobytes()))
         return real(channels, words, seed=seed)
 
+    real_tags, seeds = probing.probe_distribution, list[int]()
+
+    def watched_tags(channels: np.ndarray, shares: np.ndarray, *, seed: int) -> Any:
+        seeds.append(seed)
+        return real_tags(channels, shares, seed=seed)
+
     monkeypatch.setattr(probing, "probe_regression", watched)
+    monkeypatch.setattr(probing, "probe_distribution", watched_tags)
     tagger: dict[str, Json] = {"targets": {"tagger": "tests.support.tiny_tagger:tag", "num_words": 12}}
     for probes, shapes, words, seed in (
         ({"num_sentences": 20}, [(20, 5), (20, 27)], 12, 0),
@@ -288,5 +320,5 @@ def test_probes_look_where_they_are_told(place: Place, monkeypatch: pytest.Monke
         plan, context = planned(place, "triplets", {**tagger, "evaluation.probes": probes, "methods.m.regularizers": STILL})
         run_local(plan, context)
         one, other = seen[-2:]
-        assert [one[0], other[0]] == shapes and one[1] == (shapes[0][0], words) and one[2] == seed
+        assert [one[0], other[0]] == shapes and one[1] == (shapes[0][0], words) and one[2] == seed and seeds[-2:] == [seed, seed]
     assert seen[0][3] != seen[4][3]  # other sentences

@@ -162,10 +162,11 @@ def test_dropouts_drop_what_the_recipe_says(
 
 
 @covers("Training.precision")
-def test_bf16_computes_layers_in_bfloat16(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("objective", ["info_nce", "mlm"])  # the other one encodes by itself
+def test_bf16_computes_layers_in_bfloat16(place: Place, monkeypatch: pytest.MonkeyPatch, objective: str) -> None:
     seen: dict[str, set[torch.dtype]] = {"fp32": set(), "bf16": set()}
     for precision, types in seen.items():
-        made = opened(place, "triplets", {"training.precision": precision, "training.epochs": 1})
+        made = opened(place, "triplets", {"training.precision": precision, "training.epochs": 1, f"{O}.name": objective})
         gelu = calls.gelu
 
         def watched(product: Tensor, bias: Tensor, types: set[torch.dtype] = types, gelu: Any = gelu) -> Tensor:

@@ -59,6 +59,10 @@ def test_aggregations_differ_as_defined() -> None:
     assert mean.spearman == pytest.approx((small + large) / 2)
     assert wmean.spearman == pytest.approx((10 * small + 50 * large) / 60)
     assert joined.spearman == pytest.approx(score_sts(first, second, gold, ["one"] * 60).spearman)
+    cosines = joined.similarities
+    linear_small, linear_large = (100 * scipy.stats.pearsonr(cosines[part], gold[part]).statistic for part in (slice(10), slice(10, 60)))
+    assert mean.pearson == pytest.approx((linear_small + linear_large) / 2)
+    assert wmean.pearson == pytest.approx((10 * linear_small + 50 * linear_large) / 60)
 
 
 def test_a_constant_has_no_correlation() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from sentdist.errors import RecipeError
 from sentdist.learning.projected import Projected
+from sentdist.learning.relation_file import Relations, read_relations, write_relations
 from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.adversaries import Adversaries, Adversary
 from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
@@ -119,3 +122,18 @@ def test_a_projection_stands_before_its_own_objective_only() -> None:
     embeddings, batch = random_embeddings(), batch_of(range(B))
     assert projected(embeddings, batch).item() == inner(torch.tanh(projected.head.dense(embeddings)), batch).item()
     assert projected(embeddings, batch).item() != inner(embeddings, batch).item()
+
+
+def test_a_projection_hands_on_what_its_objective_learns_and_keeps(tmp_path: Path) -> None:
+    inner = make.relational(relations=("near", "far"), width=7, relation_learning_rate=0.5, keep_relations=True)
+    projected = Projected(inner, width=7)
+    (own,) = projected.own_rates()
+    assert (own.parameters, own.learning_rate, own.weight_decay) == (tuple(inner.table.parameters()), 0.5, 0.0)
+    write_relations(tmp_path, Relations(names=("other", "far"), vectors=np.stack([np.ones(7), np.full(7, 3.0)]).astype(np.float32)))
+    projected.start_from(tmp_path, where="here")
+    said = projected.relations()
+    assert said is not None and said.names == ("near", "far")
+    assert said.vectors[1].tolist() == [3.0] * 7 and 0 < np.abs(said.vectors[0]).max() < 0.2, "what the start does not know stays random"
+    best = {name: tensor + 1.0 for name, tensor in projected.state_dict().items()}  # weights of another step than the last
+    projected.save_into(tmp_path, best)
+    np.testing.assert_allclose(read_relations(tmp_path).vectors, said.vectors + 1.0, rtol=1e-6)

@@ -101,6 +101,14 @@ def test_a_head_may_have_a_learning_rate_of_its_own(tmp_path: Path) -> None:
     assert {rate for name, rate in rates.items() if name.startswith("encoder.")} == {RATE}
 
 
+def test_relations_do_not_decay_though_they_are_a_matrix() -> None:
+    learner = Learner(nn.Linear(2, 2), make.relational(relations=("a", "b"), width=WIDTH, relation_learning_rate=0.5))
+    groups = parameter_groups(learner, Optimization(num_steps=1, lr=RATE, weight_decay=0.01))
+    assert learner.heads is not None
+    (own,) = (group for group in groups if group["lr"] == 0.5)
+    assert own["params"] == list(learner.heads.parameters()) and own["weight_decay"] == 0.0
+
+
 def test_a_decay_without_layers_is_refused(tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "albert", "albert"))
     with pytest.raises(RecipeError, match=r"train\.layer_decay: found 0\.95; expected 1 for an encoder whose layers share weights"):

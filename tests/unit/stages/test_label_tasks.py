@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,9 +13,12 @@ from sentdist.data.labels import EMPTY, read_labelled
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.stages.context import Context
 from sentdist.stages.scores import embed_sentences as embedding
+from sentdist.stages.scores.embedding_cache import kept_or_encoded
 from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.classification import load_classification
+from sentdist.store.store import ArtifactStore
 from tests.support.tasks_data import evaluated, stage_of, write_table
 
 SUBJECTS = ("a man", "a woman", "the old man", "the young woman", "a child", "the small child")
@@ -105,6 +109,27 @@ def test_other_tasks_of_an_encoder_encode_only_what_is_new(
     scores(tiny_encoder_dir, "clustering=my/new")
     scores(planted_encoder_dir, "clustering=my/new", keeps=False)
     assert counts == [72, 2, 3, 3], "another encoder knows nothing of it, and a sweep keeps nothing"
+
+
+@pytest.mark.parametrize("other", [{"max_length": 3}, {"precision": "bf16"}])
+def test_embeddings_of_another_length_or_precision_are_not_taken(
+    other: dict[str, Any], planted_encoder_dir: Path, data: Path, tmp_path: Path
+) -> None:
+    stage, resolver = stage_of(planted_encoder_dir, ("clustering=transfer/sst2",), data)
+    made = []
+    for asked in (stage, stage.model_copy(update=other)):
+
+        def embed(sentences: list[str], *, number: int = len(made)) -> np.ndarray:
+            return np.full((len(sentences), 2), float(number))
+
+        context = Context(
+            store=ArtifactStore(str(tmp_path / "store")),
+            data_root=str(data),
+            folders=tuple(resolver.folders.items()),
+            keeps_embeddings=True,
+        )
+        made.append(kept_or_encoded(asked, asked.encoder, ["a man eats", "a dog eats"], context, embed))
+    assert [embeddings.tolist() for embeddings in made] == [[[0.0, 0.0]] * 2, [[1.0, 1.0]] * 2]
 
 
 def test_empty_texts_become_what_senteval_encodes(data: Path) -> None:

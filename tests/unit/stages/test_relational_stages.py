@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.corpus import OpenedCorpus
+from sentdist.data.relations import HeldOutTriples
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.relation_file import has_relations, read_relations
+from sentdist.learning.relation_file import Relations, has_relations, read_relations
+from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
@@ -24,6 +27,8 @@ from sentdist.stages.corpora.build import build_corpus
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import run_local
 from sentdist.stages.scores.build import build_scores
+from sentdist.stages.scores.scorer import CosineScorer
+from sentdist.stages.tasks.links import LoadedLinks
 from sentdist.store.store import Artifact
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.planning import plan_of
@@ -271,3 +276,37 @@ def test_words_alone_rank_tails_too(data: Path, tiny_encoder_dir: Path, tmp_path
     plan, context = tiny_plan(values, data=data, store=tmp_path)
     results = build_scores(plan.trials[0].scores, context).record.results
     assert results["links.same-sentence.mrr"] == pytest.approx(100.0) and float(results["links"]) > 50  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("pool", ["relation", "all"])
+def test_tails_are_ranked_by_the_vector_of_their_relations_name_and_words_rank_the_same_pool(pool: Literal["relation", "all"]) -> None:
+    draw = np.random.default_rng(0)
+    triples = HeldOutTriples(
+        heads=("a b", "b c", "c d e", "a e", "d d", "b"), tails=("a", "b c d", "c e", "a d", "b e", "a c"),
+        tail=np.array([1, 0, 2, 3, 4, 5]), relation=np.array([0, 1, 0, 2, 2, 1]), known=np.array([[0, 2], [3, 4], [4, 0], [5, 3]]),
+        names=("near", "far", "unseen"),
+    )  # fmt: skip
+    vectors = 2.0 * draw.normal(size=(2, 5)).astype(np.float32)
+    scorer = CosineScorer(relations=Relations(names=("far", "near"), vectors=vectors))
+    heads, tails = draw.normal(size=(6, 5)), draw.normal(size=(6, 5))
+    shifts = np.stack([vectors[1], vectors[0], np.zeros(5)])[triples.relation]
+
+    def ranks(scores_TK: np.ndarray) -> list[float]:
+        found = []
+        for row, (tail, relation) in enumerate(zip(triples.tail, triples.relation, strict=True)):
+            known = {place for triple, place in triples.known.tolist() if triple == row}
+            others = [t for t, r in zip(triples.tail, triples.relation, strict=True) if t != tail and t not in known]
+            others = [t for t in others if pool == "all" or triples.relation[triples.tail.tolist().index(t)] == relation]
+            better, beside = (
+                sum(scores_TK[row, t] > scores_TK[row, tail] for t in others),
+                sum(scores_TK[row, t] == scores_TK[row, tail] for t in others),
+            )
+            found.append(1 + better + beside / 2)
+        return found
+
+    task = LoadedLinks(task=LinkTask(source="made", revision="made", relations=(), held_out=3, seed=0, pool=pool), triples=triples)
+    cosines = (heads + shifts) @ tails.T / np.linalg.norm(heads + shifts, axis=1)[:, None] / np.linalg.norm(tails, axis=1)
+    assert task.score(np.vstack([heads, tails]), scorer).items["rank"].to_pylist() == ranks(cosines)
+    words = [[set(text.split()) for text in texts] for texts in (triples.heads, triples.tails)]
+    overlaps = np.array([[len(head & tail) / len(head | tail) for tail in words[1]] for head in words[0]])
+    assert task.score_words("word_overlap").items["rank"].to_pylist() == ranks(overlaps)
