@@ -57,10 +57,12 @@ def test_sentences_without_pairs_are_no_pairs() -> None:
 
 def test_a_query_leaks_with_a_relevant_document_only() -> None:
     task = TaskTexts(
-        name="faq", sentences=(("It rains.",), ("It snows.",)), pairs=((0, "It rains.", "the animal moves"), (1, "It snows.", "Far away."))
+        name="faq",
+        sentences=(("It rains.",), ("It snows.",), ("A man sleeps!",)),
+        pairs=((0, "It rains.", "the animal moves"), (1, "It snows.", "Far away."), (2, "A man sleeps!", "Unheard of.")),
     )
     (found,) = _look(TRAIN, [task])
-    assert {leaked.item: leaked.level for leaked in found.items} == {0: "normalised", 1: "sentence"}
+    assert {leaked.item: leaked.level for leaked in found.items} == {0: "normalised", 1: "sentence", 2: "sentence"}
 
 
 def test_near_is_a_threshold() -> None:
