@@ -288,6 +288,24 @@ def test_bad_input_is_named(rows: list[ResultRow], tmp_path: Path) -> None:
         _table(short)
 
 
+@pytest.mark.parametrize("column", ["score", "group"])
+def test_as_many_items_of_another_test_set_are_refused(column: str, tmp_path: Path) -> None:
+    """Of one size, but with other gold scores, or with other items that belong together."""
+    files = []
+    for label in ("eq1", "rcl"):
+        row = _with_items(tmp_path, label, 2.0)
+        assert isinstance(row.items, dict)
+        table = pq.read_table(row.items["STS12"]).append_column("group", pa.array(np.arange(400) // 2))
+        if label == "rcl":
+            other = np.roll(table[column].to_numpy(), 1)
+            table = table.set_column(table.column_names.index(column), column, pa.array(other))
+        pq.write_table(table, row.items["STS12"])
+        files.append(row)
+    with pytest.raises(DataError, match="or other gold scores or groups"):
+        _table(files)
+    assert _table(files[:1]).lines
+
+
 @pytest.mark.parametrize(
     ("columns", "lead"),
     [
