@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.folds import By, faq_pairs, fold_of_queries, fold_of_retrieval, groups_by_answer, queries_for
-from sentdist.data.retrieval import Retrieval, read_retrieval
+from sentdist.data.retrieval import Retrieval, read_retrieval, whole_grade
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError
 
@@ -201,6 +201,10 @@ def test_folds_that_cannot_be(changes: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"fold": 0, "num_folds": 5, "seed": 0, "role": "train"}
     with pytest.raises(DataError, match=message):
         faq_pairs(_many(10), **(arguments | changes))
+
+
+def test_grades_below_0_are_grade_0() -> None:
+    assert [whole_grade(grade, where="here", row=0) for grade in (-2, "-1", 0, "2.0", 3)] == [0, 0, 0, 2, 3]
 
 
 def test_repeated_query_ids() -> None:

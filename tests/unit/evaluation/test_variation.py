@@ -111,6 +111,27 @@ def test_columns_are_independent_tests() -> None:
     assert found[0].detectable == pytest.approx(error * (limit + norm.ppf(0.8)), rel=0.03)
 
 
+def test_what_all_rows_share_makes_their_tests_one() -> None:
+    """Ten rows that are all but one by their seeds' luck, against a checkpoint: p over the table is p. Rows with luck of their own pay."""
+    draw, seeds = np.random.default_rng(6), range(40)
+    shared, own = draw.normal(0, 1, 40), draw.normal(0, 1, (10, 40))
+    gain = 0.35 - shared.mean()
+    found = {}
+    for name, rows in (("shared", shared + 1e-3 * own), ("own", own - own.mean(axis=1, keepdims=True) + shared.mean())):
+        column = Column([*(_entry(str(row), gain + one, seeds) for row, one in enumerate(rows)), _entry("base", [0.0], ())])
+        (found[name], *_) = against([column], [[(str(row), "base") for row in range(10)]])[0]
+    one, several = found["shared"], found["own"]
+    assert one.p is not None and one.table_p == pytest.approx(one.p, abs=0.006)
+    assert several.p is not None and several.table_p == pytest.approx(1 - (1 - several.p) ** 10, abs=0.05)
+
+
+def test_what_no_draw_reaches_has_bonferronis_p() -> None:
+    draw, seeds = np.random.default_rng(7), range(60)
+    rows = [_entry(str(row), draw.normal(4.0 if row == 0 else 0.0, 1, 60), range(100 * row, 100 * row + 60)) for row in range(9)]
+    (first, *_) = against([Column([*rows, _entry("base", draw.normal(0, 1, 60), seeds)])], [[(str(row), "base") for row in range(9)]])[0]
+    assert first.p is not None and first.p < 1e-6 and first.table_p == pytest.approx(9 * first.p)
+
+
 def test_who_may_be_best_is_told_over_all_columns() -> None:
     scores = np.random.default_rng(3).normal(0, 1, 200)
     scores = (scores - scores.mean()) / scores.std(ddof=1)
