@@ -169,7 +169,7 @@ def test_variances_are_drawn_towards_each_other_by_as_much_as_they_agree() -> No
 
 
 def test_rows_of_one_spread_know_it_together() -> None:
-    variances, given = np.array([1.0, 1.1, 0.9, 1.2, 0.8, 0.0]), np.array([2.0, 2.0, 2.0, 4.0, 4.0, 2.0])
+    variances, given = np.array([1.0, 1.1, 0.9, 1.3, 0.8, 0.0]), np.array([2.0, 2.0, 2.0, 4.0, 4.0, 2.0])
     found, degrees = moderated(variances, given)
     weight = (5 - 3) * 2.0
     common = float(np.average(variances[:5], weights=given[:5]))

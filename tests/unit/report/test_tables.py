@@ -155,6 +155,13 @@ def _with_items(folder: Path, label: str, noise: float, seed: int = 0, num_pairs
     return ResultRow(method="rcl", label=label, params={}, seed=seed, scores=scores, items=items)
 
 
+def test_the_items_of_an_average_count_by_their_task(tmp_path: Path) -> None:
+    """Of independent test sets the variances of a mean are those of its parts, divided by their number squared."""
+    cells = _table([_with_items(tmp_path, "eq1", 2.0)]).line("eq1").cells
+    halves = {name: (cell.interval.high - cell.interval.low) / 2 for name, cell in cells.items() if cell.interval is not None}
+    assert halves[AVERAGE] == pytest.approx(np.sqrt(sum(halves[task] ** 2 for task in TASKS)) / len(TASKS), rel=0.01)
+
+
 def test_one_seed_with_items_is_tested_over_items(tmp_path: Path) -> None:
     rows = [_with_items(tmp_path, "eq1", 2.0), _with_items(tmp_path, "rcl", 1.0), _with_items(tmp_path, "twin", 1.01)]
     table = _table(rows)
