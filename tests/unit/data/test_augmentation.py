@@ -23,7 +23,7 @@ def wordnet(data_root: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("sentence", "fraction", "left"), [(LONG, 0.1, 18), (LONG, 0.35, 13), ("two words", 0.1, 1), ("two words", 1.0, 1)]
+    ("sentence", "fraction", "left"), [(LONG, 0.1, 18), (LONG, 0.35, 13), (LONG, 0.09, 19), ("two words", 0.1, 1), ("two words", 1.0, 1)]
 )
 def test_deletes_a_share_of_the_words_and_keeps_their_order(sentence: str, fraction: float, left: int) -> None:
     (found,) = delete_words([sentence], fraction=fraction)
@@ -74,6 +74,11 @@ def test_replaces_a_share_of_the_words_by_synonyms(wordnet: Path) -> None:
 def test_replacing_depends_on_the_seed(wordnet: Path) -> None:
     first = replace_synonyms([SENTENCE] * 5, seed=1, folder=wordnet)
     assert replace_synonyms([SENTENCE] * 5, seed=1, folder=wordnet) == first != replace_synonyms([SENTENCE] * 5, seed=2, folder=wordnet)
+
+
+@pytest.mark.data
+def test_which_synonym_it_is_depends_on_the_seed(wordnet: Path) -> None:
+    assert len({replace_synonyms(["dogs"], seed=seed, folder=wordnet)[0] for seed in range(12)}) > 2
 
 
 @pytest.mark.data

@@ -128,7 +128,15 @@ def test_an_empty_sentence_names_row_and_column(tmp_path: Path, empty: str | Non
     with pytest.raises(DataError, match="an empty sentence in row 2, column two"):
         build_corpus(rows, columns=PAIRS, folder=tmp_path)
     facts = build_corpus(rows, columns=PAIRS, folder=tmp_path, on_empty="drop")
-    assert (facts.num_rows, facts.num_dropped_empty) == (2, 1)
+    assert (facts.num_rows, facts.num_dropped_empty, facts.num_dropped_duplicates) == (2, 1, 0)
+
+
+def test_rows_that_differ_in_a_value_are_not_the_same(tmp_path: Path) -> None:
+    rows = _table([("a", "b"), ("a", "b"), ("a", "b"), ("c", "d")]).append_column("label", pa.array([1.0, 2.0, 1.0, 0.0], pa.float32()))
+    facts = build_corpus(rows, columns=PAIRS, values=("label",), folder=tmp_path)
+    corpus = OpenedCorpus.open(tmp_path)
+    assert _rows_of(corpus) == [("a", "b"), ("a", "b"), ("c", "d")] and facts.num_dropped_duplicates == 1
+    assert corpus.labels is not None and corpus.labels.tolist() == [1.0, 2.0, 0.0]
 
 
 def test_nothing_but_empty_rows(tmp_path: Path) -> None:

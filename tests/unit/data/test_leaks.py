@@ -43,6 +43,7 @@ def test_every_level_is_found() -> None:
     assert {leaked.item: leaked.level for leaked in found.items} == {0: "exact", 1: "normalised", 2: "near", 3: "sentence", 5: "exact"}
     assert found.num_items == 6 and found.count("exact") == 2 and found.count("exact", "normalised", "near") == 4
     near = next(leaked for leaked in found.items if leaked.level == "near")
+    assert near.one == "The quick brown fox jumps over the lazy dog." and near.train_other == near.other
     assert near.train_one == "The quick brown fox jumps over the lazy dogs." and near.other == "A fox leaps over a sleeping dog."
 
 
@@ -56,10 +57,12 @@ def test_sentences_without_pairs_are_no_pairs() -> None:
 
 def test_a_query_leaks_with_a_relevant_document_only() -> None:
     task = TaskTexts(
-        name="faq", sentences=(("It rains.",), ("It snows.",)), pairs=((0, "It rains.", "the animal moves"), (1, "It snows.", "Far away."))
+        name="faq",
+        sentences=(("It rains.",), ("It snows.",), ("A man sleeps!",)),
+        pairs=((0, "It rains.", "the animal moves"), (1, "It snows.", "Far away."), (2, "A man sleeps!", "Unheard of.")),
     )
     (found,) = _look(TRAIN, [task])
-    assert {leaked.item: leaked.level for leaked in found.items} == {0: "normalised", 1: "sentence"}
+    assert {leaked.item: leaked.level for leaked in found.items} == {0: "normalised", 1: "sentence", 2: "sentence"}
 
 
 def test_near_is_a_threshold() -> None:
@@ -114,6 +117,37 @@ def test_a_pair_is_found_nearly(form: str) -> None:
     assert [leaked.level for leaked in found.items] == ["near"], form
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_pair_is_found_nearly_the_other_way_round(form: str) -> None:
+    for train, test in (((FORMS[form][1], FORMS[form][0]), (FLIGHT, REPAIR)), (FORMS[form], (REPAIR, FLIGHT))):
+        (found,) = _look([train], [_task("t", [test])])
+        assert [leaked.level for leaked in found.items] == ["near"], form
+
+
+def test_a_pair_of_one_text_is_found_nearly_beside_itself() -> None:
+    changed = FLIGHT.replace("storm", "blizzard")
+    (found,) = _look([(changed, changed)], [_task("t", [(FLIGHT, FLIGHT)])])
+    assert [leaked.level for leaked in found.items] == ["near"]
+
+
+def test_each_task_has_leaks_of_its_own() -> None:
+    """Several tasks at once as each of them alone, pairs that are glued together among them."""
+    tasks = [_task("rain", TEST), _task("glued", [(FLIGHT, REPAIR), ("It rains.", "Far away.")]), _task("none", [("Who asks?", "Nobody.")])]
+    rows = [*TRAIN, ("Far away.", "Nobody", f"{FLIGHT}. {REPAIR}.")]
+    together = _look(rows, tasks)
+    assert together == [_look(rows, [task])[0] for task in tasks]
+    assert [leaks.task for leaks in together] == ["rain", "glued", "none"] and together[1].items[0].level == "near"
+
+
+def test_an_item_of_several_pairs_has_its_strictest_level_and_its_texts_in_order() -> None:
+    task = TaskTexts(name="faq", sentences=((FLIGHT,),), pairs=((0, FLIGHT, REPAIR), (0, FLIGHT, "Far away."), (0, FLIGHT, "It rains.")))
+    near = (FLIGHT.replace("storm", "blizzard"), REPAIR)
+    (found,) = _look([near, ("It rains!", FLIGHT.upper()), (FLIGHT, "Far away.")], [task])
+    (leaked,) = found.items
+    assert (leaked.level, leaked.other) == ("exact", "Far away.")
+    assert (leaked.train_one, leaked.train_other) == (FLIGHT, "Far away.")
+
+
 @pytest.mark.parametrize("disguise", DISGUISES)
 def test_a_disguised_pair_is_found(disguise: str) -> None:
     assert DISGUISES[disguise] != (FLIGHT, REPAIR)
@@ -134,6 +168,7 @@ def test_one_sentence_of_a_pair_with_another_partner_counts_apart() -> None:
         (("A man plays a guitar.", "A man plays the guitar."), ("A man plays a guitar!", "A man plays a guitar!")),  # beside itself
         ((FLIGHT, f"{FLIGHT}, again"), (f"News: {FLIGHT}, again, and again", "Far away")),  # one inside the other, in one text
         ((FLIGHT, REPAIR), (FLIGHT.replace("storm", "blizzard"), "Nobody repaired the bridge")),
+        ((FLIGHT, FLIGHT.replace("storm", "blizzard")), (FLIGHT, FLIGHT)),  # like both, and beside nothing but itself
     ],
 )
 def test_what_only_looks_alike_is_no_leak(test: tuple[str, str], train: tuple[str, str]) -> None:

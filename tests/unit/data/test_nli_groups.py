@@ -124,6 +124,33 @@ def test_the_seed_decides_and_nothing_else() -> None:
     assert grouped(chunked, seed=3) == grouped(table, seed=3)
 
 
+def test_each_choice_follows_from_the_seed() -> None:
+    """Which of its own hypotheses, which of others', and which missing positives are reworded: each by itself."""
+    settings: dict[str, object] = {"augment": lambda sentences: [f"again {text}" for text in sentences], "augmented_fraction": 0.5}
+    for table, size, more in (
+        (nli(*((f"p{number}", "eeeeeccccc") for number in range(20))), (2, 2), {}),
+        (nli(*((f"p{number}", "ec") for number in range(20))), (1, 3), {}),
+        (nli(*((f"p{number}", "ec") for number in range(20))), (3, 1), settings),
+    ):
+        assert len({repr(grouped(table, *size, seed=seed, **more)[0]) for seed in range(4)}) == 4
+
+
+def test_enough_of_one_kind_is_not_enough() -> None:
+    rows, facts = grouped(nli(("a", "eecc"), ("b", "eec"), ("c", "ecc")), 2, 2, at_least=2)
+    assert [row["anchor"] for row in rows] == ["a"] and (facts.num_left_out, facts.num_whole) == (2, 1)
+    _, facts = grouped(nli(("a", "eecc"), ("b", "eec"), ("c", "ecc")), 2, 2)
+    assert (facts.num_groups, facts.num_whole) == (3, 1), "whole are rows with both of their own"
+
+
+def test_an_anchor_is_never_its_own_negative() -> None:
+    rows = [row for number in range(1, 30) for row in ((f"p{number}", f"e{number}", "entailment"), (f"p{number}", "p0", "contradiction"))]
+    rows = [("p0", "e0", "entailment"), ("p0", "c0", "contradiction"), *rows]
+    table = pa.table(dict(zip(("premise", "hypothesis", "label"), map(list, zip(*rows, strict=True)), strict=True)))
+    for seed in range(8):
+        (first, *_) = grouped(table, 1, 6, seed=seed)[0]
+        assert first["anchor"] == "p0" and "p0" not in cells(first, "negative")
+
+
 def test_what_repeats_counts_once_and_what_contradicts_itself_not_at_all() -> None:
     table = pa.table(
         {

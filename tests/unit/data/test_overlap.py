@@ -18,3 +18,9 @@ def test_pairs() -> None:
     assert pairs_seen(test, train).tolist() == [True, True, False, True]
     assert pairs_seen(test, train, fold=str, either_order=False).tolist() == [False, True, False, False]
     assert pairs_seen([], train).shape == (0,)
+
+
+def test_order_counts_where_it_is_asked_for() -> None:
+    tested, trained = [("b", "a"), ("a", "b"), ("c", "d")], [("a", "b"), ("d", "c")]
+    assert pairs_seen(tested, trained).tolist() == [True, True, True]
+    assert pairs_seen(tested, trained, either_order=False).tolist() == [False, True, False]

@@ -27,6 +27,14 @@ def test_pairs_in_order(tmp_path: Path) -> None:
     assert (pairs.num_pairs, pairs.num_ungraded) == (3, 0)
 
 
+def test_some_of_the_rows_keep_what_is_theirs(tmp_path: Path) -> None:
+    pairs = read_pairs("sts", data_root=_written(tmp_path, subset=["x", "y", "z"], group=["g", "h", "i"]))
+    some = pairs.only(np.array([2, 0]))
+    assert (some.subset, some.sentence1, some.sentence2, some.group) == (("z", "x"), ("d", "a b"), ("c", "a"), ("i", "g"))
+    assert some.score.tolist() == [5.0, 0.0]
+    assert read_pairs("sts", data_root=_written(tmp_path)).only(np.array([1])).group == ()
+
+
 def test_rows_without_a_gold_score_are_left_out(tmp_path: Path) -> None:
     pairs = read_pairs("sts", data_root=_written(tmp_path, score=[1.0, None, 2.0]))
     assert (pairs.num_pairs, pairs.num_ungraded) == (2, 1)

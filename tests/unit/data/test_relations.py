@@ -132,6 +132,24 @@ def test_held_out_pairs_are_in_one_part_each() -> None:
     assert set(triples(join_relations([numbered("twin", 60, num_heads=20, cap=15)], held_out=10).table)) < train
 
 
+def test_each_draw_follows_from_the_seed() -> None:
+    """What is held out, what a cap keeps, the negatives of pairs, and which contradiction of its premise a row has."""
+    rows = [
+        (f"p{number}", f"h{number} {kind}", "entailment" if kind == 0 else "contradiction") for number in range(12) for kind in range(7)
+    ]
+    table = pa.table(dict(zip(("premise", "hypothesis", "label"), map(list, zip(*rows, strict=True)), strict=True)))
+    cases: tuple[tuple[RelationSource, dict[str, object], str], ...] = (
+        (numbered("twin", 60), {"held_out": 10}, "anchor"),
+        (numbered("twin", 60, cap=20), {"cap_rule": "sample"}, "anchor"),
+        (numbered("twin", 60), {}, "negative"),
+        (nli(tables=(table,)), {}, "negative"),
+    )
+    for source, settings, column in cases:
+        found = {tuple(join_relations([source], seed=seed, **settings).table[column].to_pylist()) for seed in range(4)}  # type: ignore[arg-type]
+        assert len(found) == 4
+    assert len({held_out_relations([numbered("twin", 60)], held_out=10, part="test", seed=seed).heads for seed in range(4)}) == 4
+
+
 def test_other_true_tails_of_a_head_are_known() -> None:
     found = held_out_relations([numbered("twin", 60, num_heads=3), numbered("other", 30)], held_out=12, part="test")
     known = {(int(row), int(tail)) for row, tail in found.known}

@@ -112,6 +112,11 @@ def test_bad_candidates_are_named(rows: list[dict[str, object]], message: str, t
 
 
 def test_queries_without_a_relevant_candidate_are_left_out_and_counted(tmp_path: Path) -> None:
-    _write(tmp_path / "mine.jsonl", "\n".join(map(json.dumps, [ROW, {**ROW, "query_id": "r", "relevance": 0}])))
+    _write(
+        tmp_path / "mine.jsonl",
+        "\n".join(
+            map(json.dumps, [ROW, {**ROW, "query_id": "r", "relevance": 0}, {**ROW, "query_id": "r", "document_id": "e", "relevance": 0}])
+        ),
+    )
     found = read_candidates("mine", data_root=tmp_path)
     assert found.query_ids == ("q",) and found.num_unanswerable == 1

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.folds import faq_pairs, fold_of_queries, fold_of_retrieval, groups_by_answer, queries_for
-from sentdist.data.retrieval import Retrieval, read_retrieval
+from sentdist.data.folds import By, faq_pairs, fold_of_queries, fold_of_retrieval, groups_by_answer, queries_for
+from sentdist.data.retrieval import Retrieval, read_retrieval, whole_grade
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError
 
@@ -202,6 +203,10 @@ def test_folds_that_cannot_be(changes: dict[str, Any], message: str) -> None:
         faq_pairs(_many(10), **(arguments | changes))
 
 
+def test_grades_below_0_are_grade_0() -> None:
+    assert [whole_grade(grade, where="here", row=0) for grade in (-2, "-1", 0, "2.0", 3)] == [0, 0, 0, 2, 3]
+
+
 def test_repeated_query_ids() -> None:
     with pytest.raises(DataError, match="occurs twice"):
         fold_of_queries(["a", "b", "a"], num_folds=3, seed=0)
@@ -220,6 +225,39 @@ def test_groups_share_an_answer_or_one_of_the_same_text() -> None:
     assert folds["a"] == folds["b"] != folds["c"] == folds["d"] and len(set(folds.values())) == 3
     with pytest.raises(DataError, match="3 groups of 5 queries"):
         fold_of_queries(collection.query_ids, num_folds=4, seed=0, groups=groups_by_answer(collection))
+
+
+def test_a_query_with_two_answers_joins_the_groups_of_both() -> None:
+    collection = Retrieval(
+        query_ids=("a", "b", "c"),
+        queries=("1", "2", "3"),
+        document_ids=("x", "y"),
+        documents=("one", "two"),
+        qrels={"a": {"x": 1}, "b": {"y": 1}, "c": {"x": 1, "y": 1}},
+    )
+    assert set(groups_by_answer(collection).values()) == {"a"}
+
+
+def test_folds_by_answer_test_no_answer_that_is_trained_on() -> None:
+    collection = Retrieval(
+        query_ids=tuple(f"q{number}" for number in range(24)),
+        queries=tuple(f"question {number}" for number in range(24)),
+        document_ids=tuple(f"d{number}" for number in range(8)),
+        documents=tuple(f"answer {number}" for number in range(8)),
+        qrels={f"q{number}": {f"d{number % 8}": 1} for number in range(24)},
+    )
+    met = {"query": 0, "answer": 0}
+    for fold, by in itertools.product(range(4), get_args(By)):
+        tested = fold_of_retrieval(collection, fold=fold, num_folds=4, seed=0, role="test", by=by)
+        answers = {f"answer {document[1:]}" for query in tested.query_ids for document in tested.qrels[query]}
+        met[by] += len(answers & set(faq_pairs(collection, fold=fold, num_folds=4, seed=0, by=by)["positive"].to_pylist()))
+    assert met["answer"] == 0 < met["query"]
+
+
+def test_the_largest_groups_are_dealt_out_first() -> None:
+    groups = {f"q{number}": name for number, name in enumerate("aaaabbbcccde")}
+    folds = fold_of_queries(list(groups), num_folds=3, seed=0, groups=groups)
+    assert sorted(list(folds.values()).count(fold) for fold in range(3)) == [4, 4, 4]
 
 
 def test_folds_of_groups_are_as_equal_as_they_can_be() -> None:

@@ -26,6 +26,16 @@ def test_the_integral_is_that_of_a_simulation() -> None:
     assert found.worse + found.same + found.better == pytest.approx(1.0)
 
 
+def test_the_priors_are_flat() -> None:
+    """The posterior on an even grid of means and of spreads, cell by cell."""
+    d, s = np.array([1.0, 2.0, -0.2, 1.4, 0.6]), np.array([0.5, 0.8, 0.4, 0.6, 0.5])
+    means, spreads = (one.ravel() for one in np.meshgrid(np.linspace(-9, 11, 401), np.arange(0.01, 12, 0.02)))
+    weights = np.exp(stats.norm.logpdf(d, means[:, None], np.sqrt(s**2 + spreads[:, None] ** 2)).sum(axis=1))
+    found = another_task(d, s, rope=0.5)
+    for said, share in ((found.better, stats.norm.sf(0.5, means, spreads)), (found.worse, stats.norm.cdf(-0.5, means, spreads))):
+        assert said == pytest.approx(float(weights @ share / weights.sum()), abs=0.003)  # the grid ends where little is left
+
+
 def test_probabilities_come_true() -> None:
     """Of other tasks of which at least so much is said, so many are as said."""
     draw, told, right = np.random.default_rng(1), 0.0, 0.0
@@ -50,6 +60,8 @@ def test_the_share_of_pairs_that_are_won() -> None:
     theirs = draw.normal(size=400)
     assert outperforming(theirs + draw.normal(1.0, 1.0, 400), theirs).probability == pytest.approx(stats.norm.cdf(1.0), abs=0.05)
     assert outperforming(np.arange(9) + 1.0, np.arange(9)).is_meaningful
+    often = outperforming([1.0] * 600 + [0.0] * 400, [0.5] * 1000)
+    assert often.low > 0.5 and not often.is_meaningful, "above chance, and surely below three of four"
 
 
 @pytest.mark.parametrize(("won", "pairs", "told"), [(1, 1, 0), (2, 2, 0), (5, 5, 0), (6, 6, 1), (6, 7, 0), (0, 5, 0), (0, 7, -1)])

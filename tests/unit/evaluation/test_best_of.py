@@ -77,6 +77,11 @@ def test_the_best_so_far_over_orders_is_that_of_all_orders() -> None:
     assert found.costs[-1] == 10.0
 
 
+def test_the_band_over_orders_holds_eight_of_ten() -> None:
+    found = best_by_cost(np.arange(1.0, 17.0), [1.0] * 16, num_points=17)
+    assert (found.low[1], found.middle[1], found.high[1]) == (2.0, pytest.approx(8.5, abs=0.5), 15.0)  # 1.6th and 14.4th of sixteen
+
+
 def test_the_median_over_orders_rises_with_cost() -> None:
     found = best_by_cost([70.0, 71.0, 72.0, 73.0, 74.0], [1.0] * 5, num_points=6)
     assert found.middle[1:].tolist() == [72.0, 73.0, 74.0, 74.0, 74.0]  # medians of the best of 1 … 5 of five

@@ -118,6 +118,18 @@ def test_bad_splits_are_named(train: list[int], test: list[int], message: str) -
 
 
 def test_a_third_label_that_training_has_is_predicted_without_an_f1() -> None:
-    gold, predicted = np.array(["a", "b", "a"]), np.array(["a", "c", "b"])
-    assert scored(gold, predicted, np.arange(3), [1.0]).f1 is None
-    assert scored(gold, np.array(["a", "b", "b"]), np.arange(3), [1.0]).f1 == pytest.approx(200 / 3)
+    gold, predicted = np.array(["a", "b", "a", "a"]), np.array(["a", "c", "b", "a"])
+    assert scored(gold, predicted, np.arange(4), [1.0]).f1 is None
+    assert scored(gold, np.array(["a", "b", "b", "a"]), np.arange(4), [1.0]).f1 == pytest.approx(200 / 3), "of b; that of a is 80"
+
+
+def test_of_penalties_that_do_equally_well_the_weakest_is_taken() -> None:
+    features, labels = _planted(num_rows=120, noise=0.05)
+    found = split_classified(features, labels, train=list(range(60)), dev=list(range(60, 90)), test=list(range(90, 120)))
+    assert found.accuracy == 100.0 and found.penalties == (min(PENALTIES),)
+
+
+def test_each_label_stands_in_every_fold_within_every_training_part() -> None:
+    features, _ = _planted(num_rows=60)
+    with pytest.raises(DataError, match="11 of 60 rows labelled 'a'; expected 12 rows"):
+        cross_validated(features, ["a"] * 11 + ["b"] * 49)

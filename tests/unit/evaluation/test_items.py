@@ -54,6 +54,21 @@ def test_folds_weigh_alike_whatever_their_size() -> None:
     np.testing.assert_allclose(both.contributions, [-5 / 2, 5 / 2, -10 / 6, 0, 10 / 6], atol=1e-12)
 
 
+def test_items_of_folds_that_name_no_groups_stand_for_themselves() -> None:
+    folds = [items_of({"map": np.array(values)}, task="faq:map", where="here") for values in ([10.0, 30.0], [50.0, 60.0, 70.0])]
+    both = joined([fold for fold in folds if fold is not None])
+    assert not both.has_groups
+    np.testing.assert_allclose(both.by_group(), both.contributions)
+
+
+def test_a_mean_over_parts_gives_each_part_one_share() -> None:
+    columns = {"map@100": np.array([10.0, 30.0, 60.0]), "stratum": np.array(["a", "a", "b"]), "query_id": np.array(list("xyz"))}
+    found = items_of(columns, task="forums", where="here")
+    assert found is not None
+    np.testing.assert_allclose(found.weights, [1 / 4, 1 / 4, 1 / 2])
+    np.testing.assert_allclose(found.contributions, [-10 / 4, 10 / 4, 0.0])
+
+
 def test_f1_is_that_of_the_later_label() -> None:
     columns = {"label": np.array(["0", "1", "1", "0"]), "predicted": np.array(["0", "1", "0", "1"]), "accuracy": np.zeros(4)}
     found = items_of(columns, task="mrpc:f1", where="here")

@@ -88,6 +88,12 @@ def test_separate_clouds_are_one_cluster_each_and_noise_is_none() -> None:
     assert noise is not None and noise < 25.0
 
 
+def test_every_run_begins_at_another_seed() -> None:
+    cloud, labels = np.random.default_rng(2).normal(size=(80, 5)), [str(number % 8) for number in range(80)]
+    found = score_clusters(cloud, labels)
+    assert len(found.of_runs) == 5 == len(set(found.of_runs))
+
+
 def test_lengths_do_not_matter_to_clusters() -> None:
     draw = np.random.default_rng(1)
     cloud, labels = draw.normal(size=(40, 4)), [str(number % 4) for number in range(40)]

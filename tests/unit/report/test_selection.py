@@ -62,6 +62,17 @@ def test_dev_and_test_stand_apart(tmp_path: Path, tiny_encoder_dir: Path) -> Non
     assert selection_rows(cells)[0][2] == "83.10"
 
 
+def test_a_test_score_that_a_run_lacks_leaves_the_cell_without_one(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """A mean over the other runs would stand beside a dev score of all."""
+    _, context = _world(tmp_path, tiny_encoder_dir)
+    table, sweep = _table(context)
+    records = sweep.records(context.store)
+    key = next(trial.key for trial in sweep.trials if (trial.cell, trial.seed) == ("rcl", 1))
+    records[key] = records[key].model_copy(update={"results": records[key].results | {"stsb": None}})
+    tuned, regulated = chosen_cells(sweep, records, table)
+    assert tuned.test is not None and tuned.gap is not None and (regulated.test, regulated.gap) == (None, None)
+
+
 def test_a_test_set_that_chose_the_weights_is_named() -> None:
     whole = ChosenCell(label="a", dev_task="askubuntu-dev+twitter-pit", dev=50.0, test_task=None, test=None, headline=None)
     assert selection_note([whole]).startswith("Weights are chosen by the dev score, never by a test score.")

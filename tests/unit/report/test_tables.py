@@ -155,6 +155,13 @@ def _with_items(folder: Path, label: str, noise: float, seed: int = 0, num_pairs
     return ResultRow(method="rcl", label=label, params={}, seed=seed, scores=scores, items=items)
 
 
+def test_the_items_of_an_average_count_by_their_task(tmp_path: Path) -> None:
+    """Of independent test sets the variances of a mean are those of its parts, divided by their number squared."""
+    cells = _table([_with_items(tmp_path, "eq1", 2.0)]).line("eq1").cells
+    halves = {name: (cell.interval.high - cell.interval.low) / 2 for name, cell in cells.items() if cell.interval is not None}
+    assert halves[AVERAGE] == pytest.approx(np.sqrt(sum(halves[task] ** 2 for task in TASKS)) / len(TASKS), rel=0.01)
+
+
 def test_one_seed_with_items_is_tested_over_items(tmp_path: Path) -> None:
     rows = [_with_items(tmp_path, "eq1", 2.0), _with_items(tmp_path, "rcl", 1.0), _with_items(tmp_path, "twin", 1.01)]
     table = _table(rows)
@@ -286,6 +293,24 @@ def test_bad_input_is_named(rows: list[ResultRow], tmp_path: Path) -> None:
     short = [_with_items(tmp_path, "eq1", 2.0), _with_items(tmp_path, "rcl", 1.0, num_pairs=300)]
     with pytest.raises(DataError, match="one and the same test set"):
         _table(short)
+
+
+@pytest.mark.parametrize("column", ["score", "group"])
+def test_as_many_items_of_another_test_set_are_refused(column: str, tmp_path: Path) -> None:
+    """Of one size, but with other gold scores, or with other items that belong together."""
+    files = []
+    for label in ("eq1", "rcl"):
+        row = _with_items(tmp_path, label, 2.0)
+        assert isinstance(row.items, dict)
+        table = pq.read_table(row.items["STS12"]).append_column("group", pa.array(np.arange(400) // 2))
+        if label == "rcl":
+            other = np.roll(table[column].to_numpy(), 1)
+            table = table.set_column(table.column_names.index(column), column, pa.array(other))
+        pq.write_table(table, row.items["STS12"])
+        files.append(row)
+    with pytest.raises(DataError, match="or other gold scores or groups"):
+        _table(files)
+    assert _table(files[:1]).lines
 
 
 @pytest.mark.parametrize(

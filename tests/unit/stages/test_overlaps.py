@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ import yaml
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.data.folds import Role, queries_for
 from sentdist.data.leaks import LeakFinder
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.leaks import overlaps_of
+from sentdist.plan.specs import Fold, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan
 from sentdist.report.leaks import NOT_CHECKED
@@ -107,12 +110,24 @@ def test_leaks_of_all_folds_count_together(tmp_path: Path, tiny_encoder_dir: Pat
             build_here(needed, context)
     name = plan.trials[0].scores.tasks[0].name
     fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={name: 4})
-    build_overlaps(plan, context)
+    for overlap, made in zip(overlaps_of(plan), build_overlaps(plan, context), strict=True):
+        (task,) = overlap.tasks
+        assert isinstance(task, Task) and task.fold is not None
+        asked = {role: _asked(task.fold, role) for role in get_args(Role)}
+        counts = made.record.results["tasks"][task.name]  # type: ignore[index, call-overload]
+        assert counts["items"] == 4 and counts["exact"] == sum(text in asked["train"] for text in asked["test"]), "of this fold's own test"
     report = report_sweep(context.store, "tiny")
     (line,) = [line for line in report.markdown.split("## Leaks")[0].splitlines() if line.startswith("| fine_tuned")]
     exact = [int(row.split("|")[4]) for row in report.markdown.split("## Leaks")[1].splitlines() if f"| {name} |" in row]
     assert len(exact) == 3 and sum(exact) > max(exact) > 0
     assert f"**leaked {sum(exact)} of 12**" in line
+
+
+def _asked(fold: Fold, role: Role) -> list[int]:
+    """The number that each query of a role asks for."""
+    queries = [f"q{row}" for row in range(12)]
+    chosen = queries_for(queries, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role=role)
+    return [int(query[1:]) % 6 for query in chosen]
 
 
 def test_links_have_the_texts_of_their_answers(tmp_path: Path, tiny_encoder_dir: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.store.chosen import cells_by_dev, dev_chooses
+from sentdist.store.chosen import cells_by_dev, challengers, dev_chooses
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
 from tests.support.planning import plan_of, small_recipe
@@ -54,8 +54,43 @@ def test_a_cell_that_lacks_a_seed_is_not_compared(plan: Plan, tmp_path: Path) ->
     assert [cell.label for cell in found] == ["one"]
 
 
+def test_a_trial_that_is_trained_and_not_scored_is_not_compared(plan: Plan, tmp_path: Path) -> None:
+    sweep = sweep_record(plan)
+    records = sweep.records(_filled(plan, tmp_path))
+    unscored = next(trial for trial in sweep.trials if (trial.cell, trial.seed) == ("two", 1))
+    found = cells_by_dev(sweep, {key: record for key, record in records.items() if key != unscored.key})
+    assert unscored.train in records and [cell.label for cell in found] == ["one"]
+
+
 def test_without_a_selection_dev_chooses_nothing(tmp_path: Path) -> None:
     plan = plan_of(small_recipe(methods=METHODS, seeds=[0], selection=None, evaluation={"tasks": ["stsb"]}))
     sweep = sweep_record(plan)
     assert not dev_chooses(sweep)
     assert cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path))) == []
+
+
+def test_cells_that_another_task_chose_are_not_compared(tmp_path: Path) -> None:
+    """Of three cells two were chosen by one task and one by another, whose scores are higher."""
+    values = small_recipe(
+        methods={name: METHODS[name] for name in ("one", "two")}, baseline=None, seeds=[0], evaluation={"tasks": ["stsb"]}, headline=None,
+        sweep={"selection.task": ["stsb-dev", "sickr-dev"]},
+    )  # fmt: skip
+    plan = plan_of(values)
+    store = ArtifactStore(tmp_path)
+
+    def chosen_by(trial: Trial) -> str:
+        return str(dict(trial.params)["selection.task"])
+
+    fill_store(
+        store, plan, noise=lambda trial: 1.0, num_items={"stsb": 50}, skip=lambda trial: (trial.method, chosen_by(trial)) == ("two", "sickr-dev"),
+        dev=lambda trial: 99.0 if chosen_by(trial) == "sickr-dev" else 80.0,
+    )  # fmt: skip
+    sweep = sweep_record(plan)
+    found = cells_by_dev(sweep, sweep.records(store))
+    assert [cell.task for cell in found] == ["stsb-dev", "stsb-dev"]
+
+
+def test_the_baseline_challenges_nobody(tmp_path: Path) -> None:
+    plan = plan_of(small_recipe(methods=METHODS, seeds=[0, 1], baseline="two", evaluation={"tasks": ["stsb"]}))
+    sweep = sweep_record(plan)
+    assert [cell.label for cell in challengers(sweep, sweep.records(_filled(plan, tmp_path)))] == ["one"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,3 +32,16 @@ def test_copies_that_come_and_go_meanwhile_are_no_trouble(tmp_path: Path, monkey
     make_room(tmp_path, 10**18, now=1e9)
     monkeypatch.undo()
     assert (tmp_path / "new").exists() and not (tmp_path / "old").exists()
+
+
+def test_old_copies_go_first_until_what_is_wanted_fits_and_a_tenth_of_the_disk_stays_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, age_s in {"oldest": 4.0, "older": 3.0, "old": 2.0, "used": 0.5}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "weights").write_bytes(b"w" * 1000)
+        os.utime(tmp_path / name, (1e9 - age_s * IN_USE_S,) * 2)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=10_000, free=1_200))
+    assert make_room(tmp_path, 200, now=1e9) == []
+    assert make_room(tmp_path, 1_500, now=1e9) == [tmp_path / "oldest", tmp_path / "older"]
+    assert make_room(tmp_path, 10_000, now=1e9) == [tmp_path / "old"], "one that was used today stays"

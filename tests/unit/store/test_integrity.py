@@ -142,6 +142,25 @@ def test_a_record_of_an_older_version_has_its_sizes_compared(tmp_path: Path) -> 
         store.open_file(f"{artifact.record.place}/data.txt")
 
 
+def test_a_record_that_lost_its_seal_is_not_that_of_an_older_version(tmp_path: Path) -> None:
+    made = _put(ArtifactStore(tmp_path)).record
+    values = json.loads(made.sealed)
+    assert Record.read(json.dumps(values).encode()).digests
+    del values["sha256"]
+    with pytest.raises(ValueError, match="other content"):
+        Record.read(json.dumps({**values, "seconds": 1.0}).encode())
+    assert Record.read(json.dumps({**values, "digests": {}}).encode()).files == made.files, "older versions noted neither"
+
+
+def test_what_was_found_whole_is_so_only_for_what_was_written(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0123456789")
+    right = integrity.checksums_below(tmp_path)
+    assert verified.damage_unless_verified(tmp_path, right, ["a.txt"]) is None
+    other = {"a.txt": FileChecksum(num_bytes=10, sha256=hashlib.sha256(b"9876543210").hexdigest())}
+    assert verified.damage_unless_verified(tmp_path, other, ["a.txt"]) is not None
+    assert verified.damage_unless_verified(tmp_path, right, ["a.txt"]) is None
+
+
 def test_a_record_of_a_newer_version_is_read(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     path = tmp_path / _put(store).record.place / RECORD

@@ -1,0 +1,163 @@
+"""What trials and finalists cost, and what a budget has for them, counted by hand; nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sentdist.execution.searching import prices
+from sentdist.execution.searching.budgets import Finalists
+from sentdist.execution.searching.prices import Earlier, Forecasts, paid
+from sentdist.plan.stage import Json, Stage, topological
+from sentdist.plan.stages import Bank, Train, to_share
+from sentdist.plan.suggestions import PlannedSearch
+from sentdist.store.record import Record
+from sentdist.store.searches import Finalist, FinalistsChosen
+from sentdist.store.store import ArtifactStore
+from tests.support.tiny_data import write_data
+from tests.support.tiny_search import pretended, tiny_search
+
+ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None, "seeds": [0, 1, 2, 3, 4, 5]}
+SPACE: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
+TRAINED = 144  # sentences of a training of one epoch: three columns, six batches of eight
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def tenth_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is what a training takes; what only encodes takes no time."""
+    monkeypatch.setattr(prices, "speed_of", lambda store, kind: TRAINED / 360.0 if kind.kind == "train" else 1e12)
+
+
+@pytest.mark.usefixtures("tenth_of_an_hour")
+@pytest.mark.parametrize(
+    ("hours", "finalists", "at_once", "left"),
+    [
+        (2.0, 1, 1, 1.5),  # the five other seeds
+        (0.6, 1, 1, 0.3),  # half is for trials
+        (4.0, 2, 1, 3.0),
+        (2.0, 1, 2, 1.75),
+        (2.0, 1, 100, 1.9),  # no faster than one training
+    ],
+)
+def test_what_is_kept_for_finalists(
+    hours: float, finalists: int, at_once: int, left: float, tmp_path: Path, data: Path, tiny_encoder_dir: Path
+) -> None:
+    planned, context = tiny_search(
+        tiny_encoder_dir,
+        data,
+        tmp_path,
+        changes=ONLY,
+        samples=None,
+        budget={"hours": hours},
+        halving=None,
+        finalists=finalists,
+        space=SPACE,
+    )
+    conductor = pretended(planned, context, clock=lambda: 0.0, at_once=at_once)
+    assert conductor.hours_left == pytest.approx(left)
+
+
+@pytest.mark.usefixtures("tenth_of_an_hour")
+def test_finalists_have_the_seeds_that_fit_and_those_they_had(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=ONLY, samples=2, halving=None, space=SPACE)
+    finalists = Finalists(planned, Forecasts(planned, context.store))
+    before = Finalist(number=0, method="fine_tuned", place=1, suggestion={}, dev=50.0, cells={0: "a", 4: "b"})
+    assert finalists.seeds(None) == (0, 1, 2, 3, 4, 5)
+    assert [finalists.seeds(hours) for hours in (0.0, 0.15, 0.35, 9.0)] == [(0,), (0, 1), (0, 1, 2, 3), (0, 1, 2, 3, 4, 5)]
+    assert finalists.seeds(0.15, chosen=FinalistsChosen(finalists=(before,), reason="")) == (0, 1, 4)
+    assert (finalists.price.trainings, finalists.price.sentences) == (5, 5 * TRAINED)
+
+
+def _record(stage: Stage, *, seconds: float, results: dict[str, Json], at: str = "2026-01-01T12:00:00Z") -> Record:
+    return Record(
+        key=stage.key, kind=stage.kind, label="", place=stage.place, stage={}, inputs=(), created_at=at, seconds=seconds, runtime={},
+        environment={}, results=results, files={},
+    )  # fmt: skip
+
+
+def _store(*records: Record) -> ArtifactStore:
+    by_key = {record.key: SimpleNamespace(record=record) for record in records}
+    return cast(ArtifactStore, SimpleNamespace(get=lambda stage: by_key.get(stage.key), has=lambda stage: stage.key in by_key))
+
+
+@pytest.fixture
+def regulated(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> tuple[PlannedSearch, Train, Train, Bank]:
+    """A search, a training of it that reads a bank, the entropy encoder of the bank, and the bank."""
+    planned, _ = tiny_search(tiny_encoder_dir, data, tmp_path, space={"methods.rcl.phis": {"choice": [[0.01], [0.02]]}})
+    train = planned.train("rcl", {"methods.rcl.phis": [0.01]})
+    (bank,) = train.banks
+    return planned, train, bank.encoder, bank
+
+
+NOTHING = Earlier(places=frozenset(), since=None)
+
+
+def test_a_trial_pays_for_what_was_built_for_it(regulated: tuple[PlannedSearch, Train, Train, Bank]) -> None:
+    _, train, entropy, bank = regulated
+    rows = train.training.batch_size * train.corpus.num_columns
+    records = [
+        _record(
+            train, seconds=50.0, results={"num_steps": 5, "num_steps_planned": 6, "seconds_before": 20.0, "sentences_before": 2 * rows}
+        ),
+        _record(entropy, seconds=30.0, results={"num_steps": 6}),
+        _record(bank, seconds=4.0, results={"seconds_before": 1.0}),
+    ]
+    whole = paid(train, _store(*records), earlier=NOTHING, known=set())
+    assert (whole.seconds, whole.sentences) == (30.0 + 30.0 + 4.0, 3 * rows + 6 * rows)
+    assert set(whole.stages) == {train.key, entropy.key, bank.key}
+    shared = paid(train, _store(*records), earlier=NOTHING, known={entropy.key, bank.key})
+    assert (shared.seconds, shared.sentences, shared.stages) == (30.0, 3 * rows, (train.key,))
+    rung = to_share(entropy, 0.3)
+    part = paid(rung, _store(_record(rung, seconds=9.0, results={"step": 2, "num_steps": 6})), earlier=NOTHING, known=set())
+    assert (part.seconds, part.sentences) == (9.0, 2 * entropy.training.batch_size * entropy.corpus.num_columns)
+
+
+@pytest.mark.parametrize(
+    ("since", "there", "seconds"),
+    [
+        (None, True, 0.0),
+        (None, False, 7.0),
+        (1767268800.0, True, 7.0),  # of that very second: 2026-01-01T12:00:00Z
+        (1767268801.0, True, 0.0),
+        (1767268801.0, False, 7.0),  # another host's clock may be behind
+    ],
+)
+def test_nobody_pays_for_what_was_there_before(
+    since: float | None, there: bool, seconds: float, regulated: tuple[PlannedSearch, Train, Train, Bank]
+) -> None:
+    entropy = regulated[2]
+    record = _record(entropy, seconds=7.0, results={"num_steps": 6})
+    earlier = Earlier(places=frozenset({record.place} if there else ()), since=since)
+    assert paid(entropy, _store(record), earlier=earlier, known=set()).seconds == seconds
+
+
+def test_a_forecast_is_of_what_the_store_lacks(
+    regulated: tuple[PlannedSearch, Train, Train, Bank], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, train, entropy, bank = regulated
+    speeds: dict[str, float | None] = {"train": None}
+    speed: Callable[[Any, type[Stage]], float | None] = lambda store, kind: speeds.get(kind.kind)  # noqa: E731
+    monkeypatch.setattr(prices, "speed_of", speed)
+    forecasts = Forecasts(planned, _store())
+    encoded = forecasts.whole_sentences(bank)
+    assert (forecasts.sentences(train), forecasts.seconds(train)) == (2 * TRAINED, None)
+    speeds |= {"train": 10.0, "bank": 40.0}
+    assert forecasts.seconds(train) is None, "looked up once"
+    forecasts.something_was_built()
+    assert forecasts.seconds(train) == pytest.approx(2 * TRAINED / 10 + encoded / 40)
+    lacks_one = Forecasts(planned, _store(_record(entropy, seconds=1.0, results={})))
+    assert lacks_one.sentences(train) == TRAINED and lacks_one.seconds(train) == pytest.approx(TRAINED / 10 + encoded / 40)
+    del speeds["bank"]
+    stages = topological((train,))
+    assert Forecasts(planned, _store()).whole_seconds(stages) == pytest.approx(2 * TRAINED / 10 + encoded / 30), (
+        "three are encoded while one is trained on"
+    )
