@@ -56,8 +56,9 @@ def basic(user: str, password: str) -> str:
 
 def _trusting(authority: str | None) -> urllib.request.HTTPSHandler:
     place = authority or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None
-    named = {} if place is None else {"capath": place} if os.path.isdir(place) else {"cafile": place}
-    return urllib.request.HTTPSHandler(context=ssl.create_default_context(**named))
+    is_folder = place is not None and os.path.isdir(place)
+    trusted = ssl.create_default_context(capath=place) if is_folder else ssl.create_default_context(cafile=place)
+    return urllib.request.HTTPSHandler(context=trusted)
 
 
 def _login(parts: SplitResult) -> str | None:
