@@ -46,17 +46,19 @@ def test_search_equals_sorting_all_cosines(
     np.testing.assert_array_equal(ranking.cosines, cosines)
 
 
-def test_parts_of_a_corpus_merge_to_the_whole() -> None:
+@pytest.mark.parametrize("depth", [9, 120])  # fewer than a part has, and more
+def test_parts_of_a_corpus_merge_to_the_whole(depth: int) -> None:
     draw = np.random.default_rng(1)
     queries, documents = draw.normal(size=(7, 8)), draw.normal(size=(5, 8))[draw.integers(0, 5, 300)]
-    whole = search(queries, documents, depth=9)
-    merged = NearestDocuments(queries, depth=9)
+    whole = search(queries, documents, depth=depth)
+    merged = NearestDocuments(queries, depth=depth)
     for first in (200, 0, 100):  # as they come from workers
-        part = NearestDocuments(queries, depth=9, first_row=first)
+        part = NearestDocuments(queries, depth=depth, first_row=first)
         part.add(documents[first : first + 100])
         merged.merge(part.hits, part.num_documents)
     np.testing.assert_array_equal(merged.ranking().documents, whole.documents)
     np.testing.assert_array_equal(merged.ranking().cosines, whole.cosines)
+    assert merged.ranking().num_documents == whole.num_documents == 300
     assert merged.rows == set(whole.documents.flatten().tolist())
 
 

@@ -67,6 +67,20 @@ def test_without_adversaries_only_the_classifiers_count() -> None:
     assert alone(embeddings, batch).item() > objective(embeddings, batch).item()
 
 
+@pytest.mark.parametrize("form", ["entropy", "reversal"])
+def test_a_sentence_without_tag_and_word_is_left_as_it_is(form: str) -> None:
+    targets, batch = RandomTargets(64), batch_of(range(B))
+    targets.pos_SV[::4] = 0.0  # those that have no word, too
+    weights = AuxiliaryWeights(pos=1.0, bow=1.0, adversary_pos=1.0, adversary_bow=1.0)
+    adversaries = Adversaries(channels=CHANNELS, targets=targets)
+    objective = AuxiliaryLoss(channels=CHANNELS, targets=targets, weights=weights, adversaries=adversaries, form=form)
+    embeddings = random_embeddings().detach().float().requires_grad_()
+    objective(embeddings, batch).backward()
+    assert embeddings.grad is not None
+    is_moved = (embeddings.grad != 0).any(dim=1).tolist()
+    assert is_moved == (batch.own_sentence_ids % 4 != 0).tolist() and not all(is_moved)
+
+
 def test_warm_up_lets_the_adversaries_in_step_by_step() -> None:
     objective, adversaries = made("reversal", warmup_steps=4)
     at_once, _ = made("reversal")
@@ -129,7 +143,7 @@ def test_a_projection_hands_on_what_its_objective_learns_and_keeps(tmp_path: Pat
     projected = Projected(inner, width=7)
     (own,) = projected.own_rates()
     assert (own.parameters, own.learning_rate, own.weight_decay) == (tuple(inner.table.parameters()), 0.5, 0.0)
-    write_relations(tmp_path, Relations(names=("other", "far"), vectors=np.stack([np.ones(7), np.full(7, 3.0)]).astype(np.float32)))
+    write_relations(tmp_path, Relations(names=("far", "other"), vectors=np.stack([np.full(7, 3.0), np.ones(7)]).astype(np.float32)))
     projected.start_from(tmp_path, where="here")
     said = projected.relations()
     assert said is not None and said.names == ("near", "far")
