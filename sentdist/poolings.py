@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -64,7 +62,9 @@ class Pooling:
 
 
 def _mean_of(layers: Sequence[Tensor]) -> Tensor:
-    return reduce(add, layers) / len(layers) if len(layers) > 1 else layers[0]
+    import torch
+
+    return torch.stack(list(layers)).mean(dim=0) if len(layers) > 1 else layers[0]
 
 
 def _segment_mean(layers: Sequence[Tensor], boundaries: Tensor) -> Tensor:
