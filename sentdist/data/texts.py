@@ -183,15 +183,15 @@ def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[t
         reader = _csv_rows(file, path)
         header = next(reader)
         places = [header.index(column) for column in wanted]
-        for number, row in enumerate(filter(None, reader), start=1):
-            if any(cell.strip() for cell in row[len(header) :]):
+        for number, cells in enumerate(filter(None, reader), start=1):
+            if any(cell.strip() for cell in cells[len(header) :]):
                 raise DataError(
                     where=f"{path}: row {number}",
-                    found=f"{len(row)} fields, such as {brief(row[-1])}",
+                    found=f"{len(cells)} fields, such as {brief(cells[-1])}",
                     expected=f"{len(header)}, as the header has",
                     remedy="Quote sentences that hold the separator; what stands behind it would be lost.",
                 )
-            yield tuple(row[place] if place < len(row) else None for place in places)
+            yield tuple(cells[place] if place < len(cells) else None for place in places)
 
 
 def _csv_rows(file: IO[str], path: Path) -> Iterator[list[str]]:
