@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from sentdist.disk_errors import AGAIN, NO_RIGHT, RIGHTS, words_for
-from sentdist.errors import DataError, SentdistError, brief, first_line
+from sentdist.errors import DataError, SentdistError, brief, counted, first_line
 from sentdist.sizes import disk_size
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 WRITE_AGAIN = "Fetch or write it again."
+QUOTE_FIELDS = "Put fields that hold the separator or a line break into quotation marks, and complete rows that lack some."
 SAVE_AS_UTF8 = "Save it as UTF-8 text."
 MOST_JSON_BYTES = 1 << 28  # 256 MiB: tokenizers of large vocabularies take tens of MB
 
@@ -83,6 +84,9 @@ def reading(
     except RecursionError as error:
         raise damaged("values nested too deep") from error
     except Exception as error:
+        if (ragged := re.match(r"CSV parse error: Expected (\d+) columns, got (\d+): (.*)", first_line(error))) and remedy == WRITE_AGAIN:
+            found = f"a row of {counted(int(ragged[2]), 'field')} where {ragged[1]} belong: {brief(ragged[3])}"
+            raise kind(where=name, found=found, expected="as many in each row", remedy=QUOTE_FIELDS) from error
         raise damaged(f"a file that cannot be read ({_explained(error)})") from error
 
 

@@ -152,3 +152,13 @@ def test_a_tsv_with_its_names_in_marks_has_its_texts_in_marks(tmp_path: Path) ->
     path.write_text('"question"\t"answer"\n"how \\"a\\" b"\t"so"\n')
     with pytest.raises(DataError, match=r"line 2: found quotation marks behind backslashes"):
         cells(path)
+
+
+@pytest.mark.parametrize(("row", "fields"), [("one, or two,three", "3 fields"), ("one", "1 field")])
+def test_a_row_of_another_length_is_shown_with_what_to_do(tmp_path: Path, row: str, fields: str) -> None:
+    (tmp_path / "own.csv").write_text("question,answer\n" + "a b,c d\n" * 30 + f"{row}\n")
+    said = f"a row of {fields} where 2 belong: '{row}'; expected as many in each row. Put fields that hold the separator"
+    with pytest.raises(DataError, match=said):
+        cells(tmp_path / "own.csv")
+    with pytest.raises(DataError, match=said):
+        read_source("own", data_root=tmp_path)
