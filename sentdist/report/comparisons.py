@@ -122,10 +122,10 @@ def _verdict(found: Difference) -> str:
 
 
 def _other_tasks(system: SystemRows, other: SystemRows, tasks: Sequence[str]) -> OtherTasks | None:
-    """Paired by seed where both ran with the same."""
+    """Paired by seed; None for rows of different seeds, whose luck would be taken for that of no seed at all."""
     ours, theirs = (np.array([[row.scores[task] for task in tasks] for row in complete_rows(one, tasks)]) for one in (system, other))
     is_paired = not system.is_fixed and system.seeds == other.seeds and len(ours) == len(theirs)
-    as_pairs = system.is_fixed or other.is_fixed or is_paired
-    differences_NT = ours - theirs if as_pairs else (ours.mean(axis=0) - theirs.mean(axis=0))[None]
-    found = over_tasks(differences_NT)
+    if not (system.is_fixed or other.is_fixed or is_paired):
+        return None
+    found = over_tasks(ours - theirs)
     return None if found is None else OtherTasks(low=found[0], high=found[1], p=found[2])

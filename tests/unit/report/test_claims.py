@@ -86,3 +86,16 @@ def test_a_p_is_never_0_and_shows_on_which_side_of_the_level_it_lies(p: float, t
         _table({"a": [80.0], "b": [81.0]}), comparisons=(Comparison(system="b", other="a", relation="baseline", differences={"t": found}),)
     )
     assert cell_text.tests_of(table)[0][4:6] == (text.removeprefix("= "), text.removeprefix("= "))
+
+
+def test_rows_of_different_seeds_say_nothing_of_other_tasks() -> None:
+    """Their seeds' luck moves all tasks at once, and looks like a difference that no task contradicts."""
+    rows = [
+        ResultRow(method=label, label=label, params={}, seed=seed, scores={"t0": score, "t1": score + gain, "t2": score - gain})
+        for label, score, gain in (("a", 80.0, 0.1), ("b", 83.0, 0.3))
+        for seed in range(3)
+    ]
+    paired, unpaired = (
+        build_table(some, title="t", tasks=["t0", "t1", "t2"], baseline="a").comparisons[0].other_tasks for some in (rows, rows[:-1])
+    )
+    assert paired is not None and unpaired is None
