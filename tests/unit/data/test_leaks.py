@@ -133,10 +133,11 @@ def test_a_pair_of_one_text_is_found_nearly_beside_itself() -> None:
 def test_each_task_has_leaks_of_its_own() -> None:
     """Several tasks at once as each of them alone, pairs that are glued together among them."""
     tasks = [_task("rain", TEST), _task("glued", [(FLIGHT, REPAIR), ("It rains.", "Far away.")]), _task("none", [("Who asks?", "Nobody.")])]
+    tasks.append(TaskTexts(name="labels", sentences=(("A man sleeps!",), ("Who sleeps?",)), pairs=()))
     rows = [*TRAIN, ("Far away.", "Nobody", f"{FLIGHT}. {REPAIR}.")]
     together = _look(rows, tasks)
     assert together == [_look(rows, [task])[0] for task in tasks]
-    assert [leaks.task for leaks in together] == ["rain", "glued", "none"] and together[1].items[0].level == "near"
+    assert [leaks.task for leaks in together] == ["rain", "glued", "none", "labels"] and together[1].items[0].level == "near"
 
 
 def test_an_item_of_several_pairs_has_its_strictest_level_and_its_texts_in_order() -> None:

@@ -127,11 +127,12 @@ def test_the_seed_decides_and_nothing_else() -> None:
 def test_each_choice_follows_from_the_seed() -> None:
     """Which of its own hypotheses, which of others', and which missing positives are reworded: each by itself."""
     settings: dict[str, object] = {"augment": lambda sentences: [f"again {text}" for text in sentences], "augmented_fraction": 0.5}
-    for table, size, more in (
+    cases: tuple[tuple[pa.Table, tuple[int, int], dict[str, object]], ...] = (
         (nli(*((f"p{number}", "eeeeeccccc") for number in range(20))), (2, 2), {}),
         (nli(*((f"p{number}", "ec") for number in range(20))), (1, 3), {}),
         (nli(*((f"p{number}", "ec") for number in range(20))), (3, 1), settings),
-    ):
+    )
+    for table, size, more in cases:
         assert len({repr(grouped(table, *size, seed=seed, **more)[0]) for seed in range(4)}) == 4
 
 

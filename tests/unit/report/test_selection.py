@@ -135,9 +135,14 @@ def test_each_dev_task_has_its_own_test_task_and_parts_count_as_on_dev() -> None
 
 @pytest.mark.parametrize(
     ("dev", "tasks", "test"),
-    [("stsb-dev", ["stsb-pooled"], "stsb-pooled"), ("stsb-dev", ["stsb-pooled", "stsb"], "stsb"), ("stsb-dev", ["geometry-stsb"], None)],
+    [
+        ("stsb-dev", ["stsb-pooled"], "stsb-pooled"),
+        ("stsb-dev", ["stsb-pooled", "stsb"], "stsb"),
+        ("stsb-dev", ["geometry-stsb"], None),
+        ("stsb-dev", ["sts12"], None),
+    ],
 )
-def test_a_test_task_of_another_kind_is_not_the_test_part(dev: str, tasks: Json, test: str | None) -> None:
+def test_a_test_task_of_another_kind_or_source_is_not_the_test_part(dev: str, tasks: Json, test: str | None) -> None:
     plan = plan_of(small_recipe(selection={"task": dev}, evaluation={"tasks": tasks}))
     scores = next(trial.scores for trial in plan.trials if trial.method == "fine_tuned")
     assert isinstance(scores.encoder, Train) and scores.encoder.selection is not None

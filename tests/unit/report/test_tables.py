@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from sentdist.errors import DataError
-from sentdist.evaluation.decisive import Difference
+from sentdist.evaluation.decisive import Difference, over_tasks
 from sentdist.evaluation.sts import score_similarities
 from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.report.columns import AVERAGE, lead_column, table_columns
@@ -153,6 +153,20 @@ def _with_items(folder: Path, label: str, noise: float, seed: int = 0, num_pairs
         pq.write_table(pa.table(score.items()), items[task])
         scores[task] = score.spearman
     return ResultRow(method="rcl", label=label, params={}, seed=seed, scores=scores, items=items)
+
+
+@pytest.mark.parametrize(("base", "is_paired"), [("same seeds", True), ("other seeds", False), ("checkpoint", True)])
+def test_other_tasks_are_asked_seed_by_seed_where_seeds_are_paired(base: str, is_paired: bool) -> None:
+    ours = np.random.default_rng(0).normal(75, 1, (4, 3))
+    theirs = np.random.default_rng(1).normal(74, 1, (1 if base == "checkpoint" else 4, 3))
+    first = 10 if base == "other seeds" else 0
+    rows = [
+        *(_row("eq1", first + seed, tuple(row), is_fixed=base == "checkpoint") for seed, row in enumerate(theirs.tolist())),
+        *(_row("rcl", seed, tuple(row)) for seed, row in enumerate(ours.tolist())),
+    ]
+    found = next(one.other_tasks for one in _table(rows).comparisons if (one.system, one.relation) == ("rcl", "baseline"))
+    expected = over_tasks(ours - theirs if is_paired else ours.mean(axis=0, keepdims=True) - theirs.mean(axis=0, keepdims=True))
+    assert found is not None and (found.low, found.high, found.p) == expected
 
 
 def test_the_items_of_an_average_count_by_their_task(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -176,3 +176,14 @@ def test_the_transfer_group_is_sentevals() -> None:
 
 def test_every_task_says_whose_data_it_is() -> None:
     assert all(card.licence and card.metric for card in TASKS.values())
+
+
+@pytest.mark.parametrize(("role", "dev", "texts_of"), [("test", "dev", "test"), ("dev", "dev", "dev"), ("dev", None, "train")])
+def test_the_texts_of_a_task_are_those_that_its_accuracy_is_of(
+    role: Literal["test", "dev"], dev: str | None, texts_of: str, data: Path
+) -> None:
+    """As a dev set it must not share texts with training where the penalty is chosen, not where it is tested."""
+    task = ClassificationTask(name="sst2", source="transfer/sst2", revision="x", split="test", dev=dev, role=role)
+    loaded = load_classification(task, data)
+    expected = [str(row["text"]) for row in pq.read_table(data / "transfer/sst2.parquet").to_pylist() if row["split"] == texts_of]
+    assert expected and [text for (text,) in loaded.texts().sentences] == expected

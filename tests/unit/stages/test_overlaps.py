@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -114,7 +114,8 @@ def test_leaks_of_all_folds_count_together(tmp_path: Path, tiny_encoder_dir: Pat
         (task,) = overlap.tasks
         assert isinstance(task, Task) and task.fold is not None
         asked = {role: _asked(task.fold, role) for role in get_args(Role)}
-        counts = made.record.results["tasks"][task.name]  # type: ignore[index, call-overload]
+        results: Any = made.record.results["tasks"]
+        counts = results[task.name]
         assert counts["items"] == 4 and counts["exact"] == sum(text in asked["train"] for text in asked["test"]), "of this fold's own test"
     report = report_sweep(context.store, "tiny")
     (line,) = [line for line in report.markdown.split("## Leaks")[0].splitlines() if line.startswith("| fine_tuned")]

@@ -46,6 +46,12 @@ def test_work_is_counted_in_sentences(plan: Plan, tmp_path: Path) -> None:
     assert sentences["scores"] == 4 * 2 * 1379  # the pairs of STS-B's test split
 
 
+def test_each_epoch_is_counted(tmp_path: Path) -> None:
+    plan = plan_of(small_recipe(training={"epochs": 3, "batch_size": 64}))
+    work = {kind.kind: kind for kind in forecast(plan, ArtifactStore(tmp_path)).kinds}
+    assert work["train"].sentences == work["train"].distinct * 3 * (10_000 // 64 * 64) * 3
+
+
 def test_earlier_runs_say_how_long_the_rest_takes(plan: Plan, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     trainings = [stage for stage in plan.stages if isinstance(stage, Train)]
