@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import replace
@@ -200,6 +201,25 @@ def test_servers_listen_on_loopback_want_secrets_and_use_no_other_cluster(
     assert len(started) == 2
     with pytest.raises(ServerError, match="running at other ports"):
         _up(state_of(tmp_path, asked={"mlflow": 7002}))
+
+
+def test_servers_take_no_settings_of_other_servers_from_a_shell(
+    started: list[tuple[list[str], Mapping[str, str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a shell that has those of a team's server, a prefix kept MLflow from answering, and its registry lay in the team's data base."""
+    with warnings.catch_warnings(action="ignore"):  # of SQLAlchemy, about what MLflow imports
+        from mlflow.cli import server
+
+    settings = {str(option.envvar): option.opts for option in server.params if getattr(option, "envvar", None)}
+    theirs = {*settings, "RAY_REDIS_ADDRESS", "RAY_external_storage_namespace"}
+    for name in theirs:
+        monkeypatch.setenv(name, "theirs")
+    monkeypatch.setattr(Port, "need", lambda port: None)
+    _up(_prepared(tmp_path, **FREE))
+    (_, of_ray), (mlflow, of_mlflow) = started
+    named = {name for name, options in settings.items() if {*options} & {*mlflow}}
+    assert "MLFLOW_BACKEND_STORE_URI" in named
+    assert not (theirs - named) & {*of_ray, *of_mlflow}
 
 
 def test_mlflow_gets_a_password_of_its_own_once(
