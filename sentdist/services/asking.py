@@ -56,8 +56,9 @@ def basic(user: str, password: str) -> str:
 
 def _trusting(authority: str | None) -> urllib.request.HTTPSHandler:
     place = authority or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None
-    named = {} if place is None else {"capath": place} if os.path.isdir(place) else {"cafile": place}
-    return urllib.request.HTTPSHandler(context=ssl.create_default_context(**named))
+    is_folder = place is not None and os.path.isdir(place)
+    context = ssl.create_default_context(capath=place if is_folder else None, cafile=None if is_folder else place)
+    return urllib.request.HTTPSHandler(context=context)
 
 
 def _login(parts: SplitResult) -> str | None:
