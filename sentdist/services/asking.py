@@ -57,8 +57,8 @@ def basic(user: str, password: str) -> str:
 def _trusting(authority: str | None) -> urllib.request.HTTPSHandler:
     place = authority or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None
     is_folder = place is not None and os.path.isdir(place)
-    trusted = ssl.create_default_context(capath=place) if is_folder else ssl.create_default_context(cafile=place)
-    return urllib.request.HTTPSHandler(context=trusted)
+    context = ssl.create_default_context(capath=place if is_folder else None, cafile=None if is_folder else place)
+    return urllib.request.HTTPSHandler(context=context)
 
 
 def _login(parts: SplitResult) -> str | None:

@@ -21,7 +21,14 @@ HOME = "SENTDIST_ENV_OF"  # of the folder whose servers a shell uses
 USER = "sentdist"
 SERVERS = ("ray", "mlflow")
 # What a shell has from elsewhere and would lead servers, or what is started by them, somewhere else.
-FOREIGN = ("RAY_AUTH_TOKEN", "RAY_ADDRESS", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+FOREIGN = (
+    "RAY_AUTH_TOKEN", "RAY_ADDRESS", "RAY_REDIS_ADDRESS", "RAY_external_storage_namespace", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN",
+    # settings of another MLflow server, such as a team's, that the command line of ours does not name
+    "MLFLOW_READ_REPLICA_BACKEND_STORE_URI", "MLFLOW_REGISTRY_STORE_URI", "MLFLOW_DEFAULT_ARTIFACT_ROOT", "MLFLOW_ARTIFACTS_ONLY",
+    "MLFLOW_STATIC_PREFIX", "MLFLOW_SERVER_ALLOWED_HOSTS", "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS", "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE",
+    "MLFLOW_SERVER_X_FRAME_OPTIONS", "MLFLOW_GUNICORN_OPTS", "MLFLOW_UVICORN_OPTS", "MLFLOW_EXPOSE_PROMETHEUS", "MLFLOW_TRACE_ARCHIVAL_CONFIG",
+    "MLFLOW_WORKSPACE_STORE_URI",
+)  # fmt: skip
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false"}
 DIRECT = "127.0.0.1,localhost"  # a proxy of the company has no way to them, and would be told token and password
 

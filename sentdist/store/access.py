@@ -16,6 +16,7 @@ from sentdist.disk_errors import NO_RIGHT, WORDS, os_error_of, words_for
 from sentdist.errors import StoreError
 from sentdist.store.slow_store import told_if_silent
 
+GCS_GIVES_UP_S = 60.0
 REASONS: dict[int | None, str] = {
     **WORDS,
     **dict.fromkeys(NO_RIGHT, "no right to read or write"),
@@ -23,13 +24,14 @@ REASONS: dict[int | None, str] = {
     errno.EEXIST: "a file where a folder should be",
     errno.ELOOP: "symbolic links that lead round in a circle",
 }
-# What a store's server answers, as the AWS library puts it; a request that asks for no body (HEAD) is told only the status.
+# What a store's server answers, as the libraries of AWS and Google put it; a request that asks for no body (HEAD) is told only the status.
 REMOTE_REASONS = (
+    (r"OAuth2 access token", "no credentials of Google's, or none that work"),
     (r"ExpiredToken|EXPIRED_TOKEN|HTTP status 400", "credentials that have expired or that the server refuses"),
     (r"ACCESS_DENIED|INVALID_ACCESS_KEY|INVALID_CLIENT_TOKEN|SIGNATURE|HTTP status 40[13]", "no right, or wrong credentials"),
     (r"SLOW_DOWN|THROTTLING|HTTP status 503", "a server that is too busy, also after several tries"),
     (r"INTERNAL_FAILURE|HTTP status 5\d\d", "an error of the server, also after several tries"),
-    (r"NETWORK_CONNECTION|curlCode", "a connection that fails, also after several tries"),
+    (r"NETWORK_CONNECTION|curlCode|CURL error", "a connection that fails, also after several tries"),
     (r"NO_SUCH_BUCKET|NoSuchBucket", "no such bucket"),
 )
 
@@ -48,7 +50,7 @@ def open_root(root: str) -> tuple[fs.FileSystem, str]:
     if "://" not in root:
         return fs.LocalFileSystem(), str(Path(root).expanduser().absolute())
     try:
-        filesystem, base = fs.FileSystem.from_uri(root)
+        filesystem, base = fs.FileSystem.from_uri(_giving_up(root))
     except (OSError, ValueError) as error:
         raise StoreError(
             where=shown_root(root), found=str(error), expected="a local path, s3:// or gs:// address", remedy="Correct the address."
@@ -61,6 +63,14 @@ def open_root(root: str) -> tuple[fs.FileSystem, str]:
             remedy="Correct the address.",
         )
     return filesystem, base.rstrip("/")
+
+
+def _giving_up(root: str) -> str:
+    """A gs:// address that bounds how long one request is tried, unless it says so itself: Google's library tries for a quarter of an hour,
+    in silence, also where there are no credentials."""
+    if not root.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in root:
+        return root
+    return f"{root}{'&' if '?' in root else '?'}retry_limit_seconds={GCS_GIVES_UP_S:g}"
 
 
 @contextmanager
@@ -112,7 +122,9 @@ def reason_of(error: OSError) -> str:
     said = " ".join(str(error).split())
     known = next((words for pattern, words in REMOTE_REASONS if re.search(pattern, said)), None)
     said = said[-300:].removesuffix(" No response body.")
-    return said if known is None else f"{known} ({said.rpartition('AWS Error ')[2]})"
+    if known is None or "AWS Error " not in said:
+        return known or said
+    return f"{known} ({said.rpartition('AWS Error ')[2]})"
 
 
 def not_written(root: str, error: OSError) -> StoreError:

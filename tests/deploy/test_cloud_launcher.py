@@ -40,6 +40,16 @@ def test_every_node_has_the_token_and_the_data(prepared: dict[str, Any]) -> None
     assert all("RAY_AUTH_TOKEN_PATH=~/.sentdist_ray_token" in start for start in starts if "ray start" in start)
 
 
+def test_the_head_may_start_machines(prepared: dict[str, Any]) -> None:
+    """Ray gives a head the right to where the file names no profile: one that is named for S3 alone adds no node, ever."""
+    from ray.autoscaler._private.aws.config import _configure_iam_role
+
+    kept = _configure_iam_role(prepared)
+    assert "IamInstanceProfile" not in kept.get("head_node", {}), "the launcher leaves the profile that is named as it is"
+    profiles = {name: kind["node_config"]["IamInstanceProfile"]["Arn"] for name, kind in kept["available_node_types"].items()}
+    assert profiles == {"head": "PROFILE_WITH_S3_AND_EC2", "gpu": "PROFILE_WITH_S3"}
+
+
 def test_ray_is_found_in_a_login_shell(tmp_path: Path) -> None:
     """Debian's /etc/profile sets PATH anew, then reads /etc/profile.d; what the image puts there is executed here."""
     dockerfile = (ROOT / "infra" / "Dockerfile").read_text()

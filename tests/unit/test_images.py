@@ -7,6 +7,7 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 import yaml
@@ -32,13 +33,25 @@ def test_users_of_the_teams_server_lie_on_a_volume() -> None:
     assert "COPY infra/mlflow/basic_auth.ini /etc/mlflow/basic_auth.ini" in text
 
 
-def _team_servers() -> list[dict[str, str]]:
-    """What the team's server finds in its environment: by compose, on Kubernetes."""
+def _pod() -> dict[str, Any]:
+    """That of the team's server on Kubernetes."""
     (pod,) = [
         one["spec"]["template"]["spec"]
         for one in yaml.safe_load_all((ROOT / "cluster" / "kuberay" / "mlflow.yaml").read_text())
         if (one["kind"], one["metadata"]["name"]) == ("Deployment", "mlflow")
     ]
+    return dict(pod)
+
+
+def test_the_teams_server_is_not_process_1() -> None:
+    """The system keeps from process 1 every signal that it has no handler for, and MLflow has none for SIGTERM."""
+    assert COMPOSE["services"]["mlflow"].get("init") is True
+    assert _pod().get("shareProcessNamespace") is True
+
+
+def _team_servers() -> list[dict[str, str]]:
+    """What the team's server finds in its environment: by compose, on Kubernetes."""
+    pod = _pod()
     return [COMPOSE["services"]["mlflow"]["environment"], {one["name"]: one.get("value", "") for one in pod["containers"][0]["env"]}]
 
 

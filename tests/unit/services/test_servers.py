@@ -1,4 +1,4 @@
-"""`sentdist up` and `down` without Ray and MLflow: private folders, secrets, what a shell learns, which processes are ended."""
+"""`sentdist up` and `down` without Ray and MLflow: secrets, what a shell learns, which processes are ended."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,81 +20,13 @@ import psutil
 import pytest
 
 from sentdist.errors import ServerError
-from sentdist.services import folders, processes, servers
-from sentdist.services.folders import private_folder, ray_folder
+from sentdist.services import processes, servers
 from sentdist.services.ports import Port, free_port
 from sentdist.services.processes import RunningServer, end, launch, noted
 from sentdist.services.servers import Hardware, down, up
 from sentdist.services.state import State, own_store, state_of
 
 NOBODY = 65534
-
-
-def test_a_private_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
-    path = tmp_path / "mine"
-    for _ in ("made", "found again"):
-        assert private_folder(path) == path
-        assert path.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.parametrize("planted", ["symlink", "file", "open to others", "in a folder of others", "somebody's"])
-def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: Path) -> None:
-    path = tmp_path / "mine"
-    told = {
-        "symlink": "a symbolic link", "file": "a file", "open to others": "mode 755", "in a folder of others": "others may rename",
-        "somebody's": f"one of the user with the number {NOBODY}",
-    }[planted]  # fmt: skip
-    match planted:
-        case "symlink":
-            (tmp_path / "theirs").mkdir(mode=0o700)
-            path.symlink_to(tmp_path / "theirs")
-        case "file":
-            path.touch()
-        case "open to others":
-            path.mkdir()
-            path.chmod(0o755)
-        case "in a folder of others":
-            tmp_path.chmod(0o777)  # without the sticky bit that /tmp has
-        case "somebody's":
-            if os.geteuid() != 0:
-                pytest.skip("only root can give a folder away")
-            path.mkdir(mode=0o700)
-            os.chown(path, NOBODY, NOBODY)
-    with pytest.raises(ServerError, match=told):
-        private_folder(path)
-
-
-@pytest.mark.parametrize(("knows", "is_taken"), [("0 0 4294967295", False), ("1000 1000 1", True), ("0 1000 1\n1 100000 65536", True)])
-def test_folders_above_may_belong_to_a_root_whom_a_container_does_not_know(
-    knows: str, is_taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In Apptainer even / and /tmp belong to 65534, and every folder was refused."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a folder away")
-    (tmp_path / "uid_map").write_text(knows)
-    monkeypatch.setattr(folders, "UIDS", tmp_path / "uid_map")
-    (tmp_path / "temp").mkdir()
-    os.chown(tmp_path / "temp", NOBODY, NOBODY)
-    (tmp_path / "temp").chmod(0o1777)
-    with nullcontext() if is_taken else pytest.raises(ServerError, match=f"belongs to the user with the number {NOBODY}"):
-        private_folder(tmp_path / "temp" / "mine")
-    (tmp_path / "temp" / "theirs").mkdir(mode=0o700)
-    os.chown(tmp_path / "temp" / "theirs", NOBODY, NOBODY)
-    with pytest.raises(ServerError, match=f"one of the user with the number {NOBODY}"):
-        private_folder(tmp_path / "temp" / "theirs")
-
-
-def test_rays_folder_lies_in_a_private_one_and_is_short_enough_for_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SENTDIST_TEMP", raising=False)
-    folder = ray_folder("4294967295")
-    assert len(str(folder)) <= 38
-    assert folder.parent.stat().st_mode & 0o777 == 0o700
-    assert folder.parent.stat().st_uid == os.geteuid()
-    deep = tmp_path / ("d" * 40)
-    deep.mkdir()
-    monkeypatch.setenv("SENTDIST_TEMP", str(deep))
-    with pytest.raises(ServerError, match="Set SENTDIST_TEMP to a shorter folder"):
-        ray_folder("head")
 
 
 def _prepared(home: Path, *, store: str | None = None, **ports: int) -> State:
@@ -200,6 +133,25 @@ def test_servers_listen_on_loopback_want_secrets_and_use_no_other_cluster(
     assert len(started) == 2
     with pytest.raises(ServerError, match="running at other ports"):
         _up(state_of(tmp_path, asked={"mlflow": 7002}))
+
+
+def test_servers_take_no_settings_of_other_servers_from_a_shell(
+    started: list[tuple[list[str], Mapping[str, str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a shell that has those of a team's server, a prefix kept MLflow from answering, and its registry lay in the team's data base."""
+    with warnings.catch_warnings(action="ignore"):  # of SQLAlchemy, about what MLflow imports
+        from mlflow.cli import server
+
+    settings = {str(option.envvar): option.opts for option in server.params if getattr(option, "envvar", None)}
+    theirs = {*settings, "RAY_REDIS_ADDRESS", "RAY_external_storage_namespace"}
+    for name in theirs:
+        monkeypatch.setenv(name, "theirs")
+    monkeypatch.setattr(Port, "need", lambda port: None)
+    _up(_prepared(tmp_path, **FREE))
+    (_, of_ray), (mlflow, of_mlflow) = started
+    named = {name for name, options in settings.items() if {*options} & {*mlflow}}
+    assert "MLFLOW_BACKEND_STORE_URI" in named
+    assert not (theirs - named) & {*of_ray, *of_mlflow}
 
 
 def test_mlflow_gets_a_password_of_its_own_once(

@@ -8,11 +8,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sentdist.errors import StoreError
 from sentdist.plan.stages import Corpus
+from sentdist.services.ports import free_port
+from sentdist.store import access
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
 from tests.support.planning import plan_of, small_recipe
@@ -128,3 +131,29 @@ def test_a_sweep_is_read_back_and_counts_mentions(tmp_path: Path) -> None:
 def test_a_sweep_that_was_never_started_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="sweep demo"):
         load_sweep(ArtifactStore(tmp_path), "demo")
+
+
+def test_a_bucket_of_google_s_that_does_not_answer_is_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google's library tries for a quarter of an hour, in silence."""
+    monkeypatch.setattr(access, "GCS_GIVES_UP_S", 1.0)
+    address = f"gs://anonymous@bucket/store?scheme=http&endpoint_override=127.0.0.1:{free_port()}"
+    with pytest.raises(StoreError, match="gs://bucket/store: found a connection that fails, also after several tries; expected"):
+        ArtifactStore(address).check_writable()
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ("gs://b/store", "gs://b/store?retry_limit_seconds=60"),
+        ("gcs://b?scheme=http", "gcs://b?scheme=http&retry_limit_seconds=60"),
+        ("gs://b?retry_limit_seconds=900", "gs://b?retry_limit_seconds=900"),
+        ("s3://b/store", "s3://b/store"),
+    ],
+)
+def test_how_long_google_s_library_tries_is_bounded_unless_the_address_says_it(
+    given: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(access.fs, "FileSystem", SimpleNamespace(from_uri=lambda address: (opened.append(address), (None, "b"))[1]))
+    access.open_root(given)
+    assert opened == [asked]
