@@ -12,7 +12,7 @@ from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_fie
 from sentdist.plan.resolver import Pin
 from sentdist.plan.sections import EncoderSection
 from sentdist.plan.selection import Selection
-from sentdist.plan.specs import EncoderSpec, Probes, Training, View
+from sentdist.plan.specs import OTHER_AT_TEST, EncoderSpec, Pooling, Probes, Training, View
 from sentdist.plan.stage import topological
 from sentdist.plan.stages import Train
 from sentdist.plan.wording import not_one_of
@@ -234,6 +234,21 @@ def check_view(view: View, relations: tuple[str, ...], *, where: str) -> None:
                 expected="",
                 remedy="Name relations of the encoder's corpus.",
             )
+
+
+def check_space(pooling: Pooling, view: View, *, ranks_by_relations: bool, where: str) -> None:
+    """Refuse to add relations to other embeddings than those that they were trained with.
+
+    Raises:
+        RecipeError: a view by relations, or ranks of links by them, with a pooling that is another one at test.
+    """
+    if pooling in OTHER_AT_TEST and (ranks_by_relations or view.relations is not None):
+        raise RecipeError(
+            where=f"{where}: encoder.pooling",
+            found=f"{pooling}, which reads other embeddings at test than in training, where relations were learned",
+            expected="the pooling of training, for scores by relations",
+            remedy="Use pooling cls_mlp, or score without relations.",
+        )
 
 
 def check_links(task: LinkTask, train: Train | None, *, where: str) -> None:

@@ -14,6 +14,7 @@ Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Precision = Literal["fp32", "tf32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 Pooling = Literal["mean", "cls", "cls_mlp", "cls_mlp_train_only", "first_last", "cls_last_five"]
+OTHER_AT_TEST: tuple[Pooling, ...] = ("cls_mlp_train_only", "cls_last_five")  # embeddings at test are not those that were trained
 
 
 Part = Literal["tags", "words"]
