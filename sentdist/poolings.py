@@ -48,6 +48,11 @@ class Pooling:
         return self.head != "never"
 
     @property
+    def is_other_at_test(self) -> bool:
+        """Whether embeddings at test are not those that were trained."""
+        return self.head == "training" or self.last_in_training
+
+    @property
     def modules(self) -> tuple[tuple[str, ...], str]:
         """What sentence-transformers computes it by at test: kinds of modules behind the transformer, and the mode of Pooling."""
         before = () if self.layers is None else ("WeightedLayerPooling",)

@@ -16,8 +16,10 @@ from sentdist.durable import whole_file
 from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.relational import similarities_by_relation
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.learning.relation_file import has_relations, read_relations
+from sentdist.learning.encoder.declared import declared_pooling
+from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.plan.relational import RelationalScoring
+from sentdist.poolings import POOLINGS
 from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
 from sentdist.table_text import csv_cell
 
@@ -63,7 +65,8 @@ def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions
     directions: "max_both", the greater of both directions, or "one", the first sentence as head; as in a recipe's view.
 
     Raises:
-        EncoderError: relations asked of an encoder that has none. DataError: one that it has not, or no weight above 0.
+        EncoderError: relations asked of an encoder that has none, or has learned them with other embeddings than it gives here.
+        DataError: one that it has not, or no weight above 0.
     """
     if not any(weights.values()):
         raise DataError(where="--relation", found="no weight above 0", expected="at least one", remedy="0 leaves a relation out.")
@@ -75,16 +78,33 @@ def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions
             expected="an encoder that a relational objective (rse) has trained",
             remedy="Leave --relation out.",
         )
-    scorer = RelationalScorer(relations=read_relations(loaded.folder), scoring=scoring)
+    relations = read_relations(loaded.folder)
+    if (learned := _learned_with(loaded, relations)) is not None:
+        raise EncoderError(
+            where=f"encoder {loaded.use.checkpoint}: --relation",
+            found=f"pooling {loaded.encoder.pooling} for relations that were trained with {learned}",
+            expected="the embeddings that relations were trained with",
+            remedy="Leave --relation out." if POOLINGS[learned].is_other_at_test else f"Use pooling {learned}, or leave --relation out.",
+        )
+    scorer = RelationalScorer(relations=relations, scoring=scoring)
     scorer.check(where="--relation")
     return scorer
 
 
+def _learned_with(loaded: LoadedEncoder, relations: Relations) -> str | None:
+    """The pooling that relations were trained with, where the encoder gives other embeddings here; None: the same, or nobody said."""
+    learned = relations.pooling or declared_pooling(loaded.folder)
+    is_other = learned is not None and (POOLINGS[learned].is_other_at_test or learned != loaded.encoder.pooling)
+    return learned if is_other else None
+
+
 def cosines_by_relation(loaded: LoadedEncoder, first: str, second: str) -> list[RelationCosines]:
-    """What each relation of the encoder makes of a pair; nothing where it has no relations."""
+    """What each relation of the encoder makes of a pair; nothing where it has no relations, or learned them with other embeddings."""
     if not has_relations(loaded.folder):
         return []
     relations = read_relations(loaded.folder)
+    if _learned_with(loaded, relations) is not None:
+        return []
     one, other = loaded.embed([first, second])
     forward_K, backward_K = (
         similarities_by_relation(head[None], tail[None], relations.vectors)[:, 0] for head, tail in ((one, other), (other, one))

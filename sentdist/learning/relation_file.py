@@ -21,10 +21,14 @@ TENSOR = "relations"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relations:
-    """The relations of an encoder: K names and their `vectors` (K, D), in the order of their numbers in the corpus."""
+    """The relations of an encoder: K names and their `vectors` (K, D), in the order of their numbers in the corpus.
+
+    pooling: of the embeddings that they were trained with; None: not known.
+    """
 
     names: tuple[str, ...]
     vectors: NDArray[np.float32]
+    pooling: str | None = None
 
 
 def write_relations(folder: Path, relations: Relations) -> None:
@@ -35,7 +39,8 @@ def write_relations(folder: Path, relations: Relations) -> None:
     """
     _check(folder, relations.names, relations.vectors)
     save_file({TENSOR: np.ascontiguousarray(relations.vectors, dtype=np.float32)}, folder / VECTORS_FILE)
-    (folder / NAMES_FILE).write_text(json.dumps({"names": list(relations.names)}, ensure_ascii=False) + "\n")
+    told = {"names": list(relations.names)} | ({} if relations.pooling is None else {"pooling": relations.pooling})
+    (folder / NAMES_FILE).write_text(json.dumps(told, ensure_ascii=False) + "\n")
 
 
 def has_relations(folder: Path) -> bool:
@@ -47,13 +52,14 @@ def read_relations(folder: Path) -> Relations:
     """The relation table beside an encoder. EncoderError when it is absent, unreadable, or names and vectors do not fit each other."""
     said = f"a readable relation table: {VECTORS_FILE} and {NAMES_FILE} beside the encoder"
     remedy = "Score it without relations, or take an encoder that a relational objective has trained."
-    names = read_json_object(folder / NAMES_FILE, expected=said, remedy=remedy, kind=EncoderError).get("names")
+    told = read_json_object(folder / NAMES_FILE, expected=said, remedy=remedy, kind=EncoderError)
+    names, pooling = told.get("names"), told.get("pooling")
     with reading(folder / VECTORS_FILE, expected=said, remedy=remedy, kind=EncoderError):
         vectors_KD = load_file(folder / VECTORS_FILE)[TENSOR]
     if not isinstance(names, list):
         raise EncoderError(where=str(folder / NAMES_FILE), found=brief(names), expected="a list of names", remedy=remedy)
     _check(folder, names, vectors_KD)
-    return Relations(names=tuple(names), vectors=vectors_KD)
+    return Relations(names=tuple(names), vectors=vectors_KD, pooling=pooling if isinstance(pooling, str) else None)
 
 
 def _check(folder: Path, names: Sequence[str], vectors_KD: NDArray[np.float32]) -> None:

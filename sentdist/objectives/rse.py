@@ -67,6 +67,7 @@ class RSE(ObjectiveSpec):
             width=given.needed_width(self.name),
             learning_rate=self.relation_learning_rate,
             keeps_relations=self.keep_relations,
+            pooling=None if given.encoder is None else given.encoder.pooling,
         )
 
 

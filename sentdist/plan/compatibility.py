@@ -16,6 +16,7 @@ from sentdist.plan.specs import EncoderSpec, Probes, Training, View
 from sentdist.plan.stage import topological
 from sentdist.plan.stages import Train
 from sentdist.plan.wording import not_one_of
+from sentdist.poolings import POOLINGS, PoolingName
 
 
 def check_fit(objective: Objective, corpus: Rows, *, where: str) -> None:
@@ -234,6 +235,21 @@ def check_view(view: View, relations: tuple[str, ...], *, where: str) -> None:
                 expected="",
                 remedy="Name relations of the encoder's corpus.",
             )
+
+
+def check_space(pooling: PoolingName, view: View, *, ranks_by_relations: bool, where: str) -> None:
+    """Refuse to add relations to other embeddings than those that they were trained with.
+
+    Raises:
+        RecipeError: a view by relations, or ranks of links by them, with a pooling that is another one at test.
+    """
+    if POOLINGS[pooling].is_other_at_test and (ranks_by_relations or view.relations is not None):
+        raise RecipeError(
+            where=f"{where}: encoder.pooling",
+            found=f"{pooling}, which reads other embeddings at test than in training, where relations were learned",
+            expected="the pooling of training, for scores by relations",
+            remedy="Use pooling cls_mlp, or score without relations.",
+        )
 
 
 def check_links(task: LinkTask, train: Train | None, *, where: str) -> None:

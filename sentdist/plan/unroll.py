@@ -20,6 +20,7 @@ from sentdist.plan.compatibility import (
     check_length,
     check_links,
     check_pooling,
+    check_space,
     check_start,
     check_view,
     relations_of,
@@ -230,6 +231,8 @@ class Builder:
         check_encoder_of_start(encoder, start, where=f"methods.{name}")
         selection = self._selection(fold, method.view, objective, corpus, width=pin.width) if method.select else None
         check_frozen(training, objective, selection, where=f"methods.{name}")
+        if selection is not None:
+            check_space(encoder.pooling, selection.view, ranks_by_relations=False, where=f"methods.{name}")
         return Train(
             encoder=encoder,
             start=start,
@@ -247,8 +250,12 @@ class Builder:
     def scores(self, name: str, *, seed: int, fold: int | None) -> Scores:
         method = self.recipe.methods[name]
         train = self.train(method.of or name, seed=seed, fold=fold)
-        check_view(method.view, relations_of(train.objective, train.corpus) if train else (), where=f"methods.{name}.view")
+        relations = relations_of(train.objective, train.corpus) if train else ()
+        check_view(method.view, relations, where=f"methods.{name}.view")
         section = self.recipe.evaluation
+        if train is not None:
+            ranks = bool(relations) and section.links is not None
+            check_space(train.encoder.pooling, method.view, ranks_by_relations=ranks, where=f"methods.{name}")
         probes = section.probes if method.of is None and method.lexical is None else None
         pin = self._pinned(self.recipe.methods[method.of or name])[1]
         width = pin.width

@@ -29,6 +29,12 @@ class CellFacts:
         return self.scores.encoder if self.scores is not None and isinstance(self.scores.encoder, EncoderSpec) else None
 
     @property
+    def is_as_it_is(self) -> bool:
+        """Whether a whole pretrained checkpoint was scored by the plain cosine of its embeddings."""
+        encoder = self.untouched
+        return encoder is not None and encoder.initialization == "pretrained" and encoder.layers is None and self.view == View()
+
+    @property
     def view(self) -> View:
         """How embeddings are scored."""
         return View() if self.scores is None else self.scores.view

@@ -46,6 +46,7 @@ class Relational(nn.Module, Objective):
     relations: their names, in the order of their numbers. learning_rate: of the table, beside an encoder that is pretrained (the release:
     1e-2);
     None: the encoder's. No weight decay, as the release. keeps_relations: begin with the vectors of the encoder that training starts from.
+    pooling: of the encoder that is trained; None where somebody else makes the embeddings.
     RecipeError for a temperature or learning rate that is not above 0, a phi that is not finite, no relation.
     """
 
@@ -57,10 +58,11 @@ class Relational(nn.Module, Objective):
         width: int,
         learning_rate: float,
         keeps_relations: bool,
+        pooling: str | None,
     ) -> None:
         super().__init__()
         self._loss = loss
-        self.names, self.learning_rate, self.keeps_relations = relations, learning_rate, keeps_relations
+        self.names, self.learning_rate, self.keeps_relations, self.pooling = relations, learning_rate, keeps_relations, pooling
         self.table = RelationTable(len(relations), width)
 
     def own_rates(self) -> Iterator[OwnRate]:
@@ -78,7 +80,7 @@ class Relational(nn.Module, Objective):
 
     def save_into(self, folder: Path, weights: dict[str, Tensor]) -> None:
         vectors_KD = weights["table.vectors.weight"].detach().float().cpu().numpy()
-        write_relations(folder, Relations(names=self.names, vectors=vectors_KD))
+        write_relations(folder, Relations(names=self.names, vectors=vectors_KD, pooling=self.pooling))
 
     def relations(self) -> Relations:
         with torch.no_grad():

@@ -157,8 +157,10 @@ PAPER_REGULATORS: dict[int, float] = {int(row.label): row.scores[0] for row in P
 
 
 class RclFacts(Protocol):
-    """What must be known of a cell to find its row: no objective is the untouched checkpoint."""
+    """What must be known of a cell to find its row. is_as_it_is: a whole pretrained checkpoint, scored by plain cosine."""
 
+    @property
+    def is_as_it_is(self) -> bool: ...
     @property
     def objective(self) -> str | None: ...
     @property
@@ -193,7 +195,7 @@ def faq_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mapping
 def rcl_compared(table: ResultTable, facts: Mapping[str, RclFacts]) -> Iterator[SideBySide]:
     """The paper's tables that have rows of ours: dropouts (1a, 1b), comparison (3), regulators (4), entropy encoders (5)."""
     labels = [line.label for line in table.lines]
-    base = next((label for label in labels if facts[label].objective is None), None)
+    base = next((label for label in labels if facts[label].is_as_it_is), None)
     for number, matches in rcl_matches({label: facts[label] for label in labels}).items():
         is_compared = bool(set(matches.values()) - {"SRoBERTa-base", "0"})  # the base alone compares nothing
         if is_compared and set(table.columns) & set(PAPER_TABLES[number].columns):
@@ -203,7 +205,7 @@ def rcl_compared(table: ResultTable, facts: Mapping[str, RclFacts]) -> Iterator[
 def _row(number: str, facts: RclFacts) -> str | None:
     """The paper's row that stands for the same thing as a cell of ours."""
     match facts.objective:
-        case None:
+        case None if facts.is_as_it_is:
             return "0" if number == "4" else "SRoBERTa-base" if number in _DROPOUTS else None
         case "info_nce" if number in _DROPOUTS:
             heads, attention = _DROPOUTS[number]

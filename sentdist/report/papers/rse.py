@@ -23,6 +23,7 @@ from sentdist.store.sweep import SweepRecord
 
 _PAPER = "RSE paper"
 PAPER_TEMPERATURE = 0.05
+_PAPER_WEIGHTS = {"entailment": 1.0, "duplicate-question": 0.5}
 _PAPERS = "rayjobs/recipes/papers"
 _MIXED = ("entailment", "duplicate-question")  # RSE's relations for STS
 _FIVE = (*_MIXED, "paraphrase", "same-caption", "qa-entailment")
@@ -182,7 +183,7 @@ _ALONE = {
 @dataclass(frozen=True, kw_only=True)
 class RelationalFacts:
     """What a cell learned from triples. is_modelled: a vector a relation (rse), or none (info_nce); hard_negatives: whether they took part.
-    is_scored: pairs are scored by relations."""
+    is_scored: pairs are scored by relations, with the paper's weights."""
 
     relations: tuple[str, ...]
     is_modelled: bool
@@ -213,8 +214,8 @@ def rse_matches(facts: Mapping[str, RelationalFacts | None]) -> dict[str, dict[s
         "4": {
             label: tau
             for label, found in known.items()
-            if found.is_scored
-            and _learned(replace(found, temperature=PAPER_TEMPERATURE), _MIXED)
+            if _is_rse(replace(found, temperature=PAPER_TEMPERATURE))
+            and _is_bert_base(found)
             and (tau := f"τ = {found.temperature:g}") in printed
         },
         "5": simcse | useb_rows,
@@ -229,6 +230,8 @@ def rse_compared(table: ResultTable, facts: Mapping[str, RelationalFacts | None]
 
 def _source_row(facts: RelationalFacts) -> str | None:
     """Of Table 1: only entailment was also trained with hard negatives, and all five relations were merged."""
+    if not _is_bert_base(facts):
+        return None
     if facts.is_modelled or facts.temperature != PAPER_TEMPERATURE:
         return "RSE, mixed" if _is_rse(facts) else None
     if facts.relations == ("entailment",):
@@ -244,7 +247,7 @@ def _main_row(facts: RelationalFacts) -> str | None:
     if _is_rse(facts):
         return _encoder_row(facts)
     is_simcse = not facts.is_modelled and facts.relations == ("entailment",) and facts.hard_negatives
-    return SIMCSE_SUPERVISED.label if is_simcse and facts.temperature == PAPER_TEMPERATURE else None
+    return SIMCSE_SUPERVISED.label if is_simcse and facts.temperature == PAPER_TEMPERATURE and _is_bert_base(facts) else None
 
 
 def _is_rse(facts: RelationalFacts) -> bool:
@@ -252,7 +255,12 @@ def _is_rse(facts: RelationalFacts) -> bool:
 
 
 def _learned(facts: RelationalFacts, relations: tuple[str, ...]) -> bool:
-    return facts.is_modelled and set(facts.relations) == set(relations) and facts.temperature == PAPER_TEMPERATURE
+    is_as_printed = facts.hard_negatives and facts.temperature == PAPER_TEMPERATURE
+    return facts.is_modelled and set(facts.relations) == set(relations) and is_as_printed
+
+
+def _is_bert_base(facts: RelationalFacts) -> bool:
+    return _encoder_row(facts) == _ENCODERS["bert-base"]
 
 
 def _encoder_row(facts: RelationalFacts) -> str:
@@ -274,10 +282,12 @@ def relational_facts(cell: CellFacts) -> RelationalFacts | None:
     train, corpus, scoring = cell.train, cell.corpus, cell.view.relations
     if train is None or not isinstance(corpus, RelationalCorpus) or not isinstance(train.objective, RSE | InfoNCE):
         return None
+    if isinstance(train.objective, RSE) and train.objective.phi:
+        return None
     return RelationalFacts(
         relations=corpus.relation_names,
         is_modelled=isinstance(train.objective, RSE),
-        is_scored=scoring is not None,
+        is_scored=scoring is not None and {name: weight for name, weight in scoring.by_name.items() if weight} == _PAPER_WEIGHTS,
         best_alone=scoring is not None and scoring.combine == "best",
         pooling=train.encoder.pooling,
         hard_negatives=train.objective.hard_negatives,

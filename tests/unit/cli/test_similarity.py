@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
 from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.export import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
 from tests.support.tiny_encoders import SENTENCES, WIDTH
@@ -96,6 +98,21 @@ def test_two_sentences_are_shown_under_every_relation(related: Path, embeddings:
     one, other, twin = embeddings[:1], embeddings[1:2], RELATIONS.vectors[1]
     shown = [float(rows["twin"][1]), float(rows["twin"][2]), float(rows["none"][2])]
     np.testing.assert_allclose(shown, [_cosines(one + twin, other)[0], _cosines(other + twin, one)[0], _cosines(one, other)[0]], **CLOSE)
+
+
+@pytest.mark.parametrize(("trained", "used"), [("cls_last_five", "cls_last_five"), ("cls_mlp_train_only", "cls"), ("mean", "cls")])
+def test_relations_of_other_embeddings_score_nothing(
+    trained: str, used: str, tiny_encoder_dir: Path, files: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "encoder"
+    SentenceEncoder.load(tiny_encoder_dir, pooling=trained).save(
+        folder, card=EncoderCard(base_model="tiny", base_revision=None, objective="rse")
+    )
+    write_relations(folder, replace(RELATIONS, pooling=trained))
+    answer = _call("similarity", folder, files["pairs"], "--relation", "twin", "--pooling", used)
+    assert answer.exit_code == 2 and f"pooling {used} for relations that were trained with {trained}" in answer.stderr
+    answer = _call("similarity", folder, SENTENCES[0], SENTENCES[1], "--pooling", used)
+    assert answer.exit_code == 0 and -1 <= float(answer.output) <= 1, "the cosine alone"
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import yaml
 
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.stages import Train
+from sentdist.plan.unroll import unroll
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.rse import RSE_TABLES, TABLES, RelationalFacts
 from sentdist.report.rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
+from tests.support.paper_size import PaperResolver
+from tests.support.planning import RECIPES
 
 TWO = ("entailment", "duplicate-question")
 FIVE = (*TWO, "paraphrase", "same-caption", "qa-entailment")
@@ -63,6 +70,30 @@ def test_cells_find_their_rows() -> None:
     assert [(row.label, row.paper_label) for row in main.rows] == [("nli", "SimCSE, supervised"), ("rse", "RSE")]
     assert main.columns == ("STS12", "STS-B", "Avg")
     assert main.rows[1].our_gain == pytest.approx((6.0, 0.0, 3.0)) and main.rows[1].paper_gain == pytest.approx((0.97, 0.09, 0.61))
+
+
+def test_tables_of_bert_base_have_no_row_of_its_larger_and_other_encoders() -> None:
+    rse, simcse = facts(*TWO, modelled=True, scored=True), facts("entailment")
+    for name in ("google-bert/bert-large-uncased", "FacebookAI/roberta-base", "FacebookAI/roberta-large"):
+        found = TABLES.matches({"rse": replace(rse, checkpoint=name), "simcse": replace(simcse, checkpoint=name)})
+        assert list(found["2"]) == ["rse"] and not found["1"] and not found["4"] and not found["5"], name
+    found = TABLES.matches({"rse": replace(rse, checkpoint="google-bert/bert-base-uncased")})
+    assert found["1"] == {"rse": "RSE, mixed"} and found["4"] == {"rse": "τ = 0.05"}
+
+
+def test_other_weights_another_loss_and_no_negatives_are_no_row_of_rse() -> None:
+    values = yaml.safe_load((RECIPES / "rse_sts.yaml").read_text())
+    rse = values["methods"]["rse"]
+    values["methods"]["certain"] = rse | {"title": "certain", "objective": {"name": "rse", "phi": 0.01}}
+    values["methods"]["plain"] = rse | {"title": "plain", "objective": {"name": "rse", "hard_negatives": False}}
+    plan = unroll(recipe_from_values(values, where="recipe"), PaperResolver())
+    cells = {
+        trial.method: CellFacts(train=trial.scores.encoder if isinstance(trial.scores.encoder, Train) else None, scores=trial.scores)
+        for trial in plan.trials
+    }
+    found = TABLES.our_rows(cells)
+    assert {label for label, row in found["2"].items() if row == "RSE"} == {"rse", "rse_one_direction"}
+    assert set(found["4"]) == {"rse", "rse_one_direction"}
 
 
 def test_temperatures_find_their_rows() -> None:

@@ -16,7 +16,7 @@ from sentdist.report.tables import ResultTable, build_table
 
 
 def facts(loss: str, *, features: str = "uv_diff", goes_on: bool = False, is_filtered: bool = False) -> RegressionFacts:
-    slope, threshold = (2.0, 0.25) if loss in ("smooth_k2", "translated_relu") else (None, None)
+    slope, threshold = (4.0 if goes_on else 2.0, 0.25) if loss == "smooth_k2" else (None, None)
     return RegressionFacts(
         loss=loss, boundary="left_mask", features=features, slope=slope, threshold=threshold, goes_on=goes_on, is_filtered=is_filtered
     )
@@ -57,9 +57,9 @@ def test_losses_and_stages_find_their_rows() -> None:
 def test_the_encoder_tells_the_row() -> None:
     roberta = {"checkpoint": "FacebookAI/roberta-base"}
     known = {
-        "k2": facts("smooth_k2"), "r_k2": replace(facts("smooth_k2"), **roberta), "r_l1": replace(facts("l1"), **roberta),
+        "k2": facts("smooth_k2"), "r_k2": replace(facts("smooth_k2"), slope=3.0, **roberta), "r_l1": replace(facts("l1"), **roberta),
         "all": facts("smooth_k2", goes_on=True), "r_all": replace(facts("smooth_k2", goes_on=True), slope=3.0, **roberta),
-        "r_uv": replace(facts("smooth_k2", features="uv"), **roberta),
+        "r_uv": replace(facts("smooth_k2", features="uv"), slope=3.0, **roberta),
     }  # fmt: skip
     found = TABLES.matches(known)
     assert found["2"] == {"k2": "BERT Smooth K2 Loss", "r_k2": "RoBERTa Smooth K2 Loss", "r_l1": "RoBERTa L1 Loss"}
@@ -67,7 +67,8 @@ def test_the_encoder_tells_the_row() -> None:
         "k2": "BERT Smooth K2 Loss", "all": "Ours + STS-B and SICK-R train", "r_all": "Ours + STS-B and SICK-R train, RoBERTa",
     }  # fmt: skip
     assert found["4"] == {
-        "k2": "BERT Smooth K2 Loss, k = 2, x0 = 0.25", "r_all": "RoBERTa Smooth K2 Loss, k = 3, x0 = 0.25 + STS-B and SICK-R train",
+        "k2": "BERT Smooth K2 Loss, k = 2, x0 = 0.25", "r_k2": "RoBERTa Smooth K2 Loss, k = 3, x0 = 0.25",
+        "all": "BERT Smooth K2 Loss, k = 4, x0 = 0.25 + STS-B and SICK-R train", "r_all": "RoBERTa Smooth K2 Loss, k = 3, x0 = 0.25 + STS-B and SICK-R train",
     }  # fmt: skip
     assert found["5"]["r_uv"] == "(u, v), RoBERTa"
 
@@ -76,6 +77,23 @@ def test_features_find_their_rows() -> None:
     known = {features: facts("smooth_k2", features=features) for features in ("uv", "diff", "uv_diff")}
     (found,) = TABLES.beside_facts(table_of(*known), known)
     assert {row.label: row.paper for row in found.rows} == {"uv": (53.30,), "diff": (54.84,), "uv_diff": (76.03,)}
+
+
+def test_what_the_paper_set_otherwise_is_not_its_row() -> None:
+    """Tables 2, 3 and 5 have the slopes and thresholds of its Table 1; all but Table 5 the whole head."""
+    k2, second = facts("smooth_k2"), facts("smooth_k2", goes_on=True)
+    others = {
+        "steeper": replace(k2, slope=3.0), "narrower": replace(k2, threshold=0.2), "RoBERTa": replace(k2, checkpoint="roberta-base"),
+        "second": replace(second, slope=3.5), "relu": replace(k2, loss="translated_relu"),
+    }  # fmt: skip
+    found = TABLES.matches(others)
+    assert not found["2"] and not found["3"] and not found["5"]
+    assert found["4"] == {
+        "steeper": "BERT Smooth K2 Loss, k = 3, x0 = 0.25", "second": "BERT Smooth K2 Loss, k = 3.5, x0 = 0.25 + STS-B and SICK-R train",
+        "relu": "BERT Translated ReLU, k = 2, x0 = 0.25",
+    }  # fmt: skip
+    heads = TABLES.matches({features: facts("smooth_k2", features=features) for features in ("uv", "diff")})
+    assert heads["5"] and not heads["2"] and not heads["3"] and not heads["4"]
 
 
 def test_a_grid_stands_beside_nothing() -> None:
@@ -141,7 +159,7 @@ def test_what_differs_from_the_repository_is_not_its_row(other: RegressionFacts)
 
 def test_what_begins_with_the_head_alone_is_no_row_of_the_paper() -> None:
     """Its own tables train both together, and its second stage goes on from there."""
-    unfiltered = replace(OURS, is_filtered=False, checkpoint="google-bert/bert-base-uncased")
+    unfiltered = replace(OURS, is_filtered=False, checkpoint="google-bert/bert-base-uncased", slope=4.0, threshold=0.25)
     found = TABLES.matches({"head": replace(HEAD, checkpoint="google-bert/bert-base-uncased"), "second": unfiltered})
     assert found == {"2": {}, "3": {}, "4": {}, "5": {}, "EMNLP": {}}
     together = TABLES.matches({"second": replace(unfiltered, start=replace(HEAD, head_alone=False))})

@@ -79,7 +79,7 @@ def test_a_corpus_knows_the_relation_of_every_row(finished: tuple[Plan, Context]
 def test_an_encoder_keeps_its_relations(finished: tuple[Plan, Context]) -> None:
     for method in ("rse", "regulated"):
         found = read_relations(folder_of(train_of(finished, method), finished[1]))
-        assert found.names == NAMES and found.vectors.shape == (4, 32)
+        assert found.names == NAMES and found.vectors.shape == (4, 32) and found.pooling == "mean"
         assert np.linalg.norm(found.vectors, axis=1).min() > 0.05
     for method in ("merged", "rcl_on_rse"):
         assert not has_relations(folder_of(train_of(finished, method), finished[1]))
@@ -249,6 +249,8 @@ def refusal(**changes: Json) -> str:
         ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
         ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 4, "seed": 1}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
         ({"evaluation": {"tasks": ["stsb"], "links": {"corpus": "aloen"}}}, 'Did you mean "alone"?'),
+        ({"encoder__pooling": "cls_last_five", "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "found cls_last_five"),
+        ({"encoder__pooling": "cls_mlp_train_only", "methods__rse__view": {}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "found cls_mlp_train_only"),
         ({"methods__rse__objective": {"name": "rse", "keep_relations": True}}, "keep_relations: found no start"),
         ({"methods__rse__objective": {"name": "rse", "keep_relations": True}, "methods__rse__start": "merged"}, "a start without relations"),
     ],

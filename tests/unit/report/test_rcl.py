@@ -1,0 +1,50 @@
+"""The RCL paper's tables beside ours: what stands for its untouched checkpoint."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, View
+from sentdist.plan.stages import Scores
+from sentdist.report.cell_facts import CellFacts
+from sentdist.report.papers.rcl import TABLES
+from sentdist.report.rows import ResultRow
+from sentdist.report.tables import build_table
+
+BASE = {"checkpoint": "sentence-transformers/nli-roberta-base-v2", "revision": "1"}
+
+
+def untouched(view: dict[str, str] | None = None, **encoder: str | int) -> CellFacts:
+    return CellFacts(scores=Scores(encoder=EncoderSpec.model_validate(BASE | encoder), tasks=(), view=View.model_validate(view or {})))
+
+
+FLOORS = {
+    "words": CellFacts(scores=Scores(encoder=LexicalSpec(name="word_overlap"), tasks=())),
+    "bm25": CellFacts(scores=Scores(encoder=LexicalSpec(name="bm25"), tasks=())),
+    "random": untouched(initialization="random"),
+    "three layers": untouched(layers=3),
+    "whitened": untouched(view={"postprocess": "whiten"}),
+    "its record is gone": CellFacts(),
+}
+
+
+def test_the_checkpoint_as_it_is_is_the_papers_base() -> None:
+    found = TABLES.our_rows({"base": untouched()})
+    assert found["1a"] == found["1b"] == found["3"] == {"base": "SRoBERTa-base"} and found["4"] == {"base": "0"}
+
+
+@pytest.mark.parametrize("label", FLOORS)
+def test_a_floor_is_no_row(label: str) -> None:
+    assert not any(TABLES.our_rows({label: FLOORS[label]}).values())
+
+
+def test_gains_are_over_the_checkpoint_not_over_a_floor() -> None:
+    class Dropped(CellFacts):
+        objective, attention_dropout = "info_nce", 0.1  # type: ignore[assignment]
+
+    cells = {"words": FLOORS["words"], "base": untouched(), "dropped": Dropped()}
+    scores = {"words": 40.0, "base": 70.0, "dropped": 71.0}
+    rows = [ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": scores[label]}, items={}) for label in cells]
+    table = build_table(rows, title="Semantic textual similarity", tasks=["STS12"], baseline=None, average=True)
+    found = next(one for one in TABLES.beside_facts(table, cells) if one.paper.number == "1a")
+    assert next(row.our_gain[0] for row in found.rows if row.label == "dropped") == pytest.approx(1.0)
