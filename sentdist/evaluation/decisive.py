@@ -30,7 +30,7 @@ NOTHING_VARIES = "one seed and no test items: nothing varies"
 @dataclass(frozen=True, kw_only=True)
 class Difference:
     """System minus baseline in points. low, high, p: the 95 % interval and its two-sided p for this difference alone; None, with the
-    reason, where nothing can be said.
+    reason, where nothing can be said. error: its standard error, 0 where nothing varies.
 
     about: what else could have come out: other seeds and items, other items (of these very encoders), other seeds (of these very items).
     table_p: p over all comparisons of the table, which marks and words go by. detectable: the smallest true difference that these seeds
@@ -40,6 +40,7 @@ class Difference:
     """
 
     difference: float
+    error: float = 0.0
     low: float | None = None
     high: float | None = None
     p: float | None = None
@@ -136,7 +137,7 @@ def _difference(
     never = least > 0 and _table_p(least, greatest, num_tests) >= ALPHA
     seen = None if never else pairs.margin(place, limit) + float(norm.ppf(POWER) * pairs.errors[place])
     return replace(
-        plain, low=difference - margin, high=difference + margin, p=p, about=pairs.about[place], detectable=seen,
+        plain, error=float(pairs.errors[place]), low=difference - margin, high=difference + margin, p=p, about=pairs.about[place], detectable=seen,
         table_p=_table_p(p, greatest, num_tests), by_signs=never and p == least,
         enough_by_signs=_enough_by_signs(greatest, num_tests) if never and p == least else None,
     )  # fmt: skip

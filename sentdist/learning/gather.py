@@ -170,6 +170,19 @@ def unread_mean_over_ranks(value: Tensor, *, vote: float = 0.0) -> Tensor:
     return both
 
 
+def of_first_rank(value: float, *, device: torch.device) -> float:
+    """The number that rank 0 has: on unlike processors its last digits differ, and ranks must decide alike.
+
+    device: one that the group serves.
+    """
+    if rank_and_world_size()[1] == 1:
+        return value
+    shared = torch.tensor([value], dtype=torch.float64, device=device)
+    with waiting():
+        dist.broadcast(shared, src=0)
+    return shared.item()
+
+
 def wait_for_all_ranks() -> None:
     """Return once every rank has come here."""
     if rank_and_world_size()[1] > 1:

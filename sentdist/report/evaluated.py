@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scipy.stats import norm
-
 from sentdist.errors import DataError
 from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
 from sentdist.evaluation.decisive import Difference
-from sentdist.evaluation.variation import ALPHA, Interval
+from sentdist.evaluation.variation import Interval
 from sentdist.plan.chosen_tasks import named_task
 from sentdist.plan.measures import Measure
 from sentdist.plan.stage import Json, as_number
@@ -116,16 +114,16 @@ def compare_evaluated(
 
 def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
     """What a Bayesian comparison says of the same differences, in sentences; rope: points within which two scores count as equal."""
-    lines = [line for line in found.lines if line.task != AVERAGE and line.difference.about == "items" and _error(line) > 0]
+    lines = [line for line in found.lines if line.task != AVERAGE and line.difference.about == "items" and line.difference.error > 0]
     if not lines:
         yield "Second opinion: none, for no difference has a standard error."
         return
     yield f"Second opinion (Bayesian; equal means within {rope:g} points; of these very encoders, on other test items):"
-    told = [found.lines[-1]] if found.lines[-1].task == AVERAGE and _error(found.lines[-1]) > 0 else lines
+    told = [found.lines[-1]] if found.lines[-1].task == AVERAGE and found.lines[-1].difference.error > 0 else lines
     for line in told:
-        yield f"  {line.task}: {_practical(practical(line.difference.difference, _error(line), rope=rope))}"
+        yield f"  {line.task}: {_practical(practical(line.difference.difference, line.difference.error, rope=rope))}"
     if len(lines) >= LEAST_TASKS:
-        another = another_task([line.difference.difference for line in lines], [_error(line) for line in lines], rope=rope)
+        another = another_task([line.difference.difference for line in lines], [line.difference.error for line in lines], rope=rope)
         yield f"  another task like these {len(lines)}: {_practical(another)}"
     wins = outperforming([line.ours for line in lines], [line.theirs for line in lines])
     verdict = "above chance" if wins.low > 0.5 else "below chance" if wins.high < 0.5 else "not told from chance"
@@ -133,12 +131,6 @@ def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
         f"  P(first scores higher) over {wins.pairs} task{'s' if wins.pairs > 1 else ''}: {wins.probability:.2f}, 95 % {wins.low:.2f} to {wins.high:.2f}, {verdict}"
         f"{' and worth speaking of' if wins.is_meaningful else ''}."
     )
-
-
-def _error(line: ComparedLine) -> float:
-    """The standard error behind the interval over test items."""
-    one = line.difference
-    return 0.0 if one.low is None or one.high is None else (one.high - one.low) / 2 / float(norm.isf(ALPHA / 2))
 
 
 def _practical(found: Practical) -> str:

@@ -159,6 +159,8 @@ def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
         raise ServerError(where=str(state.password_file), found="nothing", expected="the password of the MLflow that runs", remedy=remedy)
     until = time.monotonic() + ANSWER_S
     while not _answers(state, server):
+        if not running.is_alive:
+            return _found_again(state, server, print_line)
         if time.monotonic() > until:
             raise ServerError(
                 where=f"{TITLES[server]} at {_address(state, server)}",

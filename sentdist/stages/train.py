@@ -27,7 +27,7 @@ from sentdist.learning.encoder.encode import tokens_at_once
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
-from sentdist.learning.gather import local_rows
+from sentdist.learning.gather import local_rows, of_first_rank
 from sentdist.learning.heads import save_heads
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
@@ -284,13 +284,21 @@ class TrainSession:
             for task, embeddings_SD in zip(self._dev, embeddings, strict=True)
         ]
         score = mean_of_parts([[scores[place] for place in part] for part in self.stage.selection.places])
-        found = DevScore(step=self.progress.step, score=float("-inf") if score is None else score)
+        shared = of_first_rank(float("-inf") if score is None else score, device=self._encoder.device)
+        found = DevScore(step=self.progress.step, score=shared)
         is_best = self.progress.best_score is None or found.score > self.progress.best_score
         if is_best:
             self._best = self.engine.weights()
             self.progress = replace(self.progress, best_score=found.score, best_step=found.step)
         self.progress = replace(self.progress, history=(*self.progress.history, found))
-        self.history.append({"step": found.step, "dev_score": score, "task": self.stage.selection.name, "at": round(time.time(), 2)})
+        self.history.append(
+            {
+                "step": found.step,
+                "dev_score": None if score is None else shared,
+                "task": self.stage.selection.name,
+                "at": round(time.time(), 2),
+            }
+        )
         _, self.votes = self.engine.global_mean(torch.zeros((), device=self._encoder.device), vote=vote())
         return found
 

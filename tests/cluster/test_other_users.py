@@ -98,8 +98,7 @@ def servers() -> Iterator[Servers]:
     try:
         for told in ("Starting Ray", "Ray is up already"):
             done = _bash(f"{command} up", folder, environment)
-            assert done.returncode == 0, done.stdout
-            assert told in done.stdout
+            assert done.returncode == 0 and told in done.stdout, f"{done.stdout}\n{_ends_of_logs(folder)}"
         started = Servers(folder=folder, environment=environment, output="", command_lines="", link=done.stdout)
         output, command_lines = _job(started)
         link = re.findall(r"http://sentdist:\S+/login", done.stdout)[0]
@@ -110,6 +109,19 @@ def servers() -> Iterator[Servers]:
     finally:
         _bash(f"{command} down", folder, environment)
         shutil.rmtree(folder)
+
+
+def _ends_of_logs(folder: Path) -> str:
+    """Of what `up` has started, which is gone with its folders."""
+    ray = noted(folder / ".sentdist" / "ray.json")
+    logs = sorted((folder / ".sentdist" / "logs").glob("*.log"))
+    if ray is not None:
+        logs += [
+            one
+            for name in ("ray_process_exit.log", "*.err", "raylet.out", "gcs_server.out", "*agent*", "dashboard*")
+            for one in Path(ray.folder).glob(f"session_2*/logs/{name}")
+        ]
+    return "\n".join(f"== {one}\n" + "\n".join(one.read_text(errors="replace").splitlines()[-12:]) for one in logs)
 
 
 def _job(servers: Servers) -> tuple[str, str]:

@@ -9,13 +9,22 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from sentdist.learning.gather import GroupGoneError, average_gradients, gather_rows, held_group, mean_over_ranks, wait_for_all_ranks
+from sentdist.learning.gather import (
+    GroupGoneError,
+    average_gradients,
+    gather_rows,
+    held_group,
+    mean_over_ranks,
+    of_first_rank,
+    wait_for_all_ranks,
+)
 from tests.parity.processes import run_in_processes
 
 EXCHANGES: dict[str, Callable[[], object]] = {
     "rows": lambda: gather_rows(torch.ones(2, 3)),
     "gradients": lambda: average_gradients([torch.nn.Parameter(torch.ones(3))]),
     "losses": lambda: mean_over_ranks(torch.tensor(1.0)),
+    "scores": lambda: of_first_rank(1.0, device=torch.device("cpu")),
     "barrier": wait_for_all_ranks,
 }
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import sentdist.stages.train
 from sentdist.errors import StoreError
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
@@ -109,6 +110,26 @@ def _train_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Pa
     session = _session(_final_rcl(plan), context)
     losses = [event.loss for event in session.events() if hasattr(event, "loss")]
     return {"losses": losses, "weights": session.engine.weights(), "dev": [found.score for found in session.progress.history]}
+
+
+def _score_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> tuple[int | None, list[float]]:
+    """Rank 0's dev scores rise, rank 1's fall."""
+    plan, context = tiny_plan(values, data=data, store=store)
+    session = _session(_final_rcl(plan), context)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sentdist.stages.train, "mean_of_parts", lambda parts: session.progress.step * (1.0 - 2.0 * rank))
+        list(session.events())
+    return session.progress.best_step, [found.score for found in session.progress.history]
+
+
+def test_ranks_whose_dev_scores_differ_keep_the_same_weights(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """As on unlike processors, in the last digits: under ZeRO stage 3 a rank that keeps its weights waits for the others."""
+    data = write_data(tmp_path / "data")
+    values = tiny_values(tiny_encoder_dir)
+    _with_inputs(values, data, tmp_path / "store")
+    (best, scores), other = run_in_processes(_score_on_rank, 2, values, data, tmp_path / "store")
+    assert (best, scores) == other and len(scores) > 1
+    assert best == max(scores)
 
 
 def test_two_ranks_end_like_one(tmp_path: Path, tiny_encoder_dir: Path) -> None:

@@ -267,15 +267,44 @@ def suffix_of(path: Path) -> str:
 
 
 def read_lines(source: Path | IO[bytes]) -> pa.Table:
-    """An object a line, of which one may be long; packed where the name says so."""
+    """An object a line, of which one may be long; packed where the name says so. A text that looks like a date stays a text."""
+    import pyarrow as pa
+
+    table = _read_lines(source, None)
+    texts = [field.with_type(kept) for field in table.schema if (kept := _without_dates(field.type)) != field.type]
+    if not texts:
+        return table
+    if not isinstance(source, Path):
+        source.seek(0)
+    return _read_lines(source, pa.schema(texts)).select(table.column_names)
+
+
+def _read_lines(source: Path | IO[bytes], schema: pa.Schema | None) -> pa.Table:
+    """schema: types of columns that are not to be guessed."""
     import pyarrow as pa
     import pyarrow.json
 
-    options = pyarrow.json.ReadOptions(block_size=LONGEST_LINE)
+    options = {
+        "read_options": pyarrow.json.ReadOptions(block_size=LONGEST_LINE),
+        "parse_options": pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
+    }
     if isinstance(source, Path) and suffix_of(source) == ".gz":
         with pa.input_stream(str(source), compression="gzip") as stream:
-            return pyarrow.json.read_json(stream, read_options=options)
-    return pyarrow.json.read_json(source, read_options=options)
+            return pyarrow.json.read_json(stream, **options)
+    return pyarrow.json.read_json(source, **options)
+
+
+def _without_dates(kind: pa.DataType) -> pa.DataType:
+    """The type with texts where pyarrow saw dates, inside lists and objects, too."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_without_dates(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_dates(field.type)) for field in kind])
+    return kind
 
 
 def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:

@@ -33,6 +33,8 @@ def test_seeds_alone_are_students_paired_test() -> None:
     assert found.p == pytest.approx(expected.pvalue, rel=CLOSE) and found.about == "seeds"
     low, high = expected.confidence_interval()
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.01) and found.table_p == found.p
+    differences = np.subtract(ours, base)
+    assert found.error == pytest.approx(differences.std(ddof=1) / 2), "not the interval's width over 1.96, which is Student's"
 
 
 def test_items_alone_are_students_paired_test_over_items() -> None:

@@ -1,0 +1,26 @@
+"""What a Bayesian comparison is told of two encoders."""
+
+from __future__ import annotations
+
+from sentdist.evaluation.bayes import practical
+from sentdist.evaluation.decisive import Difference
+from sentdist.report.evaluated import Compared, ComparedLine, second_opinion
+
+
+def _line(task: str, difference: Difference) -> ComparedLine:
+    return ComparedLine(task=task, num_items=60, ours=70.0 + difference.difference, theirs=70.0, difference=difference)
+
+
+def test_it_reads_standard_errors_and_not_the_width_of_intervals() -> None:
+    """Of three groups of items Student's interval is 2.2 times as wide as that of a normal distribution."""
+    told = Difference(difference=2.0, error=1.5, low=2.0 - 1.5 * 4.303, high=2.0 + 1.5 * 4.303, p=0.3, about="items")
+    expected = practical(2.0, 1.5, rope=1.0)
+    lines = list(second_opinion(Compared(lines=(_line("stsb", told),), sentence="", notes=()), rope=1.0))
+    assert f"stsb: first better {expected.better:.2f}, equal {expected.same:.2f}" in lines[1]
+
+
+def test_without_a_standard_error_it_says_nothing() -> None:
+    bare = Difference(difference=2.0, about="nothing", reason="one seed and no test items")
+    assert next(iter(second_opinion(Compared(lines=(_line("stsb", bare),), sentence="", notes=()), rope=1.0))).endswith(
+        "has a standard error."
+    )
