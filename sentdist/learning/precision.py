@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 import torch
 
 from sentdist.errors import ResourceError
-from sentdist.learning.products import Float32Linears, has_bfloat16
+from sentdist.learning.encoder.private_torch import has_bfloat16
+from sentdist.learning.products import Float32Linears
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 AMPERE = (8, 0)  # compute capability of A100, RTX 30: the first with products in TensorFloat-32 and in bfloat16
@@ -22,14 +23,20 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Non
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
-    casting = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
-    return _with_float32_linears(casting) if precision == "bf16" and device.type == "cpu" and not has_bfloat16() else casting
+    return _entered(torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"), linears(precision, device))
 
 
 @contextmanager
-def _with_float32_linears(casting: AbstractContextManager[None]) -> Iterator[None]:
-    with casting, Float32Linears():
+def _entered(*contexts: AbstractContextManager[object]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context)
         yield
+
+
+def linears(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """What linear layers are computed within: in float32 where bf16 is asked of a processor that has no instructions for it."""
+    return Float32Linears() if precision == "bf16" and device.type == "cpu" and not has_bfloat16() else nullcontext()
 
 
 def product_error(matmul: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = torch.matmul) -> float:

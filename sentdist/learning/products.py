@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-
-@cache
-def has_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16 values (AVX-512, AMX, ARM's bf16).
-
-    Where it does not, torch's own products of them take 49 times as long as those of float32 (2 cores AMD EPYC, Zen 3; 4096 × 384 × 1536).
-    """
-    try:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    except (AttributeError, RuntimeError):  # a build of torch without oneDNN
-        return False
+from sentdist.learning.encoder.private_torch import has_bfloat16
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
@@ -30,7 +19,10 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 
 class Float32Linears(TorchFunctionMode):
-    """While it is entered, linear layers under autocast compute by `product`."""
+    """While it is entered, linear layers under autocast are computed in float32 from rounded values, and rounded once.
+
+    Those of DeepSpeed's ZeRO stage 3 are its own, and stay torch's.
+    """
 
     def __torch_function__(
         self, func: Callable[..., object], types: Sequence[type], args: tuple[object, ...] = (), kwargs: Mapping[str, object] | None = None
@@ -43,5 +35,5 @@ class Float32Linears(TorchFunctionMode):
 def _linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     dtype = torch.get_autocast_dtype("cpu")
     with torch.autocast("cpu", enabled=False):
-        out = product(states.to(dtype), weight.to(dtype).t())
-        return out if bias is None else out + bias.to(dtype)
+        added = None if bias is None else bias.to(dtype).float()
+        return torch.nn.functional.linear(states.to(dtype).float(), weight.to(dtype).float(), added).to(dtype)

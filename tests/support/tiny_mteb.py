@@ -12,7 +12,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 from tests.support.tiny_encoders import SENTENCES
 
-PAIRS = [(SENTENCES[one], SENTENCES[other], float(5 - abs(one - other))) for one in range(5) for other in range(one, 5)]
+PAIRS = [(SENTENCES[one], SENTENCES[other], float(5 - abs(one - other))) for one in range(5) for other in range(one + 1, 5)]
 
 
 def _facts(name: str, kind: str, score: str, modality: str = "text") -> TaskMetadata:

@@ -23,6 +23,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import diverged_gradient, host_copy
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, wait_for_all_ranks
 from sentdist.learning.optimization import Optimization, adamw, schedule
+from sentdist.learning.precision import linears
 
 CHECKPOINT_TAG = "deepspeed"
 ZERO_STAGES = (0, 1, 2, 3)
@@ -79,7 +80,8 @@ class DeepSpeedEngine:
         return EngineFacts(engine="deepspeed", zero_stage=self._zero_stage, world_size=self.world_size)
 
     def encode(self, tokens: TokenBatch) -> Tensor:
-        embeddings: Tensor = self._engine(tokens.to(self.device))
+        with linears(self.optimization.precision, self.device):  # DeepSpeed enters its own autocast
+            embeddings: Tensor = self._engine(tokens.to(self.device))
         return embeddings.float()
 
     def backward(self, loss: Tensor) -> None:

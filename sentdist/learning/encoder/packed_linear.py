@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
+from sentdist.learning.encoder.private_torch import has_bfloat16
 from sentdist.learning.precision import LARGEST_FP32_ERROR, product_error
-from sentdist.learning.products import has_bfloat16
 
 _TOKENS_AT_ONCE = 4096  # what the layout is chosen for; others are as right
 

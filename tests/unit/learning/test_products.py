@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -44,6 +46,17 @@ def test_linear_layers_under_autocast_give_value_and_gradient(has_instructions: 
     for found, leaf in zip((states, *layer.parameters()), rounded, strict=True):
         assert found.grad is not None and leaf.grad is not None and found.grad.dtype == torch.float32
         _near(found.grad, leaf.grad)
+
+
+@pytest.mark.parametrize(
+    "multiplied", [torch.matmul, torch.Tensor.matmul, lambda left, right: left @ right], ids=["function", "method", "sign"]
+)
+def test_products_under_autocast_are_rounded_once(has_instructions: bool, multiplied: Callable[[Tensor, Tensor], Tensor]) -> None:
+    left, right = torch.randn(2, 5, 96), torch.randn(2, 96, 3)
+    with autocast("bf16", CPU):
+        found = multiplied(left, right)
+    assert found.dtype == torch.bfloat16
+    _near(found, left.bfloat16().double() @ right.bfloat16().double())
 
 
 def test_outside_of_bf16_nothing_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:

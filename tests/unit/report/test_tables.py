@@ -155,8 +155,9 @@ def _with_items(folder: Path, label: str, noise: float, seed: int = 0, num_pairs
     return ResultRow(method="rcl", label=label, params={}, seed=seed, scores=scores, items=items)
 
 
-@pytest.mark.parametrize(("base", "is_paired"), [("same seeds", True), ("other seeds", False), ("checkpoint", True)])
-def test_other_tasks_are_asked_seed_by_seed_where_seeds_are_paired(base: str, is_paired: bool) -> None:
+@pytest.mark.parametrize("base", ["same seeds", "other seeds", "checkpoint"])
+def test_other_tasks_are_asked_seed_by_seed_and_not_of_rows_of_other_seeds(base: str) -> None:
+    """Seeds' luck, where nothing takes it out, passes for a difference on other tasks in up to 64 of 100 cases."""
     ours = np.random.default_rng(0).normal(75, 1, (4, 3))
     theirs = np.random.default_rng(1).normal(74, 1, (1 if base == "checkpoint" else 4, 3))
     first = 10 if base == "other seeds" else 0
@@ -165,8 +166,10 @@ def test_other_tasks_are_asked_seed_by_seed_where_seeds_are_paired(base: str, is
         *(_row("rcl", seed, tuple(row)) for seed, row in enumerate(ours.tolist())),
     ]
     found = next(one.other_tasks for one in _table(rows).comparisons if (one.system, one.relation) == ("rcl", "baseline"))
-    expected = over_tasks(ours - theirs if is_paired else ours.mean(axis=0, keepdims=True) - theirs.mean(axis=0, keepdims=True))
-    assert found is not None and (found.low, found.high, found.p) == expected
+    if base == "other seeds":
+        assert found is None
+    else:
+        assert found is not None and (found.low, found.high, found.p) == over_tasks(ours - theirs)
 
 
 def test_the_items_of_an_average_count_by_their_task(tmp_path: Path) -> None:
