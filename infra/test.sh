@@ -38,29 +38,24 @@ if [ "$#" -gt 0 ]; then
     exec python -m pytest "$@"
 fi
 
-# Tests of clusters and servers wait for much of their time, so two files of them run at once, the longest first (see tests/conftest.py); what
-# needs one process takes what they leave, with a thread each, and is shown afterwards. A process more than there are processors would import
-# all libraries and collect all tests once more: half a minute.
+# Tests of clusters and servers wait for much of their time, so two files of them run at once, the longest first (see tests/conftest.py). What
+# needs one process comes behind them, with a thread each: beside them it kept Ray and MLflow from answering in time on slow processors. A
+# process more than there are processors would import all libraries and collect all tests once more: half a minute.
 quick=(tests/unit tests/parity tests/laws tests/golden)
 processes="$(python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')"
 log="$(mktemp)"
-quick_tests() {
-    local status=0
-    say "mypy"
-    nice -n 10 mypy || status=$?
-    say "pytest of what needs one process"
-    nice -n 10 python -m pytest "${quick[@]}" -m "not gpu" -n "$((processes > 8 ? 8 : processes))" --dist loadfile --durations=15 || status=$?
-    return "$status"
-}
 # Ray gives its workers what everything else leaves (niceness 15); here they come first. More threads than processors wait for one another.
 export RAY_worker_niceness=0 OMP_NUM_THREADS=1
-quick_tests >"$log" 2>&1 &
+nice -n 10 mypy >"$log" 2>&1 &
 background="$!"
 trap 'kill "$background" 2>/dev/null || true; rm -f "$log"' EXIT
 
-say "pytest of clusters, servers and pages${SENTDIST_DATA:+, with the data of $SENTDIST_DATA}; beside it mypy and all other tests, shown below"
+say "pytest of clusters, servers and pages${SENTDIST_DATA:+, with the data of $SENTDIST_DATA}; beside it mypy, shown below"
 status=0
 python -m pytest tests "${quick[@]/#/--ignore=}" -m "not journey and not gpu" -n 2 --dist loadfile --no-loadscope-reorder --durations=25 || status=$?
 wait "$background" || status=$?
+say "mypy"
 cat "$log"
+say "pytest of what needs one process"
+python -m pytest "${quick[@]}" -m "not gpu" -n "$((processes > 8 ? 8 : processes))" --dist loadfile --durations=15 || status=$?
 exit "$status"

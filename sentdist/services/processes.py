@@ -44,6 +44,15 @@ class RunningServer:
     def is_alive(self) -> bool:
         return self._process() is not None
 
+    def option(self, name: str) -> str | None:
+        """What follows `name` in the command that started it; None where it stands nowhere, or nothing lives."""
+        process = self._process()
+        try:
+            command = [] if process is None else process.cmdline()
+        except psutil.Error:
+            command = []
+        return command[command.index(name) + 1] if name in command else None
+
     def _process(self) -> psutil.Process | None:
         try:
             process = psutil.Process(self.pid)

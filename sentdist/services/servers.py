@@ -53,6 +53,7 @@ class Hardware:
 class _Starting:
     server: str
     attempt: int = 1
+    is_ready: bool = False
 
 
 def up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
@@ -144,10 +145,9 @@ def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
     if running is None:
         return False
     if not running.is_alive:
-        if left := running.processes():
-            print_line(
-                f"{TITLES[server]} of an earlier start has ended{_last_line(state, server)}; ending what it left: {len(left)} processes."
-            )
+        left = running.processes()
+        leaving = f"; ending what it left: {len(left)} processes" if left else ""
+        print_line(f"{TITLES[server]} of an earlier start has ended{_last_line(state, server)}{leaving}.")
         end([running])
         state.note_file(server).unlink(missing_ok=True)
         return False
@@ -175,33 +175,34 @@ def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
 
 def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_line: PrintLine) -> None:
     began = said = time.monotonic()
-    while starting:
-        for one in list(starting):
+    while not all(one.is_ready for one in starting):
+        for one in starting:  # also those that have answered: each must run when all do
             running = state.running(one.server)
-            if _is_ready(state, one.server):
-                starting.remove(one)
+            if running is None or not running.is_alive:
+                may_again = one.server == "ray" and one.attempt < RAY_ATTEMPTS
+                if not may_again or not (one.is_ready or "timed out during startup" in _log(state, "ray")):
+                    raise _ended(state, one.server)
+                print_line(f"Ray {'ended after it had answered' if one.is_ready else 'did not come up within its 30 s'}; once more …")
+                _give_up(state, "ray")
+                one.attempt, one.is_ready = one.attempt + 1, False
+                _start(state, "ray", hardware)
+            elif not one.is_ready and _is_ready(state, one.server):
+                one.is_ready = True
                 said = time.monotonic()
                 print_line(f"{TITLES[one.server]} answers after {said - began:.0f} s.")
-            elif running is None or not running.is_alive:
-                if one.server == "ray" and one.attempt < RAY_ATTEMPTS and "timed out during startup" in _log(state, "ray"):
-                    print_line("Ray did not come up within its 30 s; once more …")
-                    _give_up(state, "ray")
-                    one.attempt += 1
-                    _start(state, "ray", hardware)
-                    continue
-                raise _ended(state, one.server)
         now = time.monotonic()
-        if starting and now - began > START_S:
-            server = starting[0].server
+        waited_for = [one.server for one in starting if not one.is_ready]
+        if waited_for and now - began > START_S:
+            server = waited_for[0]
             raise ServerError(
                 where=f"{TITLES[server]} at {_address(state, server)}",
                 found=f"no answer within {START_S:.0f} s",
                 expected="a server that answers",
                 remedy=f"It was ended. Its log: {state.log(server)}",
             )
-        if starting and now - said > SAY_EVERY_S:
+        if waited_for and now - said > SAY_EVERY_S:
             said = now
-            print_line(f"Waiting for {listed([TITLES[one.server] for one in starting])}: {now - began:.0f} s of at most {START_S:.0f} …")
+            print_line(f"Waiting for {listed([TITLES[one] for one in waited_for])}: {now - began:.0f} s of at most {START_S:.0f} …")
         time.sleep(PAUSE_S)
 
 
@@ -215,9 +216,10 @@ def _ended(state: State, server: str) -> ServerError:
 
 
 def _last_line(state: State, server: str) -> str:
-    """What its log says last, in brackets."""
+    """What its log says last, or of which of its processes has ended, in brackets."""
     lines = [line.strip() for line in _log(state, server).splitlines() if line.strip()]
-    return f" ({lines[-1]})" if lines else ""
+    told = [line for line in lines if "exit code" in line] or lines
+    return f" ({told[-1]})" if told else ""
 
 
 def _give_up(state: State, server: str) -> None:
@@ -250,7 +252,16 @@ def _answers(state: State, server: str) -> bool:
 
 
 def _is_ready(state: State, server: str) -> bool:
-    return (server != "ray" or "Ray runtime started" in _log(state, "ray")) and _answers(state, server)
+    """Whether it answers; Ray also with its client server, which is its last process to listen, and whose end is Ray's."""
+    if server == "ray" and ("Ray runtime started" not in _log(state, "ray") or not _serves_clients(state)):
+        return False
+    return _answers(state, server)
+
+
+def _serves_clients(state: State) -> bool:
+    running = state.running("ray")
+    port = None if running is None else running.option("--ray-client-server-port")
+    return running is not None and (port is None or running.listens_at(int(port)))
 
 
 def _log(state: State, server: str) -> str:
