@@ -44,16 +44,17 @@ def main(folder: str) -> None:
     runtime = Runtime(engine="torch", gpus_per_worker=1, cpus_per_worker=0.5)
     context = Context(store=store, data_root=Path(folder), runtime=runtime)
     encoder = EncoderSpec(checkpoint="toy", revision="1")
-    stages = [Scores(encoder=encoder, tasks=(Task(name=f"toy-{number}", kind="sts", source="toy", revision="1"),)) for number in range(8)]
+    stages = [Scores(encoder=encoder, tasks=(Task(name=f"toy-{number}", kind="sts", source="toy", revision="1"),)) for number in range(7)]
     board = BoardClient(Submission(context=context, trainings_at_once=2), where_it_runs)
-    whole = replace(context, runtime=Runtime(engine="torch", cpus_per_worker=4))
-    other = BoardClient(Submission(context=whole), where_it_runs)
+    without = BoardClient(Submission(context=replace(context, runtime=Runtime(engine="torch", cpus_per_worker=4))), where_it_runs)
+    both = Runtime(engine="torch", gpus_per_worker=2, cpus_per_worker=0.5)
+    with_both = BoardClient(Submission(context=replace(context, runtime=both)), where_it_runs)
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(board.build, stages[:6]))
-        other.build(Corpus(source="toy", source_revision="1"))  # wants all CPUs, so that the idle workers go
-        list(pool.map(board.build, stages[6:]))
-    other.leave()
-    board.leave()
+    without.build(Corpus(source="toy", source_revision="1"))
+    with_both.build(stages[6])  # so that the workers with one GPU go
+    for client in (with_both, without, board):
+        client.leave()
     print(json.dumps([json.loads(line) for line in (Path(folder) / SEEN).read_text().splitlines()]))
     ray.shutdown()
 

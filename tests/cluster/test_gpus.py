@@ -26,8 +26,8 @@ def test_a_process_stays_with_its_gpu_and_serves_stage_after_stage() -> None:
         assert done.returncode == 0, done.stderr[-3000:]
         seen = [tuple(line) for line in json.loads(done.stdout.splitlines()[-1])]
     scored = [(process, gpu) for kind, process, gpu in seen if kind == "scores"]
-    on_gpus, later = scored[:6], scored[6:]
-    assert len(later) == 2
-    assert not {process for process, _ in on_gpus} & {process for process, _ in later}, "a process that had a GPU ends with its workers"
-    assert sorted(gpu for _, gpu in set(on_gpus)) == ["0", "1"], "two processes, and each sees one GPU and always the same"
-    assert not {process for process, _ in on_gpus} & {process for kind, process, _ in seen if kind == "corpus"}
+    on_one_gpu, on_both = {process for process, _ in scored[:6]}, scored[6:]
+    assert sorted(gpu for _, gpu in set(scored[:6])) == ["0", "1"], "two processes, and each sees one GPU and always the same"
+    assert [sorted(gpus.split(",")) for _, gpus in on_both] == [["0", "1"]]
+    assert not on_one_gpu & {process for process, _ in on_both}, "a process that had a GPU ends with its workers"
+    assert not on_one_gpu & {process for kind, process, _ in seen if kind == "corpus"}

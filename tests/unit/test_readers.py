@@ -20,7 +20,7 @@ ALLOWED = {
     "data/sources/file_facts.py:content_digest": "of a file that was read a moment ago",
     "data/sources/file_facts.py:recall_note": "a cache: what cannot be read counts as absent",
     "data/sources/files.py:_parse": "called under _reading",
-    "data/sources/files.py:read_lines": "called under reading",
+    "data/sources/files.py:_read_lines": "called under reading",
     "data/sources/files.py:_parse_separated": "called under _reading",
     "data/sources/released.py:cqadupstack_parts": "called under read, which guards",
     "data/sources/released.py:_lines": "called under read, which guards",

@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sentdist.learning import engine as engine_module
+from sentdist.learning import precision as precision_module
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
@@ -80,7 +81,8 @@ def test_a_step_of_six_layers(num_rows: int, precision: str, most: int, tmp_path
         for _ in range(2)
     ]
     casting = patch.object(engine_module, "autocast", lambda precision, device: autocast(precision, torch.device("cpu")))
-    with pretended_gpu() as device, casting:  # torch casts for a GPU only where it has one
+    with_bfloat16 = patch.object(precision_module, "has_bfloat16", lambda: True)  # as any GPU that computes in it
+    with pretended_gpu() as device, casting, with_bfloat16:  # torch casts for a GPU only where it has one
         objective = make.info_nce(temperature=0.05)
         engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=4, precision=precision), device=device)
         steps = train_steps(engine, objective, batches)
