@@ -38,14 +38,15 @@ if [ "$#" -gt 0 ]; then
     exec python -m pytest "$@"
 fi
 
-# Tests of clusters and servers wait for much of their time, so two files of them run at once, the longest first (see tests/conftest.py). What
-# needs one process comes behind them, with a thread each: beside them it kept Ray and MLflow from answering in time on slow processors. A
-# process more than there are processors would import all libraries and collect all tests once more: half a minute.
+# Two files of clusters and servers run at once, the longest first (see tests/conftest.py); that keeps two processors busy. What needs one
+# process comes behind them, with a thread each: beside them it kept Ray and MLflow from answering in time on slow processors. A process
+# more than there are processors would import all libraries and collect all tests once more: half a minute.
 quick=(tests/unit tests/parity tests/laws tests/golden)
 processes="$(python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')"
 log="$(mktemp)"
-# Ray gives its workers what everything else leaves (niceness 15); here they come first. More threads than processors wait for one another.
-export RAY_worker_niceness=0 OMP_NUM_THREADS=1
+# Ray gives its workers what everything else leaves (niceness 15); here they come first. It starts as many as there are CPUs before any is
+# wanted, a second of a processor each. More threads than processors wait for one another.
+export RAY_worker_niceness=0 RAY_prestart_worker_first_driver=0 OMP_NUM_THREADS=1
 nice -n 10 mypy >"$log" 2>&1 &
 background="$!"
 trap 'kill "$background" 2>/dev/null || true; rm -f "$log"' EXIT
