@@ -7,11 +7,11 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import scipy
 
+from rayjobs.benchmarks import out_folder
 from rayjobs.benchmarks.calibration import (
     by_items_alone,
     by_seeds_alone,
@@ -58,7 +58,7 @@ class Curve:
 def main() -> None:
     """Simulate, and write calibration.md and its figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", default="infra/benchmarks", type=Path)
+    parser.add_argument("--out", default="infra/benchmarks", type=out_folder)
     parser.add_argument("--tables", default=4000, type=int, help="of a world with one row; a fortieth of it with a hundred rows")
     asked = parser.parse_args()
     started = time.process_time()

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import torch
 
+from rayjobs.benchmarks import out_folder
 from rayjobs.benchmarks.gpu_page import gpu_page
 from rayjobs.benchmarks.gpu_peers import peer_encoding, peer_training
 from rayjobs.benchmarks.interleaved import Sample, machine
@@ -86,8 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
     asked = _arguments(arguments)
     if asked.device != "cpu":
         keep_gpu_memory_whole()  # as every process of ours does
-    folder = Path(asked.out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder: Path = asked.out
     kept = folder / "gpu.json"
     parts: dict[str, dict[str, Json]] = json.loads(kept.read_text()) if kept.is_file() else {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -296,7 +296,7 @@ def _command(what: str, asked: argparse.Namespace) -> str:
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="data root with nli/triplets.parquet, of which some 40,000 rows are read")
-    parser.add_argument("--out", default="infra/benchmarks")
+    parser.add_argument("--out", default="infra/benchmarks", type=out_folder)
     parser.add_argument("--what", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--encoder", help="folder of a checkpoint; else the packaged MiniLM")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from torch.profiler import ProfilerActivity, profile
 
+from rayjobs.benchmarks import out_folder
 from rayjobs.benchmarks.interleaved import machine
 from rayjobs.benchmarks.peers import Work, packaged_encoder, sentdist_training
 from rayjobs.benchmarks.speed import triplets
@@ -42,7 +43,7 @@ def main() -> None:
     """Train a few steps at each size, each in a process of its own, and write memory.json and memory.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="data root with nli/triplets.parquet")
-    parser.add_argument("--out", default="infra/benchmarks")
+    parser.add_argument("--out", default="infra/benchmarks", type=out_folder)
     parser.add_argument("--max-length", type=int, default=128)
     asked = parser.parse_args()
     work = Work(
@@ -54,9 +55,8 @@ def main() -> None:
         found = _measured(replace(work, batch_size=batch_size, micro_batch=micro_batch))
         rows.append(Row(batch_size=batch_size, micro_batch=micro_batch, **found))
         print(rows[-1], flush=True)
-    folder = Path(asked.out)
-    (folder / "memory.json").write_text(json.dumps({"machine": machine(2), "rows": [asdict(row) for row in rows]}, indent=1))
-    (folder / "memory.md").write_text(_markdown(rows, asked.max_length))
+    (asked.out / "memory.json").write_text(json.dumps({"machine": machine(2), "rows": [asdict(row) for row in rows]}, indent=1))
+    (asked.out / "memory.md").write_text(_markdown(rows, asked.max_length))
 
 
 def _measured(work: Work) -> dict[str, float]:

@@ -25,6 +25,7 @@ from unittest.mock import patch
 import numpy as np
 from scipy import stats
 
+from rayjobs.benchmarks import out_file
 from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("SENTDIST_DATA"))
     parser.add_argument("--seeds", type=int, default=20, help="lattice: of the searcher")
     parser.add_argument("--trials", type=int, default=100, help="machinery, on-ray")
-    parser.add_argument("--out", type=Path, help="also write it there")
+    parser.add_argument("--out", type=out_file, help="also write it there")
     asked = parser.parse_args(argv)
     match asked.what:
         case "lattice":

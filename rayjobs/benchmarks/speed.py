@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rayjobs.benchmarks import out_folder
 from rayjobs.benchmarks.engines import TORCH, engines
 from rayjobs.benchmarks.interleaved import Peer, Turns, interleave, machine
 from rayjobs.benchmarks.peers import PARTS, PEERS, Work, encoding_sentences, packaged_encoder
@@ -40,8 +41,7 @@ class Figure:
 def main() -> None:
     """Run the comparisons asked for and write speed.json and speed.md; parts that are not asked for stay as they were measured."""
     asked = _arguments()
-    folder = Path(asked.out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder: Path = asked.out
     kept = folder / "speed.json"
     parts: dict[str, dict[str, Json]] = json.loads(kept.read_text()) if kept.is_file() else {}
     for what in asked.what:
@@ -181,7 +181,7 @@ def _lines(pair: list[Figure]) -> str:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="data root with nli/triplets.parquet, and sts/*.parquet for the part sts")
-    parser.add_argument("--out", default="infra/benchmarks")
+    parser.add_argument("--out", default="infra/benchmarks", type=out_folder)
     parser.add_argument("--what", nargs="+", default=list(DEFAULTS), choices=[*PEERS, "engines", "sts"])
     parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"], help="not of sts, which compares both with the peer's default")
     parser.add_argument("--max-length", nargs="+", type=int, default=[128, 32], help="not of sts, which takes the encoder's own")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rayjobs.benchmarks import out_file
 from rayjobs.benchmarks.interleaved import machine
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.submission import Submission
@@ -48,7 +49,7 @@ def main() -> None:
     parser.add_argument("--trainings", type=int, default=20, help="of each way")
     parser.add_argument("--engine", choices=["deepspeed", "torch"], default="deepspeed")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=out_file)
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="sd-start-", dir="/tmp"))
     connect()

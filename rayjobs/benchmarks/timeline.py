@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
+from rayjobs.benchmarks import out_file
 from sentdist.palette import colors_of
 from sentdist.report.style import Drawing, canvas, house_style, quiet, save
 from sentdist.store.record import Record
@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m rayjobs.benchmarks.timeline", description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("--store", required=True, help="folder or bucket with the sweep's artifacts")
     parser.add_argument("--sweep", required=True)
-    parser.add_argument("--out", type=Path, required=True, help="the SVG file")
+    parser.add_argument("--out", type=out_file, required=True, help="the SVG file")
     asked = parser.parse_args()
     store = ArtifactStore(asked.store)
     found = bars(list(load_sweep(store, asked.sweep).records(store).values()))

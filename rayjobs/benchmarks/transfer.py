@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from scipy.stats import ttest_ind
 
+from rayjobs.benchmarks import out_folder
 from rayjobs.benchmarks.interleaved import machine
 from rayjobs.benchmarks.peers import packaged_encoder
 from rayjobs.benchmarks.senteval_classifier import SEED, nested_accuracy, split_accuracy
@@ -50,7 +51,7 @@ def main() -> None:
     what stands there is not run again."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="data root with transfer/*.parquet")
-    parser.add_argument("--out", default="infra/benchmarks")
+    parser.add_argument("--out", default="infra/benchmarks", type=out_folder)
     parser.add_argument("--tasks", nargs="*", default=list(TASK_GROUPS["transfer"]))
     parser.add_argument(
         "--seeds", nargs="*", type=int, default=[SEED], help="of folds, first weights and shuffles of both; SentEval has 1111"
@@ -59,8 +60,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    kept = Path(asked.out) / "transfer.json"
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept = asked.out / "transfer.json"
     rows = {one["task"]: Row(**one) for one in json.loads(kept.read_text())["rows"]} if kept.is_file() else {}
     for seed in asked.seeds:
         for name in asked.tasks:
