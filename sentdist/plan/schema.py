@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import pydantic
 
+from sentdist.code_digest import code_digest
 from sentdist.durable import whole_file
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.field_comments import CommentedSchema
@@ -23,8 +22,6 @@ from sentdist.plan.stage import Frozen, Json
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAMED = re.compile(r"# yaml-language-server: \$schema=((?:[^:]*/)?recipe\.schema\.json)")  # a path, no address of a server
 MOST_LETTERS = 1000
-PACKAGE = Path(__file__).parents[1]
-SOURCES = (".", "plan", "objectives")  # folders of the package in which all that a schema says is written
 # Fields of a method that change some fields of a section of the recipe; in `Method` itself any mapping, checked against the section later.
 CHANGES: dict[str, type[Frozen]] = {"training": Training, "encoder": EncoderSection}
 
@@ -42,7 +39,7 @@ def recipe_schema() -> dict[str, Json]:
                 _or_like(corpora[key]) if key == "additionalProperties" else {name: _or_like(one) for name, one in corpora[key].items()}
             )
     _refuse_other_keys(schema)
-    return {"$schema": DIALECT, **schema, "$comment": _written_from()}
+    return {"$schema": DIALECT, **schema, "$comment": _made_by()}
 
 
 def _or_like(section: Json) -> Json:
@@ -57,15 +54,9 @@ def schema_text() -> str:
     return json.dumps(recipe_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
-@cache
-def _written_from() -> str:
-    """What the schema's text depends on: a thirtieth of the time that the text itself takes."""
-    found = hashlib.sha256()
-    for folder in SOURCES:
-        for file in sorted((PACKAGE / folder).glob("*.py" if folder == "." else "**/*.py")):
-            found.update(f"{file.relative_to(PACKAGE).as_posix()} {file.stat().st_size} ".encode())
-            found.update(file.read_bytes())
-    return f"pydantic {pydantic.VERSION}, sources {found.hexdigest()[:16]}"
+def _made_by() -> str:
+    """Stands at the schema's end: a file that ends so is whole, and need not be made again, which takes as long as planning."""
+    return f"pydantic {pydantic.VERSION}, code {code_digest()}"
 
 
 def keep_schema_of(recipe: Path) -> None:
@@ -79,7 +70,7 @@ def keep_schema_of(recipe: Path) -> None:
         return
     file = recipe.parent / named.group(1)
     with suppress(OSError):
-        if not file.exists() or not file.read_bytes().endswith(f'"$comment": "{_written_from()}"\n}}\n'.encode()):
+        if not file.exists() or not file.read_bytes().endswith(f'"$comment": "{_made_by()}"\n}}\n'.encode()):
             with whole_file(file) as part:
                 part.write_bytes(schema_text().encode())
 

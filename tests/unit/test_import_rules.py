@@ -33,6 +33,7 @@ FOR_ALL = {
     "print_line",
     "sizes",
     "poolings",
+    "code_digest",
 }
 
 # package -> packages of sentdist that it may import from; itself and those for all always.

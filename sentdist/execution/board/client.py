@@ -6,14 +6,12 @@ import hashlib
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, OwnerDiedError, RayActorError, RayTaskError
 
-import sentdist
+from sentdist.code_digest import code_digest
 from sentdist.errors import ArtifactLost
 from sentdist.execution.board.actor import BoardActor
 from sentdist.execution.board.diagnosis import PATIENCE_S as SILENCE_S
@@ -137,7 +135,7 @@ class BoardClient:
 
 def board_name(store: ArtifactStore) -> str:
     """Named after the store, so that jobs share work, and after the code, so that a job never has its work done by older code."""
-    return f"{BOARDS}{hashlib.sha256(store.root.encode()).hexdigest()[:8]}-{_code_digest()}"
+    return f"{BOARDS}{hashlib.sha256(store.root.encode()).hexdigest()[:8]}-{code_digest()[:8]}"
 
 
 def _get(ref: ray.ObjectRef) -> Any:
@@ -146,12 +144,3 @@ def _get(ref: ray.ObjectRef) -> Any:
         return ray.get(ref)
     except RayTaskError as error:
         raise cause_of(error) from None
-
-
-@cache
-def _code_digest() -> str:
-    digest = hashlib.sha256()
-    root = Path(sentdist.__path__[0])
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root)}:".encode() + path.read_bytes())
-    return digest.hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""What an encoder declares is heeded: how its token vectors become one embedding, and how many tokens it takes."""
+"""What an encoder declares is used: how its token vectors become one embedding, and how many tokens it takes."""
 
 from __future__ import annotations
 
