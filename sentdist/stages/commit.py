@@ -16,6 +16,9 @@ from sentdist.stages.inputs_in_use import check_inputs
 from sentdist.store.store import Artifact
 
 LIBRARIES = ("sentdist", "torch", "transformers", "ray", "deepspeed", "mlflow", "sentence-transformers", "scipy", "numpy")
+CPUINFO = Path("/proc/cpuinfo")
+# Flags that decide how fast products are, the widest first.
+INSTRUCTIONS = {"amx_tile": "AMX", "avx512_bf16": "AVX-512 with bfloat16", "avx512f": "AVX-512", "avx2": "AVX2"}
 
 
 def commit(stage: Stage, folder: Path, context: Context, *, seconds: float, results: dict[str, Json]) -> Artifact:
@@ -50,11 +53,13 @@ def environment() -> dict[str, str]:
 
 
 def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor() or platform.machine()
-    )
+    """Its name and its widest instructions: clouds give processors of several generations one name, and speeds differ by them."""
+    lines = CPUINFO.read_text().splitlines() if CPUINFO.exists() else []
+    values = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in lines}
+    name = values.get("model name") or platform.processor() or platform.machine()
+    flags = values.get("flags", "").split()
+    widest = next((said for flag, said in INSTRUCTIONS.items() if flag in flags), None)
+    return f"{name} ({widest})" if widest else name
 
 
 def _commit() -> str | None:
