@@ -25,7 +25,7 @@ def serve(
     """
     from sentdist.execution.sigterm import end_on_sigterm
     from sentdist.store.scratch import scratch_folder
-    from sentdist.tracking.serving import verified_copy
+    from sentdist.tracking.served_model import verified_copy
 
     end_on_sigterm()  # so that the folder and the server go, too
     with scratch_folder(Path(tempfile.gettempdir()), "served") as empty:

@@ -69,7 +69,7 @@ def tune(
     from sentdist.plan.corpora.own import own_section
     from sentdist.plan.recipe import recipe_from_values, recipe_text
     from sentdist.plan.specs import Shape
-    from sentdist.plan.tuning import hours_of, tuning_values
+    from sentdist.plan.tune_recipe import hours_of, tuning_values
     from sentdist.plan.wording import NAME
     from sentdist.stages.planning.planned import planned_search
     from sentdist.stages.planning.resolve import FileResolver

@@ -12,7 +12,7 @@ from sentdist.evaluation.items import Items
 from sentdist.evaluation.variation import Column, Entry, Floats, Interval
 from sentdist.plan.measures import Measure, mean_of
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.rows import ResultRow, SystemRows, read_items
+from sentdist.report.score_rows import ResultRow, SystemRows, read_items
 
 AVERAGE = "Avg"
 _MAIN = frozenset(kind.main.name for kind in TASK_KINDS.values())

@@ -12,7 +12,7 @@ import numpy as np
 from sentdist.evaluation.decisive import Difference, against, over_tasks
 from sentdist.evaluation.variation import ALPHA
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows
-from sentdist.report.rows import SystemRows
+from sentdist.report.score_rows import SystemRows
 
 Relation = Literal["baseline", "preceding"]
 SPEAKS_OF = {

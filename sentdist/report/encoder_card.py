@@ -18,7 +18,7 @@ from sentdist.report import citations
 from sentdist.report.columns import table_columns
 from sentdist.report.evaluated import IT
 from sentdist.report.leaks import current_overlaps, leak_rows
-from sentdist.report.rows import ResultRow, group_rows
+from sentdist.report.score_rows import ResultRow, group_rows
 from sentdist.report.templating import render
 from sentdist.report.works import works_of_stages
 from sentdist.store.record import Record

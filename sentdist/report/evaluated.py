@@ -18,7 +18,7 @@ from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.reading import drop_remedy, read_parquet
 from sentdist.report.columns import AVERAGE, TableColumns, table_columns
 from sentdist.report.comparisons import Comparison, compare, in_words
-from sentdist.report.rows import ResultRow, group_rows
+from sentdist.report.score_rows import ResultRow, group_rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from sentdist.plan.papers import PAPERS
 from sentdist.plan.stage import as_number
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.printed import PaperTable
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.side_by_side import SideBySide, side_by_side
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record

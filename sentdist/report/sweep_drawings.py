@@ -23,7 +23,7 @@ from sentdist.report.papers.rcl import PAPER_REGULATORS
 from sentdist.report.papers.sts_regression import regression_facts
 from sentdist.report.probes import probe_drawings
 from sentdist.report.relations import relation_drawings
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.style import Drawing, Looks, looks_of
 from sentdist.report.sweep_rows import SweepRows
 from sentdist.report.tables import ResultTable

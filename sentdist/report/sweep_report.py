@@ -17,7 +17,7 @@ from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHE
 from sentdist.report.page_head import finding, page_facts
 from sentdist.report.paper import tables_of
 from sentdist.report.relations import LINK_HEADER, link_table
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.search.blocks import SearchPart, search_part
 from sentdist.report.search.facts import SearchFacts, search_facts
 from sentdist.report.selection import (

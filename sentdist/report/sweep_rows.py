@@ -17,7 +17,7 @@ from sentdist.plan.tasks import TASKS
 from sentdist.reading import drop_remedy, read_json_lines
 from sentdist.report.cell_facts import CellFacts, cell_facts
 from sentdist.report.figures import LearningCurve
-from sentdist.report.rows import ResultRow, Scalar
+from sentdist.report.score_rows import ResultRow, Scalar
 from sentdist.report.useb import RELATION, TASK_OF_COLUMN, has_useb, relations_of, useb_scores
 from sentdist.store.curves import HISTORY_FILE
 from sentdist.store.record import Record

@@ -14,7 +14,7 @@ from sentdist.plan.measures import Measure
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, lead_column, table_columns
 from sentdist.report.comparisons import Comparison, compare, in_words
-from sentdist.report.rows import ResultRow, Scalar, SystemRows, group_rows
+from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, group_rows
 
 
 @dataclass(frozen=True, kw_only=True)

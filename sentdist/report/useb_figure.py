@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import Summary, summarize
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.style import Drawing, Looks, canvas, house_style, legend_columns, looks_of, quiet, save
 from sentdist.report.useb import FOUR, RELATION
 

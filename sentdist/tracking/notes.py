@@ -17,8 +17,8 @@ from sentdist.store.searches import SearchRecord, SearchTrial
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.table_text import markdown_table
 from sentdist.templates import escaped, markdown_environment, merged
-from sentdist.tracking.figures import averages, main_scores
-from sentdist.tracking.summary import DEV_SCORE, distinct_trials, mean_score, summary_rows, sweep_metric
+from sentdist.tracking.shown_metrics import averages, main_scores
+from sentdist.tracking.sweep_summary import DEV_SCORE, distinct_trials, mean_score, summary_rows, sweep_metric
 
 MAX_LINES = 30  # of a table or list: a note may have 8000 letters, and a line with its link has up to 200
 KINDS = {

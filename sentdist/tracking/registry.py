@@ -18,10 +18,10 @@ from sentdist.store.record import Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking.run_update import add_tags
+from sentdist.tracking.served_model import FILES, files_tag
 from sentdist.tracking.server import add_model_metrics, despite_collisions, model_page
-from sentdist.tracking.serving import FILES, files_tag
-from sentdist.tracking.summary import SummaryRow, summary_rows, sweep_metric
 from sentdist.tracking.sweep_runs import MODEL, SweepRuns
+from sentdist.tracking.sweep_summary import SummaryRow, summary_rows, sweep_metric
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

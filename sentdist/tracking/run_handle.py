@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.tracking.figures import curve_metrics
 from sentdist.tracking.run_update import Point, add_metrics
 from sentdist.tracking.server import Server
+from sentdist.tracking.shown_metrics import curve_metrics
 from sentdist.tracking.system import SystemSampler
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from sentdist.store.record import Record
 from sentdist.store.restored import restored
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.tracking.parameters import DataSet, data_sets, stage_parameters, trial_parameters
-from sentdist.tracking.summary import distinct_trials
+from sentdist.tracking.sweep_summary import distinct_trials
 
 KINDS = {"train": "training"}  # where the word of a run's name is not the kind's own
 

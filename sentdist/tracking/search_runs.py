@@ -18,7 +18,6 @@ from sentdist.store.curves import read_curve, read_pruned_curve
 from sentdist.store.searches import SearchRecord, SearchTrial, TrialEnded, TrialSuggested
 from sentdist.store.store import ArtifactStore
 from sentdist.table_text import markdown_text
-from sentdist.tracking.figures import curve_points, shown
 from sentdist.tracking.notes import search_note, search_trial_note
 from sentdist.tracking.run_update import Point, RunUpdate
 from sentdist.tracking.server import (
@@ -32,6 +31,7 @@ from sentdist.tracking.server import (
     ensure_run,
     view_page,
 )
+from sentdist.tracking.shown_metrics import curve_points, shown
 from sentdist.tracking.views import SavedView, search_views
 
 if TYPE_CHECKING:

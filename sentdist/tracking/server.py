@@ -17,7 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from sentdist.addresses import without_secrets
 from sentdist.errors import RecipeError
-from sentdist.tracking.figures import metric_name, shown
+from sentdist.tracking.shown_metrics import metric_name, shown
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

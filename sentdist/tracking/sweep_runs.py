@@ -15,8 +15,7 @@ from sentdist.store.curves import read_curve
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
-from sentdist.tracking import notes, summary
-from sentdist.tracking.figures import curve_points, final_metrics, metric_name
+from sentdist.tracking import notes, sweep_summary
 from sentdist.tracking.notes import Link
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import RunUpdate
@@ -35,6 +34,7 @@ from sentdist.tracking.server import (
     user_name,
     view_page,
 )
+from sentdist.tracking.shown_metrics import curve_points, final_metrics, metric_name
 from sentdist.tracking.tracker import RunOutcome
 from sentdist.tracking.views import SavedView, views
 
@@ -81,7 +81,7 @@ class SweepRuns:
         `started_ms`: when it began, if not now."""
         sweep = self.sweep
         tags = {
-            "mlflow.experiment.primaryMetric.name": summary.order_metric(sweep),
+            "mlflow.experiment.primaryMetric.name": sweep_summary.order_metric(sweep),
             "mlflow.experiment.primaryMetric.greaterIsBetter": "true",
             "mlflow.experimentKind": "custom_model_development",  # else the pages are laid out for language-model applications
         }
@@ -174,7 +174,7 @@ class SweepRuns:
 
     def summarize(self, client: MlflowClient, records: Mapping[str, Record]) -> None:
         """The result table on the sweep's run, as note, as CSV and as metrics."""
-        sweep, rows = self.sweep, summary.summary_rows(self.sweep, records)
+        sweep, rows = self.sweep, sweep_summary.summary_rows(self.sweep, records)
         run = client.get_run(self._parent_id)
         links = {key: self._link(key) for key in self.layout.trials}
         note = notes.sweep_note(
@@ -187,10 +187,10 @@ class SweepRuns:
         )
         if run.data.tags.get(NOTE) == note:
             return
-        client.log_text(self._parent_id, summary.summary_csv(rows), "summary.csv")
+        client.log_text(self._parent_id, sweep_summary.summary_csv(rows), "summary.csv")
         update = RunUpdate(run)
         # A sweep that was stopped had another best one, hence the step.
-        update.figures(summary.choice_metrics(sweep, records), max(map(_ended_ms, records.values()), default=0), step=len(rows))
+        update.figures(sweep_summary.choice_metrics(sweep, records), max(map(_ended_ms, records.values()), default=0), step=len(rows))
         cells = cells_by_dev(sweep, records)
         update.tags({NOTE: note} | ({"sentdist.best": cells[0].label} if cells else {}))
         update.send(client)
@@ -352,9 +352,9 @@ class SweepRuns:
 
     @cached_property
     def _views(self) -> tuple[SavedView, ...]:
-        scores = [metric_name(score) for score in summary.sweep_scores(self.sweep)]
+        scores = [metric_name(score) for score in sweep_summary.sweep_scores(self.sweep)]
         trials = [self.layout.parameters(key) for key in self.layout.trials]
-        order, metric = summary.order_metric(self.sweep), summary.sweep_metric(self.sweep)
+        order, metric = sweep_summary.order_metric(self.sweep), sweep_summary.sweep_metric(self.sweep)
         return views(order=order, metric=metric, scores=scores, trials=trials)
 
     @property

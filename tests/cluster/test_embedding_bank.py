@@ -16,7 +16,7 @@ import ray
 from sentdist.errors import ArtifactLost, DataError, ResourceError, StoreError
 from sentdist.execution.banks.owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
 from sentdist.execution.banks.reader import ObjectStoreBank, open_bank, order_of, placement_of
-from sentdist.execution.metrics import BANK_BYTES
+from sentdist.execution.prometheus import BANK_BYTES
 from sentdist.learning.bank import FileBank
 from sentdist.plan.stages import Bank
 from sentdist.stages.context import Context

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sentdist.errors import ResourceError, TrainingDiverged
-from sentdist.execution.metrics import IN_FLIGHT, SENTENCES, STAGES
+from sentdist.execution.prometheus import IN_FLIGHT, SENTENCES, STAGES
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train

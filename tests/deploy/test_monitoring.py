@@ -9,7 +9,7 @@ from pathlib import Path
 import ray
 import yaml
 
-from sentdist.execution.metrics import COUNTED, METRICS, STAGES
+from sentdist.execution.prometheus import COUNTED, METRICS, STAGES
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "cluster" / "monitoring" / "dashboard.json").read_text())

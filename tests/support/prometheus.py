@@ -6,7 +6,7 @@ import re
 import time
 import urllib.request
 
-from sentdist.execution.metrics import Metric
+from sentdist.execution.prometheus import Metric
 
 
 def rows(metric: Metric) -> list[tuple[dict[str, str], float]]:

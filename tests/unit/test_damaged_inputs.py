@@ -37,7 +37,7 @@ from sentdist.learning.relation_file import Relations, read_relations, write_rel
 from sentdist.plan.recipe import load_recipe, recipe_text
 from sentdist.reading import read_json_lines
 from sentdist.report.cloud import SAMPLE_FILE, SPECTRUM_FILE, _sample, _spectrum
-from sentdist.report.rows import ResultRow, read_items
+from sentdist.report.score_rows import ResultRow, read_items
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.damage import CERTAIN, POSSIBLE
 from tests.support.planning import small_values

@@ -36,6 +36,16 @@ FOR_ALL = {
     "code_digest",
 }
 
+# Names that modules of several packages share, for one idea each.
+ONE_IDEA = {
+    *("auxiliary", "mlm", "rcl", "regression", "rse", "supmpn"),  # a method: its equation, what it learns, what its paper printed
+    *("classification", "clustering", "forums", "geometry", "nearest", "reranking", "retrieval", "sts", "transfer"),  # how it is scored
+    *("graded", "groups", "relations", "rows", "tagging", "targets", "own_file", "leaks"),  # data: how it is planned, read, reported
+    *("cloud", "importance", "probes", "rcl_terms", "relational", "similarity"),  # a figure: computed, drawn
+    *("banks", "health", "hub", "run", "servers", "sweep"),  # a command: its words, what it does
+    *("budgets", "build", "engines", "objective", "objectives", "searches", "selection"),  # the same on two floors
+}
+
 # package -> packages of sentdist that it may import from; itself and those for all always.
 MAY_IMPORT: dict[str, set[str]] = {
     **{module: set() for module in FOR_ALL},
@@ -169,6 +179,16 @@ def test_the_name_of_a_type_stands_for_one_thing() -> None:
             if isinstance(statement, ast.Assign) and isinstance(name := statement.targets[0], ast.Name) and not name.id.isupper():
                 meanings[name.id].add(ast.unparse(statement.value))
     assert not {name: sorted(found) for name, found in meanings.items() if name.lstrip("_")[0].isupper() and len(found) > 1}
+
+
+def test_the_name_of_a_module_stands_for_one_idea() -> None:
+    """On several floors it may have the same name: how it is computed, how it is run, how it is reported."""
+    found = defaultdict(list)
+    for path in _sources():
+        found[path.stem].append(str(path.relative_to(ROOT)))
+    shared = {name for name, paths in found.items() if len(paths) > 1} - {"__init__"}
+    assert not {name: found[name] for name in shared - ONE_IDEA}
+    assert not ONE_IDEA - shared, "these names are no longer shared"
 
 
 def test_no_file_is_longer_than_a_sitting() -> None:

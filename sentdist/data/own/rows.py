@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.cache import cache_folder
+from sentdist.data.own.file_format import Writing, own_table, recognised, said_of
 from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, grades_of, layout_of, scale_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
-from sentdist.data.own.tables import Writing, own_table, recognised, said_of
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.seeded_order import digest_u64
 from sentdist.data.sources import hub

@@ -23,7 +23,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 from sentdist.errors import DataError, StoreError, named
 from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
 from sentdist.execution.cluster.names import HEAD, NAMESPACE
-from sentdist.execution.metrics import BANK_BYTES, show
+from sentdist.execution.prometheus import BANK_BYTES, show
 from sentdist.learning.bank_shape import REMEDY, BankShape
 from sentdist.store.store import ArtifactStore
 

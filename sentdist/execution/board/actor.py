@@ -26,7 +26,7 @@ from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.board.worker_groups import NoGroupError, Order, Started, WorkerGroups
 from sentdist.execution.cluster.ray_errors import GONE, cause_of
 from sentdist.execution.cluster.snapshot import has_room, read_cluster
-from sentdist.execution.metrics import COUNTED, IN_FLIGHT, STAGES, add, show
+from sentdist.execution.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
 from sentdist.execution.resources import Demand, pools_at_once, stage_demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import PRINT_EVERY, StageEvent
 from sentdist.execution.board.heartbeats import Heartbeats
-from sentdist.execution.metrics import SENTENCES, add
+from sentdist.execution.prometheus import SENTENCES, add
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stages import Rung, Train

@@ -15,7 +15,7 @@ from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import FurtherTable, PaperTables, told_apart
 from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
 from sentdist.report.relations import LINK_COLUMNS, PAPER_LINKS
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.side_by_side import SideBySide
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record

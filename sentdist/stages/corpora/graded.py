@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
-from sentdist.data.pairs import read_pairs
 from sentdist.data.sources.pinned import check_pinned, read_source
+from sentdist.data.sts_pairs import read_pairs
 from sentdist.plan.corpora import graded as plan
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json

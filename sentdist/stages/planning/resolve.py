@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from sentdist.data.nltk_folder import nltk_folder
-from sentdist.data.own.tables import READABLE, is_own_name, no_such_file
+from sentdist.data.own.file_format import READABLE, is_own_name, no_such_file
 from sentdist.data.sources import retrieval_files
 from sentdist.data.sources.mirror import bring
 from sentdist.data.sources.pinned import inspect_source

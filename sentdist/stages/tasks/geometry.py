@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.pairs import Pairs
+from sentdist.data.sts_pairs import Pairs
 from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.geometry import Geometry, measure_geometry
 from sentdist.evaluation.lexical import Lexical

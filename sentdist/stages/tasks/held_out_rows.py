@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sentdist.data.pairs import Pairs
+from sentdist.data.sts_pairs import Pairs
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import TripletTask
 from sentdist.stages.own_file import own_groups, own_queries, read_own

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.pairs import Pairs, read_pairs
+from sentdist.data.sts_pairs import Pairs, read_pairs
 from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.sts import jaccard_scores, score_similarities

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.plan.tuning import TUNABLE
+from sentdist.plan.tune_recipe import TUNABLE
 
 DEMO = str(Path(__file__).parents[3] / "rayjobs/recipes/demo.yaml")
 OWN = str(Path(__file__).parents[3] / "rayjobs/recipes/own.yaml")

@@ -13,10 +13,10 @@ import pytest
 from sentdist.data.folds import faq_pairs
 from sentdist.data.generated import corpora, scene_pairs, scenes
 from sentdist.data.generated.scenes import Draw, Scene
-from sentdist.data.pairs import read_pairs
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.files import GENERATED_SOURCES
 from sentdist.data.sources.pinned import inspect_source, read_source
+from sentdist.data.sts_pairs import read_pairs
 from sentdist.errors import DataError
 from tests.support.machine_speed import slower_than_reference
 

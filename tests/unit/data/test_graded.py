@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
-from sentdist.data.pairs import read_pairs
 from sentdist.data.sources.pinned import read_source
+from sentdist.data.sts_pairs import read_pairs
 from sentdist.errors import DataError
 
 SICK = {"low": 0.0, "high": 5.0, "source_range": (1.0, 5.0)}

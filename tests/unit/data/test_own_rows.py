@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.leaks import LeakFinder
+from sentdist.data.own.file_format import Writing, own_table, recognised
 from sentdist.data.own.rows import Asked, Looked, look, read_queries, read_rows
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
-from sentdist.data.own.tables import Writing, own_table, recognised
 from sentdist.data.sources.files import read_file
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError

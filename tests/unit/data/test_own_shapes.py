@@ -11,10 +11,10 @@ import pytest
 
 from sentdist.data.candidates import read_candidates
 from sentdist.data.labels import read_labelled
-from sentdist.data.pairs import read_pairs
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.files import read_file
 from sentdist.data.sources.pinned import read_source
+from sentdist.data.sts_pairs import read_pairs
 from sentdist.errors import DataError
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tasks_data import write_table

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.data.own.file_format import NOTHING, Writing, own_table, recognised
 from sentdist.data.own.rows import Asked, Looked, look, read_rows
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, TEST, TRAIN
-from sentdist.data.own.tables import NOTHING, Writing, own_table, recognised
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentdist.data.own.tables import Writing, own_table
+from sentdist.data.own.file_format import Writing, own_table
 from sentdist.data.quotes import line_of_escaped_mark, line_of_open_quote
 from sentdist.data.sources.pinned import read_source
 from sentdist.data.texts import open_texts

@@ -13,10 +13,10 @@ from sentdist.data.build_corpus import build_corpus
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.folds import faq_pairs
 from sentdist.data.overlap import pairs_seen
-from sentdist.data.pairs import Pairs, read_pairs
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sampler import epoch_batches
 from sentdist.data.sources.pinned import inspect_source, read_source
+from sentdist.data.sts_pairs import Pairs, read_pairs
 from sentdist.errors import DataError
 from sentdist.plan.chosen_tasks import pinned_task
 from sentdist.plan.tasks import TASKS

@@ -9,8 +9,8 @@ import pytest
 
 from sentdist.data.candidates import read_candidates
 from sentdist.data.labels import read_labelled
-from sentdist.data.pairs import read_pairs
 from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sts_pairs import read_pairs
 from sentdist.errors import DataError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentdist.data.pairs import read_pairs
+from sentdist.data.sts_pairs import read_pairs
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
 from sentdist.evaluation.items import items_of, joined

@@ -17,7 +17,7 @@ from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TripletTask
 from sentdist.plan.unroll import Plan
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.summary import sweep_metric
+from sentdist.tracking.sweep_summary import sweep_metric
 from tests.support.planning import RECIPES, plan_of, small_recipe
 
 

@@ -13,7 +13,7 @@ from matplotlib.image import imread
 from sentdist.errors import DataError
 from sentdist.report.papers.auxiliary import AUXILIARY_TABLES, TABLES, AuxiliaryFacts
 from sentdist.report.probes import probe_plot
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
 
 SIMCSE = AuxiliaryFacts(has_tasks=False)

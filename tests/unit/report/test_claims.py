@@ -12,7 +12,7 @@ from sentdist.evaluation.decisive import Difference
 from sentdist.report import cell_text
 from sentdist.report.comparisons import Comparison, p_text
 from sentdist.report.page_head import finding
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.sweep import SweepRecord
 

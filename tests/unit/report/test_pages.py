@@ -20,7 +20,7 @@ from sentdist.report.block import Block
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot
 from sentdist.report.papers.rcl import PAPER_REGULATORS, PAPER_TABLES
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.side_by_side import side_by_side
 from sentdist.report.style import Drawing, looks_of
 from sentdist.report.sweep_report import SweepPage

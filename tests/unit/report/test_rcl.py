@@ -8,7 +8,7 @@ from sentdist.plan.specs import EncoderSpec, LexicalSpec, View
 from sentdist.plan.stages import Scores
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.rcl import TABLES
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import build_table
 
 BASE = {"checkpoint": "sentence-transformers/nli-roberta-base-v2", "revision": "1"}

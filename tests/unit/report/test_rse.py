@@ -12,7 +12,7 @@ from sentdist.plan.stages import Train
 from sentdist.plan.unroll import unroll
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.rse import RSE_TABLES, TABLES, RelationalFacts
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
 from tests.support.paper_size import PaperResolver
 from tests.support.planning import RECIPES

@@ -10,7 +10,7 @@ from sentdist.objectives.rcl import RCL
 from sentdist.plan.stages import Corpus, Train
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.simcse import TABLES
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import build_table
 from tests.support.planning import RECIPES, shipped_plan
 

@@ -11,7 +11,7 @@ from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stages import Scores
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.sts_regression import REGRESSION_TABLES, TABLES, RegressionFacts
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rayjobs.benchmarks.similarity import read_sentences
 from sentdist.report.papers.supmpn import SUPMPN_TABLES, TABLES, PremiseFacts
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
 from tests.support.planning import RECIPES
 

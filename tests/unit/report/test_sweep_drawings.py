@@ -15,7 +15,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.plan.tasks import TASKS
 from sentdist.report.columns import AVERAGE
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.sweep_drawings import dev_unit, score_unit
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.tables import build_table

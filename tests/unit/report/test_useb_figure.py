@@ -8,7 +8,7 @@ import io
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.report.rows import ResultRow
+from sentdist.report.score_rows import ResultRow
 from sentdist.report.useb import FOUR, RELATION
 from sentdist.report.useb_figure import relations_alone
 

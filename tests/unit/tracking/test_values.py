@@ -18,7 +18,6 @@ from sentdist.plan.unroll import Plan
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.figures import averages, curve_metrics, final_metrics, main_scores, metric_name, primary_metric
 from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.notes import Link, stage_note, sweep_note, trial_note
 from sentdist.tracking.parameters import data_sets
@@ -26,7 +25,8 @@ from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import TAG_LETTERS, Point, batches
 from sentdist.tracking.server import Server, add_model_metrics, despite_collisions
-from sentdist.tracking.summary import summary_csv, summary_rows, sweep_metric, sweep_scores
+from sentdist.tracking.shown_metrics import averages, curve_metrics, final_metrics, main_scores, metric_name, primary_metric
+from sentdist.tracking.sweep_summary import summary_csv, summary_rows, sweep_metric, sweep_scores
 from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.mlflow_fixtures import grid_sweep, small_sweep
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe

@@ -14,7 +14,7 @@ from sentdist.store.chosen import DevCell, cells_by_dev, dev_chooses, dev_score
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.table_text import csv_text
-from sentdist.tracking.figures import averages, main_scores, metric_name, primary_metric, shown
+from sentdist.tracking.shown_metrics import averages, main_scores, metric_name, primary_metric, shown
 
 DEV_SCORE = "best_dev_score"
 

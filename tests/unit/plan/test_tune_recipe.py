@@ -10,7 +10,7 @@ from sentdist.errors import RecipeError
 from sentdist.plan.recipe import recipe_from_values, recipe_text
 from sentdist.plan.stage import topological
 from sentdist.plan.suggestions import searched
-from sentdist.plan.tuning import TUNABLE, hours_of, tuning_values
+from sentdist.plan.tune_recipe import TUNABLE, hours_of, tuning_values
 from tests.support.planning import FixedResolver, plan_of
 
 
