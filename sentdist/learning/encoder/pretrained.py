@@ -21,6 +21,7 @@ from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_fl
 from sentdist.learning.encoder.nomic import check_released_words
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
 from sentdist.learning.encoder.quiet import without_bars, without_reports
+from sentdist.poolings import POOLINGS
 from sentdist.reading import read_json, reading
 from sentdist.spelling import near
 
@@ -239,15 +240,41 @@ def _reading(folder: Path, what: str) -> Iterator[None]:
 
 def saved_head(folder: Path) -> dict[str, Tensor] | None:
     """Return the weights of the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, or None."""
+    weights = _module_weights(folder, "Dense", what="a dense layer")
+    return None if weights is None else {name.replace("linear.", "dense."): weight for name, weight in weights.items()}
+
+
+def check_layer_weights(folder: Path, pooling: str) -> None:
+    """Compare a folder's weights of layers, which sentence-transformers can train, with the mean of layers that `pooling` computes.
+
+    Raises:
+        EncoderError: others. Where the folder has none, or the pooling reads the last layer alone, nothing is compared.
+    """
+    layers = POOLINGS[pooling].layers
+    found = None if layers is None else _module_weights(folder, "WeightedLayerPooling", what="a mean of layers")
+    if layers is None or found is None:
+        return
+    shares = {name: weight / weight.sum() for name, weight in found.items()}.get("layer_weights", torch.empty(0))
+    read = {number - 1 for number in layers(len(shares))} if len(shares) else set()
+    ours = torch.tensor([1 / len(read) if layer in read else 0.0 for layer in range(len(shares))])
+    if not len(shares) or not torch.allclose(shares.float(), ours, atol=1e-4):
+        raise EncoderError(
+            where=f"encoder {folder}: the mean of layers that modules.json declares",
+            found=f"weights {', '.join(f'{share:.3g}' for share in shares.tolist())} of the layers",
+            expected=f"what {pooling} computes: {', '.join(f'{share:.3g}' for share in ours.tolist())}",
+            remedy="Name another pooling to use only the transformer of this checkpoint.",
+        )
+
+
+def _module_weights(folder: Path, kind: str, *, what: str) -> dict[str, Tensor] | None:
+    """The weights of the first module of that kind in a sentence-transformers folder; None where there is no such module."""
     for module in modules(folder):
-        if not module["type"].endswith("Dense"):
-            continue
-        file = folder / module["path"] / "model.safetensors"
-        if not os.path.lexists(file):
-            file = file.with_name("pytorch_model.bin")
-        with reading(file, expected="the weights of a dense layer", remedy=REMEDY, kind=EncoderError):
-            weights = load_file(file) if file.suffix == ".safetensors" else torch.load(file, map_location="cpu", weights_only=True)
-            return {name.replace("linear.", "dense."): weight for name, weight in weights.items()}
+        if module["type"].rsplit(".", 1)[-1] == kind:
+            file = folder / module["path"] / "model.safetensors"
+            if not os.path.lexists(file):
+                file = file.with_name("pytorch_model.bin")
+            with reading(file, expected=f"the weights of {what}", remedy=REMEDY, kind=EncoderError):
+                return load_file(file) if file.suffix == ".safetensors" else torch.load(file, map_location="cpu", weights_only=True)
     return None
 
 

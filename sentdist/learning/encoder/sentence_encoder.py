@@ -21,6 +21,7 @@ from sentdist.learning.encoder.pooling import PoolingHead, pool
 from sentdist.learning.encoder.pretrained import (
     FLAT_FAMILIES,
     PACKAGED_ENCODERS,
+    check_layer_weights,
     find_checkpoint,
     load_model,
     load_tokenizer,
@@ -94,6 +95,7 @@ class SentenceEncoder(nn.Module):
         """
         folder = find_checkpoint(checkpoint, revision=revision)
         pooling = _checked_pooling(pooling if pooling is not None else declared_pooling(folder) or "mean", folder)
+        check_layer_weights(folder, pooling)
         tokenizer = load_tokenizer(folder)
         model, padded_reason = load_model(
             folder, attention_dropout=attention_dropout, hidden_dropout=hidden_dropout, initialization=initialization, layers=layers

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
@@ -267,6 +268,16 @@ def test_modules_that_compute_otherwise_than_ours_are_refused(
     config.write_text(json.dumps(json.loads(config.read_text()) | change))
     with pytest.raises(EncoderError, match=told):
         SentenceEncoder.load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("pooling", ["first_last", "cls_last_five"])
+def test_trained_weights_of_layers_are_refused(pooling: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    SentenceEncoder.load(tiny_encoder_dir, pooling=pooling).save(tmp_path / "saved", card=CARD)
+    assert SentenceEncoder.load(tmp_path / "saved").pooling == pooling
+    save_file({"layer_weights": torch.tensor([1.0, 3.0])}, tmp_path / "saved" / "1_WeightedLayerPooling" / "model.safetensors")
+    with pytest.raises(EncoderError, match=rf"weights 0\.25, 0\.75 of the layers; expected what {pooling} computes: 0\.5, 0\.5"):
+        SentenceEncoder.load(tmp_path / "saved")
+    assert SentenceEncoder.load(tmp_path / "saved", pooling="mean").pooling == "mean"
 
 
 def test_pooling_that_we_cannot_compute_is_refused_unless_one_is_named(tiny_encoder_dir: Path, tmp_path: Path) -> None:
