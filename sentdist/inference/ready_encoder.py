@@ -14,6 +14,7 @@ from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.pretrained import find_checkpoint, saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
+from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
@@ -50,6 +51,7 @@ class LoadedEncoder:
                 expected="a folder that has them, as training with this pooling writes it",
                 remedy="Use cls, which needs none.",
             )
+        keep_gpu_memory_whole()  # before torch is asked anything of the GPU
         place = torch.device(device or ("cpu" if why_unusable() else "cuda"))
         matmul = apply_matmul_precision(place, use.precision)
         digest = folder_digest(folder, "encoder")
