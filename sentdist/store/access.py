@@ -11,12 +11,11 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from sentdist.addresses import without_secrets
+from sentdist.addresses import giving_up, without_secrets
 from sentdist.disk_errors import NO_RIGHT, WORDS, os_error_of, words_for
 from sentdist.errors import StoreError
 from sentdist.store.slow_store import told_if_silent
 
-GCS_GIVES_UP_S = 60.0
 REASONS: dict[int | None, str] = {
     **WORDS,
     **dict.fromkeys(NO_RIGHT, "no right to read or write"),
@@ -50,7 +49,7 @@ def open_root(root: str) -> tuple[fs.FileSystem, str]:
     if "://" not in root:
         return fs.LocalFileSystem(), str(Path(root).expanduser().absolute())
     try:
-        filesystem, base = fs.FileSystem.from_uri(_giving_up(root))
+        filesystem, base = fs.FileSystem.from_uri(giving_up(root))
     except (OSError, ValueError) as error:
         raise StoreError(
             where=shown_root(root), found=str(error), expected="a local path, s3:// or gs:// address", remedy="Correct the address."
@@ -63,14 +62,6 @@ def open_root(root: str) -> tuple[fs.FileSystem, str]:
             remedy="Correct the address.",
         )
     return filesystem, base.rstrip("/")
-
-
-def _giving_up(root: str) -> str:
-    """A gs:// address that bounds how long one request is tried, unless it says so itself: Google's library tries for a quarter of an hour,
-    in silence, also where there are no credentials."""
-    if not root.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in root:
-        return root
-    return f"{root}{'&' if '?' in root else '?'}retry_limit_seconds={GCS_GIVES_UP_S:g}"
 
 
 @contextmanager

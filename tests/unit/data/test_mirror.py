@@ -11,6 +11,7 @@ import pytest
 from pyarrow import fs
 from typer.testing import CliRunner
 
+from sentdist import addresses
 from sentdist.cli import app
 from sentdist.data.sources import mirror
 from sentdist.data.sources.files import known_names
@@ -18,6 +19,7 @@ from sentdist.data.sources.mirror import ORIGIN, address_of, data_folder
 from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
 from sentdist.plan.recipe import load_recipe
+from sentdist.services.ports import free_port
 from sentdist.stages.planning.planned import planned_recipe
 from sentdist.stages.tasks.load import load_task
 from tests.support.faulty_s3 import BUCKET, FaultyS3, faulty_s3
@@ -152,3 +154,12 @@ def test_what_cannot_be_reached_is_told_in_a_sentence(root: str, s3: FaultyS3) -
         s3.be(None)
     with pytest.raises(DataError, match="expected a folder, or an s3://"):
         data_folder("ftq://place/data")
+
+
+@pytest.mark.usefixtures("root")  # a cache of its own
+def test_a_bucket_of_google_s_that_does_not_answer_is_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google's library tries for a quarter of an hour, in silence."""
+    monkeypatch.setattr(addresses, "GCS_GIVES_UP_S", 1.0)
+    folder = data_folder(f"gs://anonymous@bucket/data?scheme=http&endpoint_override=127.0.0.1:{free_port()}")
+    with pytest.raises(DataError, match=r"gs://bucket/data.*expected data that can be read"):
+        inspect_source("nli/mine", data_root=folder)

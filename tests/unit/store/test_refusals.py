@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sentdist import addresses
 from sentdist.errors import StoreError
 from sentdist.plan.stages import Corpus
 from sentdist.services.ports import free_port
@@ -135,7 +136,7 @@ def test_a_sweep_that_was_never_started_is_told(tmp_path: Path) -> None:
 
 def test_a_bucket_of_google_s_that_does_not_answer_is_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Google's library tries for a quarter of an hour, in silence."""
-    monkeypatch.setattr(access, "GCS_GIVES_UP_S", 1.0)
+    monkeypatch.setattr(addresses, "GCS_GIVES_UP_S", 1.0)
     address = f"gs://anonymous@bucket/store?scheme=http&endpoint_override=127.0.0.1:{free_port()}"
     with pytest.raises(StoreError, match="gs://bucket/store: found a connection that fails, also after several tries; expected"):
         ArtifactStore(address).check_writable()
