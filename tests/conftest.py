@@ -13,7 +13,7 @@ import pytest
 
 # The files that take long, longest first: where several processes share the tests, none of them is begun last.
 # What is nightly comes after all, by files in another order each day: where time is left for some of them only, each has its turn.
-LONGEST = ("test_other_users", "test_sweep", "test_two_hosts", "test_board", "test_trainer", "test_embedding_bank")
+LONGEST = ("test_other_users", "test_sweep", "test_two_hosts", "test_board", "test_embedding_bank")
 LAST = len(LONGEST) + 1
 UNTIL = float(os.environ.get("SENTDIST_NIGHTLY_UNTIL", "inf"))  # seconds since 1970, set by infra/test.sh
 DAY = str(UNTIL // 86400)  # the same in all processes of a run

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sentdist.stages.local import run_local
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import store_with_banks
 from tests.cluster.hosts import Hosts
-from tests.support.tiny_data import tiny_values, write_data
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.trained import assert_same_results
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]  # a minute on an idle machine
 
@@ -21,7 +23,10 @@ def test_a_bank_is_read_on_both_hosts(two_hosts: Hosts, tmp_path: Path) -> None:
     assert f"held on {two_hosts.address(0)} {two_hosts.address(1)}" in two_hosts.play("look-up", store.root, num_hosts=2)
 
 
-def test_the_whole_recipe_runs_with_a_worker_on_each_host(two_hosts: Hosts, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_the_whole_recipe_with_a_worker_on_each_host_gives_the_parameters_of_one_process(
+    two_hosts: Hosts, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    """Everything at once: ZeRO-2 trainings, a bank embedded by a pool of workers and looked up in the object store of each host."""
     values = tiny_values(tiny_encoder_dir, name="two-hosts", baseline=None)
     methods = values["methods"]
     assert isinstance(methods, dict)
@@ -34,9 +39,13 @@ def test_the_whole_recipe_runs_with_a_worker_on_each_host(two_hosts: Hosts, tiny
     command = ["python", "-m", "rayjobs.sweep", str(recipe), "--store", str(store), "--data", str(data)]
     done = two_hosts.submit(*command, timeout_s=1000)
     assert done.returncode == 0, done.stdout + done.stderr + two_hosts.logs()
-    artifacts = list(ArtifactStore(store).artifacts())
-    kinds = sorted(artifact.record.kind for artifact in artifacts)
+    kinds = sorted(artifact.record.kind for artifact in ArtifactStore(store).artifacts())
     assert kinds == ["bank", "corpus", "overlap", "overlap", "scores", "tokens", "train", "train"], json.dumps(kinds) + done.stdout
+    plan, on_hosts = tiny_plan(values, data=data, store=store)
+    _, here = tiny_plan(values, data=data, store=tmp_path / "here")
+    run_local(plan, here)
+    assert_same_results(plan, here, on_hosts)
+    assert not list((store / "running").glob("*"))
 
 
 def test_a_host_with_another_token_stays_outside(two_hosts: Hosts) -> None:

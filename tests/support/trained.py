@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
 from sentdist.plan.stages import Train
+from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 
 # fp32 sums in another order (two half batches and a gather instead of one batch), carried through AdamW,
@@ -20,6 +22,16 @@ def assert_same_parameters(stage: Train, one: Context, other: Context) -> None:
     assert expected.keys() == found.keys()
     for name, weight in expected.items():
         torch.testing.assert_close(found[name], weight, **CLOSE, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def assert_same_results(plan: Plan, one: Context, other: Context) -> None:
+    """The weights of all trainings of a plan in two stores are close, and so are the scores of its first trial on 40 pairs."""
+    for stage in plan.stages:
+        if isinstance(stage, Train):
+            assert_same_parameters(stage, one, other)
+    expected, found = (context.store.get(plan.trials[0].scores) for context in (one, other))
+    assert expected is not None and found is not None
+    assert found.record.results["stsb"] == pytest.approx(expected.record.results["stsb"], abs=0.5)  # ranks of 40 pairs
 
 
 def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
