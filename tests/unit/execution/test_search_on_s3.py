@@ -38,15 +38,15 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
 
 
-def planned_for(encoder: Path, folder: Path) -> tuple[PlannedSearch, Context]:
+def planned_for(encoder: Path, folder: Path, *, samples: int) -> tuple[PlannedSearch, Context]:
     space: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
-    return tiny_search(encoder, write_data(folder / "data"), folder / "store", changes=ONLY, suggest="tpe", samples=5, space=space)
+    return tiny_search(encoder, write_data(folder / "data"), folder / "store", changes=ONLY, suggest="tpe", samples=samples, space=space)
 
 
 def test_a_search_in_a_bucket_ends_as_one_on_a_disk_however_often_it_was_stopped(
     s3: FaultyS3, tmp_path: Path, tiny_encoder_dir: Path
 ) -> None:
-    planned, on_disk = planned_for(tiny_encoder_dir, tmp_path)
+    planned, on_disk = planned_for(tiny_encoder_dir, tmp_path, samples=5)
     alone = search_in_process(planned, on_disk, print_line=lambda line: None)
     in_bucket = replace(on_disk, store=ArtifactStore(s3.root(uuid.uuid4().hex)))
     for number in (4, 9):
@@ -75,7 +75,7 @@ def test_a_search_in_a_bucket_ends_as_one_on_a_disk_however_often_it_was_stopped
 
 
 def test_a_bucket_that_refuses_ends_the_search_with_a_sentence(s3: FaultyS3, tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    planned, on_disk = planned_for(tiny_encoder_dir, tmp_path)
+    planned, on_disk = planned_for(tiny_encoder_dir, tmp_path, samples=2)
     in_bucket = replace(on_disk, store=ArtifactStore(s3.root(uuid.uuid4().hex)))
 
     def expired(events: Sequence[SearchEvent]) -> None:
@@ -88,4 +88,4 @@ def test_a_bucket_that_refuses_ends_the_search_with_a_sentence(s3: FaultyS3, tmp
     assert "secret" not in str(told.value)
     record = load_search(in_bucket.store, "tiny")
     assert record.reason is None
-    assert len(search_in_process(planned, in_bucket, print_line=lambda line: None).trials) == 5
+    assert len(search_in_process(planned, in_bucket, print_line=lambda line: None).trials) == 2
