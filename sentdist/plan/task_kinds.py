@@ -230,7 +230,7 @@ TASK_KINDS: dict[str, TaskKind] = {
             chooses=True, make=_pinned, encodes=_two_each,
         ),
         TaskKind(
-            name="retrieval", main=Measure(name="map", title="MAP", unit="share of queries or mean precision × 100"),
+            name="retrieval", main=Measure(name="map", title="MAP", unit="mean over queries × 100"),
             floors=("word_overlap", "bm25"), table=None,
             own=(
                 "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`), `NAME_qrels` "
@@ -289,7 +289,7 @@ TASK_KINDS: dict[str, TaskKind] = {
             make=lambda found: GeometryTask.model_validate(found.values), encodes=_two_each,
         ),
         TaskKind(
-            name="links", main=Measure(name="mrr", title="MRR", unit="mean reciprocal rank or share of triples × 100"),
+            name="links", main=Measure(name="mrr", title="MRR", unit="mean over triples × 100"),
             floors=("word_overlap", "bm25"), table=None,
             make=None, encodes=_of_links,
         ),

@@ -16,7 +16,7 @@ from sentdist.report.figures import LearningCurve, learning_curves, regulators_c
 from sentdist.report.forest import forest_plot, task_forest
 from sentdist.report.style import DOTS_AN_INCH, Drawing
 
-UNIT = "stackfaq:map (share of queries or mean precision × 100)"
+UNIT = "stackfaq:map (mean over queries × 100)"
 DEV = "askubuntu-dev+cqadupstack-dev+twitter (mean of MAP, MAP@100 and average precision × 100)"
 COSTS = [Cost(system=name, scores=[score], alone_s=10.0, shared_s=5.0, num_trials=1) for name, score in (("a", 80.0), ("b", 81.0))]
 CURVE = LearningCurve(label="a", seed=0, steps=[0, 1, 2], losses=[3.0, 2.0, 1.0], dev_steps=[1, 2], dev_scores=[70.0, 71.0])
