@@ -10,7 +10,6 @@ from matplotlib.colors import to_rgba
 
 from sentdist.errors import DataError
 from sentdist.evaluation.decisive import Difference
-from sentdist.palette import PALETTE
 from sentdist.report.comparisons import SPEAKS_OF, p_text
 from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, is_far, save
 
@@ -119,12 +118,11 @@ def _beyond(count: int) -> str:
 
 def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[float, float], *, size: float = 7.0) -> None:
     axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    drawn = [
-        (place, found, PALETTE[0] if found.difference >= 0 else PALETTE[1]) for place, found in enumerate(differences) if found is not None
-    ]
+    # In ink: a sign shows by its side of 0, and colours are those of systems in the other figures.
+    drawn = [(place, found) for place, found in enumerate(differences) if found is not None]
     intervals = [
-        (place, found.low, found.high, to_rgba(color, 1.0 if found.is_told else 0.45))
-        for place, found, color in drawn
+        (place, found.low, found.high, to_rgba(INK, 1.0 if found.is_told else 0.45))
+        for place, found in drawn
         if found.low is not None and found.high is not None
     ]
     if intervals:
@@ -138,12 +136,12 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[flo
         (">", [one for one in drawn if one[1].difference > span[1]]),
     ):
         axes.scatter(
-            [min(max(found.difference, span[0] + edge), span[1] - edge) if marker != "o" else found.difference for _, found, _ in among],
-            [place for place, _, _ in among],
+            [min(max(found.difference, span[0] + edge), span[1] - edge) if marker != "o" else found.difference for _, found in among],
+            [place for place, _ in among],
             marker=marker,
             s=size**2,
-            c=[color if found.is_told else "white" for _, found, color in among],
-            edgecolors=[color for _, _, color in among],
+            c=[INK if found.is_told else "white" for _, found in among],
+            edgecolors=INK,
             linewidths=size / 4.4,
             zorder=3,
         )
