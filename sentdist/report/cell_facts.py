@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from pydantic import BaseModel
 
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import Sum, phi_of
@@ -105,8 +107,32 @@ class CellFacts:
             return ""
         encoder, training = self.train.encoder, self.train.training
         name = encoder.checkpoint.rpartition("/")[2]
-        parts = (name, encoder.pooling, f"batch {training.batch_size}", f"epochs {training.epochs}", self.flattered)
+        parts = (name, encoder.pooling, f"batch {training.batch_size}", f"epochs {training.epochs}", *self._chosen(), self.flattered)
         return ", ".join(part for part in parts if part)
+
+    def _chosen(self) -> Iterator[str]:
+        """Fields of the corpus and of the objective that are not as they are by themselves, which is mostly as printed."""
+        assert self.train is not None
+        if self.corpus is not None:
+            yield from _unlike_defaults(self.corpus)
+        objective = self.train.objective
+        if not isinstance(objective, Sum):
+            yield from _unlike_defaults(objective)
+            return
+        for term in objective.terms:
+            yield f"{term.objective.name} weight {term.weight:g}"
+            yield from (f"{term.objective.name} {field}" for field in _unlike_defaults(term.objective))
+
+
+def _unlike_defaults(value: BaseModel) -> Iterator[str]:
+    """Numbers, words and switches of a plan's value that are not their defaults and do not follow from others, as a reader says them."""
+    for name, field in type(value).model_fields.items():
+        found = getattr(value, name)
+        follows = name == "spacing" or (name == "regulator_temperature" and found == getattr(value, "temperature", None))
+        if follows or field.is_required() or found in (field.default, "train") or not isinstance(found, str | int | float):
+            continue
+        said = ("off", "on")[found] if isinstance(found, bool) else f"{found:g}" if isinstance(found, float) else str(found)
+        yield f"{name.removeprefix('num_').replace('_', ' ')} {said}"
 
 
 def cell_facts(trial: TrialRecord, records: Mapping[str, Record]) -> CellFacts:

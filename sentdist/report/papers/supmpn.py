@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.supmpn import SupMPN
-from sentdist.plan.corpora.groups import GroupedCorpus
+from sentdist.plan.corpora.groups import PRINTED_FRACTIONS, GroupedCorpus
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import PaperTables
 from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
@@ -115,7 +115,8 @@ _REWORDED = {None: "None", "word_deletion": "RD", "synonyms": "SR", "paraphrases
 class PremiseFacts:
     """What a cell learned from premises with their hypotheses.
     has_groups: with several positives or negatives (supmpn), or one of each (info_nce).
-    as_printed: temperature 0.05, and none of the loss's and the corpus's options but the augmentation; all premises, not sub-SNLI's."""
+    as_printed: temperature 0.05, and none of the loss's and the corpus's options but the augmentation, of its printed share of words; all
+    premises, not sub-SNLI's. How many positives and negatives stands in the row."""
 
     has_groups: bool
     as_printed: bool
@@ -150,10 +151,15 @@ def premise_facts(cell: CellFacts) -> PremiseFacts | None:
             pass
         case _:
             return None
+    rewording = corpus.augmentation
     return PremiseFacts(
         has_groups=isinstance(train.objective, SupMPN),
-        as_printed=options and temperature == 0.05 and corpus.fill == "own_then_copies" and corpus.at_least == 1,
-        augmentation=None if corpus.augmentation is None else corpus.augmentation.name,
+        as_printed=options
+        and temperature == 0.05
+        and corpus.fill == "own_then_copies"
+        and corpus.at_least == 1
+        and (rewording is None or rewording.fraction == PRINTED_FRACTIONS[rewording.name]),
+        augmentation=None if rewording is None else rewording.name,
         checkpoint=train.encoder.checkpoint,
     )
 
