@@ -49,8 +49,8 @@ class EvaluationSection(Frozen):
 
     tasks: Annotated[tuple[str, ...], Field(min_length=1)]  # names or groups (`sentdist tasks`), or KIND=SOURCE of your own
     links: LinksSection | None = None  # also rank the tails of triples that a relational corpus has held out
-    max_length: Annotated[int, Field(ge=3)] | None = None  # tokens; None: as many as the encoder can take
-    precision: Precision = "fp32"  # of the products while sentences are encoded
+    max_length: Annotated[int, Field(ge=3)] | None = None  # tokens; None: as many as the encoder can take, which dev tasks always have
+    precision: Precision = "fp32"  # of the products while sentences are encoded; dev tasks have that of training
     probes: Probes | None = None  # of every method's encoder, on the sentences of its corpus
 
 
