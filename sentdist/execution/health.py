@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from sentdist import processor
 from sentdist.addresses import without_secrets
 from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
@@ -54,6 +55,7 @@ def examine(store: str, data: Path | None) -> Iterator[Finding]:
     for package in PACKAGES:
         yield _package(package)
     yield gpus()
+    yield cpu()
     yield compiler()
     yield kernels()
     yield _shared_memory()
@@ -129,6 +131,14 @@ def _why_unusable() -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"asked for it, it does not answer: {type(error).__name__}"
     return said.stdout.strip() if not said.returncode else (said.stderr.strip() or "it ends").splitlines()[-1]
+
+
+def cpu() -> Finding:
+    """The processor; one that does not multiply bfloat16 values gains nothing by `precision: bf16`."""
+    if processor.instructions() != processor.WITHOUT_BFLOAT16:
+        return Finding(subject="processor", state="good", text=processor.name())
+    text = f"{processor.name()}: it does not multiply in bfloat16, so precision bf16 is no faster than fp32 on it, and far slower under ZeRO stage 3."
+    return Finding(subject="processor", state="note", text=text)
 
 
 def _version(name: str) -> str | None:

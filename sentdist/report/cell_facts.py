@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel
-
+from sentdist.frozen import Frozen
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import Sum, phi_of
 from sentdist.plan.selection import chosen_and_scored
@@ -124,7 +123,7 @@ class CellFacts:
             yield from (f"{term.objective.name} {field}" for field in _unlike_defaults(term.objective))
 
 
-def _unlike_defaults(value: BaseModel) -> Iterator[str]:
+def _unlike_defaults(value: Frozen) -> Iterator[str]:
     """Numbers, words and switches of a plan's value that are not their defaults and do not follow from others, as a reader says them."""
     for name, field in type(value).model_fields.items():
         found = getattr(value, name)

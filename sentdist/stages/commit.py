@@ -9,6 +9,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from sentdist import processor
 from sentdist.learning.kernels import library
 from sentdist.plan.stage import Json, Stage
 from sentdist.stages.context import Context
@@ -16,9 +17,6 @@ from sentdist.stages.inputs_in_use import check_inputs
 from sentdist.store.store import Artifact
 
 LIBRARIES = ("sentdist", "torch", "transformers", "ray", "deepspeed", "mlflow", "sentence-transformers", "scipy", "numpy")
-CPUINFO = Path("/proc/cpuinfo")
-# Flags that decide how fast products are, the widest first.
-INSTRUCTIONS = {"amx_tile": "AMX", "avx512_bf16": "AVX-512 with bfloat16", "avx512f": "AVX-512", "avx2": "AVX2"}
 
 
 def commit(stage: Stage, folder: Path, context: Context, *, seconds: float, results: dict[str, Json]) -> Artifact:
@@ -41,7 +39,7 @@ def environment() -> dict[str, str]:
         "python": platform.python_version(),
         "host": platform.node(),
         "system": platform.platform(terse=True),
-        "processor": _processor(),
+        "processor": processor.name(),
     }
     for name in LIBRARIES:
         try:
@@ -50,16 +48,6 @@ def environment() -> dict[str, str]:
             continue
     commit = _commit()
     return found | ({"commit": commit} if commit else {}) | ({"executed by": "ray"} if "RAY_JOB_ID" in os.environ else {})
-
-
-def _processor() -> str:
-    """Its name and its widest instructions: clouds give processors of several generations one name, and speeds differ by them."""
-    lines = CPUINFO.read_text().splitlines() if CPUINFO.exists() else []
-    values = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in lines}
-    name = values.get("model name") or platform.processor() or platform.machine()
-    flags = values.get("flags", "").split()
-    widest = next((said for flag, said in INSTRUCTIONS.items() if flag in flags), None)
-    return f"{name} ({widest})" if widest else name
 
 
 def _commit() -> str | None:

@@ -34,6 +34,7 @@ FOR_ALL = {
     "sizes",
     "poolings",
     "code_digest",
+    "processor",
 }
 
 # Names that modules of several packages share, for one idea each.

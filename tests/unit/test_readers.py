@@ -51,7 +51,7 @@ ALLOWED = {
     "plan/strict_yaml.py:parsed_yaml": "has a guard of its own; given a text",
     "stages/banks.py:finish": "what this process has just written",
     "stages/planning/resolve.py:_check_length": "called under reading",
-    "stages/commit.py:_processor": "/proc/cpuinfo",
+    "processor.py:_values": "/proc/cpuinfo",
     "stages/rungs.py:save_on_ranks": "what this rank has just written",
 }
 OTHERS = (

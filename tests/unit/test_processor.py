@@ -1,4 +1,4 @@
-"""What a record says of the machine."""
+"""Which processor a machine has, as records and `sentdist doctor` say it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.stages import commit
+from sentdist import processor
+from sentdist.execution.health import cpu
+from sentdist.stages.commit import environment
 
 
 @pytest.mark.parametrize(
@@ -22,9 +24,13 @@ def test_processors_of_one_name_are_told_apart_by_their_instructions(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cpuinfo: str, said: str
 ) -> None:
     (tmp_path / "cpuinfo").write_text(cpuinfo)
-    monkeypatch.setattr(commit, "CPUINFO", tmp_path / "cpuinfo")
-    commit.environment.cache_clear()
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+    environment.cache_clear()
     try:
-        assert commit.environment()["processor"] == said
+        assert environment()["processor"] == said
     finally:
-        commit.environment.cache_clear()
+        environment.cache_clear()
+    found = cpu()
+    assert found.text.startswith(said) and (found.state, "bf16 is no faster" in found.text) == (
+        ("note", True) if "AVX2" in said else ("good", False)
+    )
