@@ -108,6 +108,23 @@ def test_adversaries_go_on_from_their_state_as_if_nothing_had_happened() -> None
         assert torch.equal(ours, theirs)
 
 
+def test_adversaries_drop_a_fifth_of_their_hidden_values_while_they_learn_and_at_no_other_time() -> None:
+    adversaries = Adversaries(channels=CHANNELS, targets=TARGETS)
+    assert [one.layers[2].p for one in (adversaries.of_tags, adversaries.of_words, Adversary(8, 3))] == [0.2] * 3
+    embeddings, batch = random_embeddings().detach(), batch_of(range(B))
+    learned = []
+    for seed in (1, 2):
+        _, adversaries = made(dropout=0.5)
+        torch.manual_seed(seed)
+        for _ in range(2):
+            assert all(map(torch.equal, *(adversaries.frozen(*CHANNELS.split(embeddings)) for _ in range(2))))
+            adversaries.step(embeddings, batch)
+        assert all(map(torch.equal, *(adversaries.frozen(*CHANNELS.split(embeddings)) for _ in range(2))))
+        learned.append(adversaries)
+    for one, other in ((learned[0].of_tags, learned[1].of_tags), (learned[0].of_words, learned[1].of_words)):
+        assert not any(map(torch.equal, one.parameters(), other.parameters())), "other values were dropped"
+
+
 def test_adversaries_learn_what_the_other_channel_gives_away() -> None:
     """Tags written into the words' channel are found; noise in its place is not."""
     targets = RandomTargets(64, num_tags=4)
