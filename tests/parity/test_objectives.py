@@ -16,6 +16,7 @@ from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
 from sentdist.objectives.rcl import rcl
 from tests.parity.processes import run_in_processes
+from tests.parity.ranks import toy_batch, toy_embeddings
 from tests.support import make
 
 pytestmark = pytest.mark.parity
@@ -147,6 +148,12 @@ OBJECTIVES: list[Objective] = [
     make.entropy(phi=-0.5, temperature=0.1),
     make.rcl(bank=FixedBank(), temperature=0.05, regulator_temperature=0.3, regulator_weight=0.5),
 ]
+
+
+def test_regulators_without_a_temperature_have_that_of_the_main_term() -> None:
+    embeddings, batch = toy_embeddings(2).flatten(0, 1), toy_batch(2)
+    printed, written_out = (make.rcl(bank=FixedBank(), temperature=0.3, **values) for values in ({}, {"regulator_temperature": 0.3}))
+    assert printed(embeddings, batch) == written_out(embeddings, batch)
 
 
 def loss_and_gradient(rank: int, world_size: int, num_columns: int) -> list[tuple[float, Tensor]]:

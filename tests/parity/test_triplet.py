@@ -88,6 +88,10 @@ def test_value_and_gradient_do_not_depend_on_the_number_of_ranks() -> None:
     assert_ranks_agree(TripletMargin(), num_columns=3, world_size=2)
 
 
+def test_of_half_precision_it_is_computed_in_float32() -> None:
+    assert made(TripletMargin())(toy_embeddings(3).bfloat16().flatten(0, 1), toy_batch(3)).dtype == torch.float32
+
+
 def test_triplets_that_are_far_enough_apart_ask_for_nothing() -> None:
     anchors, negatives = toy_embeddings(1)[0], 100 + toy_embeddings(1)[0]
     embeddings = torch.cat([anchors, anchors, negatives]).requires_grad_()
