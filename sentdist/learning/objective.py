@@ -97,7 +97,7 @@ class FunctionObjective(nn.Module, Objective):
 
     def own_rates(self) -> Iterator[OwnRate]:
         for name, rate in self._rates.items():
-            yield OwnRate(parameters=(self.get_parameter(name),), learning_rate=rate, weight_decay=0.0)
+            yield OwnRate(parameters=(self.get_parameter(name),), learning_rate=rate)
 
 
 def cosine_logits(anchors_BD: Tensor, candidates_MD: Tensor, *, temperature: float | Tensor) -> Tensor:
