@@ -26,12 +26,14 @@ from tests.support import make
 ROWS, WIDTH, ROWS_PER_SHARD = 25, 6, 10
 
 
-def write_bank(folder: Path, *, seed: int = 0, dtype: str = "float32", rows: int = ROWS, width: int = WIDTH) -> np.ndarray:
+def write_bank(
+    folder: Path, *, seed: int = 0, dtype: str = "float32", rows: int = ROWS, width: int = WIDTH, per_shard: int = ROWS_PER_SHARD
+) -> np.ndarray:
     table = np.random.default_rng(seed).normal(size=(rows, width)).astype(dtype)
     (folder / "shards").mkdir(parents=True)
-    for shard, first in enumerate(range(0, rows, ROWS_PER_SHARD)):
-        np.save(folder / "shards" / f"{shard:05d}.npy", table[first : first + ROWS_PER_SHARD])
-    facts = {"num_sentences": rows, "width": width, "dtype": dtype, "rows_per_shard": ROWS_PER_SHARD}
+    for shard, first in enumerate(range(0, rows, per_shard)):
+        np.save(folder / "shards" / f"{shard:05d}.npy", table[first : first + per_shard])
+    facts = {"num_sentences": rows, "width": width, "dtype": dtype, "rows_per_shard": per_shard}
     (folder / "bank.json").write_text(json.dumps(facts))
     return table
 
@@ -45,6 +47,25 @@ def test_rows_come_in_the_order_asked_across_shards(dtype: str, tmp_path: Path) 
     assert rows.shape == (3, 8, WIDTH)
     assert rows.dtype == getattr(torch, dtype), "a GPU is sent what is stored"
     np.testing.assert_array_equal(rows.numpy(), np.stack([table[ids.ravel()] for table in tables]))
+
+
+def test_encoders_whose_shards_and_types_differ_are_one_bank(tmp_path: Path) -> None:
+    """In the wider type, so that no number is rounded."""
+    tables = [
+        write_bank(tmp_path / "0", seed=0, dtype="float16", per_shard=7),
+        write_bank(tmp_path / "1", seed=1, dtype="float32", per_shard=10),
+        write_bank(tmp_path / "2", seed=2, dtype="float16", per_shard=ROWS),
+    ]
+    rows = FileBank([tmp_path / str(n) for n in range(3)]).rows(np.arange(ROWS)[::-1])
+    assert rows.dtype == torch.float32
+    np.testing.assert_array_equal(rows.numpy(), np.stack([table[::-1].astype(np.float32) for table in tables]))
+
+
+def test_a_rank_looks_up_its_own_rows_column_by_column(tmp_path: Path) -> None:
+    tables = [write_bank(tmp_path / str(n), seed=n) for n in range(2)]
+    ids_CM = np.random.default_rng(1).permutation(ROWS)[:12].reshape(2, 6)
+    rows_NCBD = own_rows(FileBank([tmp_path / "0", tmp_path / "1"]), ids_CM, slice(2, 5))
+    np.testing.assert_array_equal(rows_NCBD.numpy(), np.stack([table[ids_CM[:, 2:5]] for table in tables]))
 
 
 def test_shards_are_mapped_and_read_only(tmp_path: Path) -> None:
