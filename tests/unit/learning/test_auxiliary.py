@@ -16,7 +16,7 @@ from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.adversaries import Adversaries, Adversary
 from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
 from tests.parity.target_tables import RandomTargets
-from tests.parity.test_auxiliary import CHANNELS, TARGETS, B, batch_of, made, random_embeddings
+from tests.parity.test_auxiliary import CHANNELS, TARGETS, B, D, batch_of, made, random_embeddings
 from tests.support import make
 
 
@@ -168,3 +168,22 @@ def test_a_projection_hands_on_what_its_objective_learns_and_keeps(tmp_path: Pat
     best = {name: tensor + 1.0 for name, tensor in projected.state_dict().items()}  # weights of another step than the last
     projected.save_into(tmp_path, best)
     np.testing.assert_allclose(read_relations(tmp_path).vectors, said.vectors + 1.0, rtol=1e-6)
+
+
+def test_a_projection_hands_on_steps_and_state() -> None:
+    objective, adversaries = made()
+    projected, (_, alone) = Projected(objective, width=D).double(), made()
+    embeddings, batch = random_embeddings().detach(), batch_of(range(B))
+    projected.after_step(embeddings, batch)
+    alone.step(embeddings, batch)
+    assert adversaries.last_loss == alone.last_loss, "of what is evaluated, which is not projected"
+    other, resumed = made()
+    Projected(other, width=D).load_extra_state(copy.deepcopy(projected.extra_state()))
+    assert resumed.num_steps == adversaries.num_steps == 1
+    kept = make.regression(width=D, loss="mse", keep_head=True)
+    assert [Projected(one, width=D).keeps_heads for one in (objective, kept)] == [False, True]
+
+
+def test_a_projection_starts_as_wide_as_it_is_told() -> None:
+    start = Projected(make.info_nce(temperature=0.05), width=64, initializer_range=0.5).head.dense.weight.detach()
+    assert float(start.std()) == pytest.approx(0.5, rel=0.06)  # 4096 draws: the error of a standard deviation is 1 %
