@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
-from sentdist.learning.gather import average_gradients, local_rows
+from sentdist.learning.gather import average_gradients, by_share, local_rows
 from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.adversaries import Adversaries
 from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
@@ -19,7 +19,7 @@ from tests.parity.target_tables import RandomTargets
 
 pytestmark = pytest.mark.parity
 
-B, D, COLUMNS = 6, 7, 2
+B, D, COLUMNS = 5, 7, 2  # two ranks hold three rows and two
 CHANNELS = Channels(pos=3, bow=4)
 WEIGHTS = AuxiliaryWeights(pos=0.7, bow=0.4, adversary_pos=0.3, adversary_bow=0.2)
 TARGETS = RandomTargets(40)
@@ -156,7 +156,7 @@ def train_a_little(rank: int, world_size: int, form: str) -> tuple[list[float], 
     losses = []
     for _ in range(5):
         embeddings = (inputs[:, rows.start : rows.stop] @ weight).flatten(0, 1)
-        loss = objective(embeddings, batch)
+        loss = by_share(objective(embeddings, batch), batch.num_rows, of=B)
         optimizer.zero_grad()
         loss.backward()
         average_gradients(parameters)

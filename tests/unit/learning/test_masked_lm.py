@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
@@ -46,12 +46,13 @@ def test_fifteen_percent_are_hidden_eighty_ten_ten() -> None:
     assert replaced.unique().numel() > 900  # of the whole vocabulary
 
 
-def test_special_tokens_are_never_hidden() -> None:
+def test_special_tokens_are_never_hidden(encoder: SentenceEncoder) -> None:
     torch.manual_seed(0)
     ids = torch.randint(0, 5, (NUM // 10,))
     seen, chosen = masked(ids, vocabulary=VOCABULARY, fraction=0.9)
     assert not chosen.any()
     assert torch.equal(seen, ids)
+    assert sorted(Vocabulary.of(encoder).special_ids) == [0, 1, 2, 3], "[PAD], [UNK] (which masks, too), [CLS], [SEP]"
 
 
 def test_masks_come_from_torchs_generator() -> None:
@@ -80,6 +81,20 @@ def test_no_hidden_token_is_no_loss(encoder: SentenceEncoder) -> None:
     loss = objective(torch.empty(0), Batch(tokens=tokens, num_columns=1, first_row=0, sentence_ids=np.arange(2)[None]))
     loss.backward()
     assert loss.item() == 0.0
+
+
+def test_the_encoder_does_not_see_what_is_hidden(encoder: SentenceEncoder) -> None:
+    """A word is guessed from `[CLS] [MASK] [SEP]`, so the loss is that of those three tokens, whatever the word."""
+    shown = encoder.eval().tokenize([SENTENCES[0].split()[0]])
+    assert shown.num_tokens == 3
+    is_word = torch.tensor([False, True, False])
+    seen_T = shown.token_ids.where(~is_word, encoder.tokenizer.mask_token_id)
+    objective = make.masked_lm(encoder, hide=lambda *_, **__: (seen_T, is_word))
+    batch = Batch(tokens=shown, num_columns=1, first_row=0, sentence_ids=np.arange(1)[None])
+    states_TD = encoder.token_states(collate([seen_T.numpy()]))
+    expected = torch.nn.functional.cross_entropy(objective.head(states_TD[1:2]), shown.token_ids[1:2])
+    assert objective(torch.empty(0), batch).item() == pytest.approx(expected.item(), rel=1e-6)
+    encoder.train()
 
 
 def test_learning_to_guess_brings_the_loss_down(encoder: SentenceEncoder) -> None:
