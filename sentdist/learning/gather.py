@@ -213,7 +213,7 @@ def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
     bucket: list[Tensor] = []
     num_bytes = 0
     for gradient in gradients:
-        if bucket and (num_bytes + gradient.nbytes > BUCKET_BYTES or gradient.dtype != bucket[0].dtype):
+        if bucket and num_bytes + gradient.nbytes > BUCKET_BYTES:
             yield bucket
             bucket, num_bytes = [], 0
         bucket.append(gradient)

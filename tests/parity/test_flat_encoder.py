@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
+from sentdist.learning.encoder.batch import collate
+from sentdist.learning.encoder.pooling import pool
 from sentdist.learning.encoder.pretrained import FLAT_FAMILIES
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
@@ -94,6 +96,17 @@ def test_pooling_equals_padded_pooling(pooling: str, tiny_roberta_dir: Path) -> 
             assert encoder.head is not None
             expected = torch.tanh(expected @ encoder.head.dense.weight.T + encoder.head.dense.bias)
         torch.testing.assert_close(encoder(encoder.tokenize(SENTENCES)), expected, **CLOSE)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "test"])
+@pytest.mark.parametrize("pooling", sorted(POOLINGS))
+def test_pooling_reads_its_own_layers_of_a_deep_model_and_gives_float32(pooling: str, training: bool) -> None:
+    """Seven layers in bfloat16, more than any pooling reads."""
+    states_LTD = torch.randn(8, 5, 6, generator=torch.Generator().manual_seed(0)).bfloat16()
+    found = pool(list(states_LTD), collate([[1, 2], [3, 4, 5]]), pooling=pooling, training=training)
+    padded = [torch.nn.utils.rnn.pad_sequence(layer.float().split([2, 3]), batch_first=True) for layer in states_LTD]
+    expected = pooled(padded, torch.tensor([[1, 1, 0], [1, 1, 1]]), pooling, training=training)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-2)  # the mean of two layers is taken in bfloat16; another layer is 1 off
 
 
 def test_train_only_head_acts_in_training_only(tiny_encoder_dir: Path) -> None:

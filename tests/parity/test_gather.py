@@ -1,4 +1,4 @@
-"""A rank whose group is ended by somebody else stops; it does not go on as if it were alone."""
+"""What ranks send one another; a rank whose group is ended by somebody else stops, and does not go on as if it were alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
+from sentdist.learning import gather
 from sentdist.learning.gather import (
     GroupGoneError,
     average_gradients,
@@ -19,6 +21,36 @@ from sentdist.learning.gather import (
     wait_for_all_ranks,
 )
 from tests.parity.processes import run_in_processes
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """What goes over the network where a second rank always brings the same."""
+    tensors: list[Tensor] = []
+
+    def all_reduce(tensor: Tensor) -> None:
+        tensors.append(tensor.clone())
+        tensor *= 2
+
+    monkeypatch.setattr(gather, "rank_and_world_size", lambda: (0, 2))
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    return tensors
+
+
+def test_gradients_travel_in_buckets_that_are_filled(sent: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "BUCKET_BYTES", 40)
+    parameters = [torch.nn.Parameter(torch.zeros(size)) for size in (3, 3, 3, 3, 12, 3, 3)]
+    for number, parameter in enumerate(parameters):
+        parameter.grad = torch.full_like(parameter, float(number))
+    average_gradients([*parameters, torch.nn.Parameter(torch.zeros(1))])
+    assert [bucket.tolist() for bucket in sent] == [[0] * 3 + [1] * 3 + [2] * 3, [3] * 3, [4] * 12, [5] * 3 + [6] * 3]
+    assert [parameter.grad.tolist() for parameter in parameters] == [[number] * len(one) for number, one in enumerate(parameters)]
+
+
+@pytest.mark.usefixtures("sent")
+def test_losses_are_averaged_and_votes_added_up() -> None:
+    assert mean_over_ranks(torch.tensor(1.5), vote=3.0) == (1.5, 6.0)
+
 
 EXCHANGES: dict[str, Callable[[], object]] = {
     "rows": lambda: gather_rows(torch.ones(2, 3)),

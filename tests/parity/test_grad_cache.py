@@ -187,6 +187,27 @@ def test_equal_under_every_engine(tiny_encoder_dir: str) -> None:
                 assert (found[name] - weight).abs().max() < 1e-4, (kind, name)
 
 
+class WatchedEngine(TorchEngine):
+    """Knows how many tokens it was given at once."""
+
+    most = 0
+
+    def encode(self, tokens: TokenBatch) -> Tensor:
+        self.most = max(self.most, tokens.num_tokens)
+        return super().encode(tokens)
+
+
+def test_a_step_holds_a_micro_batch_at_a_time(tiny_encoder_dir: str) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir)
+    batches = word_batches(encoder, 1)
+    held = []
+    for micro_batch in (None, 3):
+        engine = WatchedEngine(encoder, Optimization(num_steps=1))
+        list(train_steps(engine, make.info_nce(), batches, micro_batch=micro_batch))
+        held.append(engine.most)
+    assert held[0] == batches[0].tokens.num_tokens > 2 * TOKENS_MULTIPLE >= 2 * held[1]
+
+
 @pytest.mark.parametrize(
     "values",
     [InfoNCE(), Entropy(phi=0.3), RCL(temperature=0.05), Regulators(), SymmetricInfoNCE(), RSE(), RSE(phi=0.3)],

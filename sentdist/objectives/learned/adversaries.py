@@ -75,8 +75,8 @@ class Adversaries:
         return _frozen(self.of_tags, bow_SD), _frozen(self.of_words, pos_SD)
 
     def step(self, embeddings: Tensor, batch: Batch) -> None:
-        """One step of Adam on L_adv, mean over the embeddings of all ranks, from the (C·B, D) of this one; collective."""
-        pos_SD, bow_SD = self.channels.split(embeddings.detach())
+        """One step of Adam on L_adv, mean over the embeddings of all ranks, from the detached (C·B, D) of this one; collective."""
+        pos_SD, bow_SD = self.channels.split(embeddings)
         tags_SV, words = as_tensors(self._targets.rows(batch.own_sentence_ids), like=embeddings)
         self._train(True)
         loss = cross_entropy_of_tags(self.of_tags(bow_SD), tags_SV) + cross_entropy_of_words(self.of_words(pos_SD), words)

@@ -13,6 +13,7 @@ from sentdist.errors import RecipeError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.learner import Learner
 from sentdist.learning.optimization import Optimization, adamw, parameter_groups
+from sentdist.learning.weighted_sum import WeightedSum
 from tests.support import make
 from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 
@@ -99,6 +100,13 @@ def test_a_head_may_have_a_learning_rate_of_its_own(tmp_path: Path) -> None:
     rates = rates_of(learner, 1.0)
     assert {rate for name, rate in rates.items() if name.startswith("heads.")} == {0.5}
     assert {rate for name, rate in rates.items() if name.startswith("encoder.")} == {RATE}
+
+
+def test_a_run_reports_the_rate_of_the_recipe_even_where_a_head_of_another_rate_comes_first() -> None:
+    own, plain = make.regression(width=2, loss="mse", head_learning_rate=0.5), make.regression(width=2, loss="mse")
+    learner = Learner(nn.Linear(2, 2), WeightedSum([(1.0, own), (1.0, plain)]), freeze_encoder=True)
+    groups = parameter_groups(learner, Optimization(num_steps=1, lr=RATE, weight_decay=0.01))
+    assert [group["lr"] for group in groups] == [RATE, RATE, 0.5, 0.5]
 
 
 def test_relations_do_not_decay_though_they_are_a_matrix() -> None:
