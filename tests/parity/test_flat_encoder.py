@@ -72,6 +72,12 @@ def test_loss_and_gradients_of_every_flat_family(family: str, tmp_path: Path) ->
     assert_equal_gradients(encoder, model)
 
 
+def test_positions_begin_behind_the_padding_token_wherever_it_stands(tmp_path: Path) -> None:
+    known = ("a man sleeps", "the dog", "a woman sings slowly", "the old house")  # none has [UNK], which is 3
+    _, _, flat, padded = both_losses(tiny_encoder(tmp_path, "roberta", pad_token_id=3), known)
+    torch.testing.assert_close(flat, padded, rtol=1e-5, atol=1e-6)
+
+
 def test_loss_and_gradients_of_minilm(minilm: Path) -> None:
     encoder, model, flat, padded = both_losses(minilm, SENTENCES)
     torch.testing.assert_close(flat, padded, rtol=1e-5, atol=1e-6)
@@ -126,8 +132,9 @@ def test_sentences_do_not_see_each_other(tiny_encoder_dir: Path) -> None:
     torch.testing.assert_close(together, alone, **CLOSE)
 
 
-def test_bfloat16_stays_near_float32(tiny_encoder_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir).eval()
+@pytest.mark.parametrize("pooling", ["mean", "cls_mlp"])
+def test_bfloat16_stays_near_float32(pooling: str, tiny_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir, pooling=pooling).eval()
     tokens = encoder.tokenize(SENTENCES)
     with torch.no_grad():
         exact = encoder(tokens)
