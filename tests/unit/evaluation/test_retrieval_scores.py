@@ -89,6 +89,21 @@ def test_perfect_encoder_scores_100() -> None:
     assert set(score.measures.values()) == {100.0}
 
 
+def test_a_relevant_document_without_a_text_counts_as_not_found() -> None:
+    score = _scored(
+        np.eye(2), np.eye(2), query_ids=["q", "r"], document_ids=["d", "e"], qrels={"q": {"d": 1, "gone": 1}, "r": {"e": 1}},
+        unranked={"gone"}, recall_at=(2,),
+    )  # fmt: skip
+    assert score.per_query["recall@2"].tolist() == score.per_query["map"].tolist() == [50.0, 100.0]
+
+
+@pytest.mark.parametrize(("documents", "is_constant"), [([[1.0, 2.0]] * 3, True), ([[1.0, 2.0]] * 2 + [[2.0, 1.0]], False)])
+def test_a_constant_ranks_nothing_though_queries_differ(documents: list[list[float]], is_constant: bool) -> None:
+    qrels = {"q": {"d0": 1}, "r": {"d1": 1}}
+    score = _scored(np.eye(2), np.array(documents), query_ids=["q", "r"], document_ids=["d0", "d1", "d2"], qrels=qrels)
+    assert score.is_constant is is_constant
+
+
 def test_a_fold_scores_its_own_queries_only() -> None:
     queries, documents, query_ids, document_ids, qrels = _corpus()
     whole = _scored(queries, documents, query_ids=query_ids, document_ids=document_ids, qrels=qrels)

@@ -33,6 +33,7 @@ def test_average_precision_equals_its_definition(pairs: list[tuple[float, int]])
 
 def test_alike_similarities_have_no_average_precision() -> None:
     assert score_paraphrases([0.5, 0.5 + 1e-9, 0.5], ["1", "0", "1"]).ap is None
+    assert score_paraphrases([0.5, 0.5 + 1e-5, 0.5], ["0", "1", "0"]).ap == 100.0
     assert score_paraphrases([0.5, 0.4, 0.3], [1, 0, 1]).share == pytest.approx(200 / 3)
 
 

@@ -204,6 +204,16 @@ def test_long_sentences_are_truncated_and_counted(tiny_encoder_dir: Path) -> Non
     assert tokens.lengths == (3, 8, 4)
     assert tokens.num_truncated == 1
     assert encoder.tokenize(["the dog " * 50]).lengths == (MAX_POSITIONS,)
+    np.testing.assert_allclose(encode(encoder, ["the dog " * 50], max_length=5), encode(encoder, ["the dog the"]), atol=2e-6)
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert"])  # which call it by different names
+def test_dropouts_act_in_training_as_told(family: str, tmp_path: Path) -> None:
+    tiny_encoder(tmp_path, family)
+    for hidden, attention in ((0.0, 0.0), (0.3, 0.0), (0.0, 0.3)):
+        encoder = SentenceEncoder.load(tmp_path, hidden_dropout=hidden, attention_dropout=attention).train()
+        once, again = (encoder(encoder.tokenize(SENTENCES)).detach() for _ in range(2))
+        assert torch.equal(once, again) is (hidden == attention == 0.0)
 
 
 @pytest.mark.parametrize("empty", ["", "  \t"])
