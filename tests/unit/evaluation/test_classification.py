@@ -70,6 +70,9 @@ def test_folds_within_train_serve_where_there_is_no_dev() -> None:
     found = split_classified(features, labels, train=list(range(200)), test=list(range(200, 300)), num_folds=5)
     assert found.accuracy > 90.0 and found.penalties[0] in PENALTIES
     np.testing.assert_array_equal(found.rows, np.arange(200, 300))
+    others = [*labels[:200], *("0" if label == "1" else "1" for label in labels[200:])]
+    again = split_classified(features, others, train=list(range(200)), test=list(range(200, 300)), num_folds=5)
+    assert again.penalties == found.penalties, "no tested row chooses"
 
 
 def test_f1_is_of_the_later_of_two_labels_and_absent_for_three() -> None:
@@ -121,6 +124,11 @@ def test_a_third_label_that_training_has_is_predicted_without_an_f1() -> None:
     gold, predicted = np.array(["a", "b", "a", "a"]), np.array(["a", "c", "b", "a"])
     assert scored(gold, predicted, np.arange(4), [1.0]).f1 is None
     assert scored(gold, np.array(["a", "b", "b", "a"]), np.arange(4), [1.0]).f1 == pytest.approx(200 / 3), "of b; that of a is 80"
+
+
+def test_rows_come_in_their_order_with_what_they_are_and_were_taken_for() -> None:
+    found = scored(np.array(["a", "b", "a"]), np.array(["a", "b", "b"]), np.array([7, 2, 5]), [1.0])
+    assert (found.rows.tolist(), found.gold.tolist(), found.predicted.tolist()) == ([2, 5, 7], ["b", "a", "a"], ["b", "b", "a"])
 
 
 def test_of_penalties_that_do_equally_well_the_weakest_is_taken() -> None:

@@ -110,7 +110,7 @@ def test_minilm_equals_sentence_transformers(minilm: Path) -> None:
     np.testing.assert_allclose(ours / np.linalg.norm(ours, axis=1, keepdims=True), theirs, atol=1e-6)
 
 
-def test_encode_keeps_the_order_whatever_the_batches(tiny_encoder_dir: Path) -> None:
+def test_encode_keeps_the_order_whatever_the_batches(tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = SentenceEncoder.load(tiny_encoder_dir).train()
     expected = encode(encoder, SENTENCES)
     for budget in (1, 13, 50):
@@ -119,6 +119,8 @@ def test_encode_keeps_the_order_whatever_the_batches(tiny_encoder_dir: Path) -> 
     assert encode(encoder, []).shape == (0, 32)
     with pytest.raises(ResourceError, match="tokens_per_batch"):
         encode(encoder, SENTENCES, tokens_per_batch=0)
+    monkeypatch.setattr(encode_module, "_SENTENCES_AT_ONCE", 3)
+    np.testing.assert_allclose(encode(encoder, SENTENCES), expected, atol=2e-6)
 
 
 def test_batches_stay_under_their_budget_and_cover_all() -> None:
