@@ -40,6 +40,7 @@ def test_rotation_and_scale_change_nothing(cloud: np.ndarray) -> None:
 def test_extremes() -> None:
     axes = np.eye(6)
     assert effective_rank(singular_values(axes)) == pytest.approx(6)
+    assert effective_rank(np.array([3.0, 1.0])) == pytest.approx(0.75**-0.75 * 0.25**-0.25)
     assert mean_cosine(axes) == pytest.approx(0)
     collapsed = np.ones((6, 6))
     assert effective_rank(singular_values(collapsed)) == pytest.approx(1)

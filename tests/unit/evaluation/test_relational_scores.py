@@ -163,6 +163,8 @@ def test_ranks_by_hand() -> None:
     assert found.overall.hits == {1: 0.0, 3: 100.0, 10: 100.0}
     filtered = score_links([[1.0, 0.0]], tails, pool="all", known=[(0, 0)], **settings)
     assert filtered.ranks.tolist() == [2.0] and filtered.overall.num_candidates == 3.0
+    alone = score_links([[1.0, 0.0]], tails, pool="all", known=[(0, 0), (0, 1), (0, 3)], **settings)
+    assert (alone.overall.mrr, alone.overall.num_candidates) == (100.0, 1.0)
 
 
 def test_ties_share_their_mean_rank() -> None:

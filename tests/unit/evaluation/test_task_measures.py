@@ -57,6 +57,10 @@ def test_candidates_are_scored_within_their_query() -> None:
     np.testing.assert_allclose(found.per_query["map"], [50.0, 100 * (1 + 2 / 3) / 2])
     np.testing.assert_allclose(found.per_query["mrr@10"], [50.0, 100.0])
     assert found.measures["map"] == pytest.approx(np.mean(found.per_query["map"]))
+    twelve = {"query_ids": ["q"] * 12, "document_ids": [str(number) for number in range(12)]}
+    for rank, expected in ((10, 10.0), (11, 0.0)):
+        one = score_candidates(-np.arange(12) / 12, relevance=[int(place == rank) for place in range(1, 13)], **twelve)
+        assert one.per_query["mrr@10"].tolist() == [expected]
 
 
 def test_ties_keep_the_order_of_the_candidates() -> None:
