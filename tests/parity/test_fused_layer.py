@@ -63,7 +63,8 @@ def distance(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
 @pytest.mark.parametrize("family", [*FUSED, *ATTENTION_ONLY])
 @pytest.mark.parametrize(("bf16", "bound"), [(False, 2e-6), (True, 2e-2)])
 def test_loss_and_gradient(family: str, bf16: bool, bound: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family), hidden_dropout=0.0, attention_dropout=0.0)
+    folder = tiny_encoder(tmp_path, family, layer_norm_eps=0.1)
+    encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
     expected_loss, expected = without_kernels(monkeypatch, encoder)
     asked = Asked(monkeypatch)
     loss, gradients = loss_and_gradients(encoder, bf16=bf16)
@@ -78,7 +79,7 @@ def test_loss_and_gradient(family: str, bf16: bool, bound: float, tmp_path: Path
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_encoding_by_kernels_gives_the_same_embeddings(precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few sentences, and so many that products are packed."""
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"))
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", layer_norm_eps=0.1))
     for sentences in (SENTENCES, [f"{sentence} {number}" for number in range(80) for sentence in SENTENCES]):
         with monkeypatch.context() as patch:
             patch.setattr(calls, "why_not", lambda: "not now")
@@ -103,6 +104,31 @@ def test_drophead_and_dropout_act_in_training_alone(tmp_path: Path) -> None:
         assert torch.equal(first, loud(tokens))
     torch.manual_seed(1)
     torch.testing.assert_close(loud(tokens).detach(), first)  # with a derivative the same numbers are drawn
+
+
+@pytest.mark.parametrize("name", ["attention.self.query", "attention.output.dense", "output.dense"])
+def test_gradient_under_dropout_is_that_of_the_drawn_function(name: str, tmp_path: Path) -> None:
+    """With the generator reset, the dropped network is one fixed function: central differences give its gradient, behind each mask."""
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"), hidden_dropout=0.3, attention_dropout=0.3).train()
+    tokens = encoder.tokenize(SENTENCES * 3)
+    weight = encoder.model.encoder.layer[0].get_submodule(name).weight
+    direction = torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
+
+    def loss() -> Tensor:
+        torch.manual_seed(5)
+        total: Tensor = encoder(tokens).double().pow(3).sum()
+        return total
+
+    def loss_at(shift: float) -> float:
+        with torch.no_grad():
+            weight.add_(shift * direction)
+            found = float(loss())
+            weight.sub_(shift * direction)
+        return found
+
+    (gradient,) = torch.autograd.grad(loss(), weight)
+    numeric = (loss_at(1e-3) - loss_at(-1e-3)) / 2e-3
+    assert float((gradient * direction).sum()) == pytest.approx(numeric, rel=0.03)  # of float32
 
 
 @pytest.mark.parametrize(

@@ -58,11 +58,12 @@ def test_collate_refuses_nothing(sentences: list[list[int]]) -> None:
 @pytest.mark.parametrize("pooling", sorted(POOLINGS))
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_saved_folder_gives_the_same_embeddings_everywhere(pooling: str, family: str, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "base", family), pooling=pooling, max_length=20)
+    folder = tiny_encoder(tmp_path / "base", family, num_hidden_layers=7 if pooling == "cls_last_five" else 2)
+    encoder = SentenceEncoder.load(folder, pooling=pooling, max_length=20)
     expected = encode(encoder, SENTENCES)
     encoder.save(tmp_path / "saved", card=CARD)
     peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    assert peer.max_seq_length == 20
+    assert peer.max_seq_length == AutoTokenizer.from_pretrained(tmp_path / "saved").model_max_length == 20
     np.testing.assert_allclose(peer.encode(list(SENTENCES)), expected, atol=1e-6)
     again = SentenceEncoder.load(tmp_path / "saved")
     assert again.pooling == ("cls" if pooling == "cls_mlp_train_only" else pooling)

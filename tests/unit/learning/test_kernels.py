@@ -194,3 +194,10 @@ def test_dropout_drops_as_often_as_it_says_and_its_seeds_and_places_are_independ
         for left, right in pairs:
             correlation = torch.corrcoef(torch.stack([left.flatten(), right.flatten()]))[0, 1]
             assert abs(float(correlation)) < 4.5 / math.sqrt(left.numel())
+
+
+def test_each_mask_is_drawn_for_itself() -> None:
+    torch.manual_seed(0)
+    first, none, last = calls.draw_masks([0.1, 0.0, 0.1])
+    assert first is not None and none is None and last is not None
+    assert first.seed != last.seed and (first.p, last.p) == (0.1, 0.1)
