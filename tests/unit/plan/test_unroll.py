@@ -211,6 +211,20 @@ def test_methods_that_lead_nowhere_are_refused(methods: dict[str, Json], message
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("checkpoint", "minilm-l12"), ("revision", "sha256:2222222222222222"), ("initialization", "random"), ("layers", 2)],
+)
+def test_what_a_start_has_settled_is_not_set_beside_it(field: str, value: Json) -> None:
+    objective: Json = {"name": "info_nce"}
+    own: Json = {"objective": objective, "encoder": {field: value}}
+    second: Json = {"start": "first", "objective": objective, "encoder": {field: value}}
+    with pytest.raises(RecipeError) as caught:
+        plan_of(small_recipe(methods={"first": {"objective": objective}, "second": second}))
+    assert f"methods.second.encoder.{field}: found {value} beside a start that has " in str(caught.value)
+    assert _kinds(plan_of(small_recipe(methods={"first": own, "second": second}))) == {"corpus": 1, "train": 2, "scores": 2}
+
+
 def _methods() -> dict[str, Json]:
     methods = small()["methods"]
     assert isinstance(methods, dict)
