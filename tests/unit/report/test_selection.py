@@ -88,6 +88,7 @@ def test_choosing_on_test_is_told_as_optimism(tmp_path: Path, tiny_encoder_dir: 
     optimism = (cells[1].headline or 0) - (cells[0].headline or 0)
     assert said.startswith("Of 2 systems, stsb-dev alone chooses fine_tuned") and said.endswith(f"{optimism:.2f} points of optimism.")
     assert selection_sentence(cells[:1], column="STS-B") == ""
+    assert selection_sentence([cells[0], replace(cells[1], dev_task="sickr-dev")], column="STS-B") == "", "two dev tasks do not compare"
 
 
 def test_the_report_shows_selection_tests_and_what_is_exploratory(tmp_path: Path, tiny_encoder_dir: Path) -> None:

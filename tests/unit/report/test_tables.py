@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.stats import ttest_rel
+from scipy.stats import t, ttest_rel
 
 from sentdist.errors import DataError
 from sentdist.evaluation.decisive import Difference, over_tasks
@@ -102,6 +102,15 @@ def test_a_distance_that_rounds_to_nothing_is_said_in_words(points: float, p: fl
     assert sentence.startswith(f"ours is {distance(points, 'base')}") and "0.00 points" not in sentence
 
 
+def test_a_verdict_tells_the_interval_of_a_difference_and_its_p_over_the_table() -> None:
+    found = Difference(difference=0.4, low=0.1, high=0.7, p=0.01, table_p=0.2, about="seeds")
+    said = in_words(Comparison(system="ours", other="base", relation="baseline", differences={"t": found}), "t", num_tests=3)
+    assert said == (
+        "ours is 0.40 points above base (95 % interval +0.10 to +0.70 over other seeds, on these very test items; "
+        "p = 0.200 over the 3 comparisons of this table): not told from chance."
+    )
+
+
 def test_best_and_tied() -> None:
     table = _table([*_luck("eq1", 0), *_luck("rcl", 2), *_luck("twin", 2)])
     assert sorted(line.cells["Avg"].standing for line in table.lines) == ["", "best", "tied"]
@@ -173,10 +182,12 @@ def test_other_tasks_are_asked_seed_by_seed_and_not_of_rows_of_other_seeds(base:
 
 
 def test_the_items_of_an_average_count_by_their_task(tmp_path: Path) -> None:
-    """Of independent test sets the variances of a mean are those of its parts, divided by their number squared."""
-    cells = _table([_with_items(tmp_path, "eq1", 2.0)]).line("eq1").cells
+    """Of independent test sets the variances of a mean are those of its parts, divided by their number squared; n items have n - 1 degrees."""
+    cells = _table([_with_items(tmp_path, "eq1", 2.0, num_pairs=40)]).line("eq1").cells
     halves = {name: (cell.interval.high - cell.interval.low) / 2 for name, cell in cells.items() if cell.interval is not None}
-    assert halves[AVERAGE] == pytest.approx(np.sqrt(sum(halves[task] ** 2 for task in TASKS)) / len(TASKS), rel=0.01)
+    of_task, of_all = (float(t.isf(0.025, items - 1)) for items in (40, 120))
+    variance = sum((halves[task] / of_task) ** 2 * 39 / 40 for task in TASKS) / len(TASKS) ** 2
+    assert halves[AVERAGE] == pytest.approx(of_all * np.sqrt(variance * 120 / 119))
 
 
 def test_one_seed_with_items_is_tested_over_items(tmp_path: Path) -> None:
@@ -220,7 +231,9 @@ def test_items_that_belong_together_count_as_one(tmp_path: Path) -> None:
         assert found is not None and found.low is not None and found.high is not None
         return found.high - found.low
 
-    assert width([copied(row, grouped=True) for row in rows]) == pytest.approx(width(rows), rel=0.02)
+    together = [copied(row, grouped=True) for row in rows]
+    assert table_columns(group_rows(together), dict.fromkeys(TASKS, TASK_KINDS["sts"].main), average=False).sizes == dict.fromkeys(TASKS, (4000, 400))
+    assert width(together) == pytest.approx(width(rows), rel=0.02)
     assert width([copied(row, grouped=False) for row in rows]) == pytest.approx(width(rows) / 10**0.5, rel=0.02)
 
 

@@ -84,9 +84,8 @@ def test_the_best_relation_of_a_task_counts_and_each_is_told() -> None:
     assert "combine" not in RelationalScoring.model_validate({"weights": {"a": 1.0}}).model_dump(exclude_defaults=True)
 
 
-def _score(main: float | None, **by: float) -> TaskScore:
-    measures: dict[str, float | None] = {f"by.{name}": value for name, value in by.items()}
-    return TaskScore(task="t", main=main, measures=measures, items=pa.table({"map": [0.0]}))
+def _score(main: float | None, **by: float | None) -> TaskScore:
+    return TaskScore(task="t", main=main, measures={f"by.{name}": value for name, value in by.items()}, items=pa.table({"map": [0.0]}))
 
 
 def test_dev_tasks_of_a_group_count_as_one_and_share_a_relation() -> None:
@@ -94,6 +93,8 @@ def test_dev_tasks_of_a_group_count_as_one_and_share_a_relation() -> None:
     group = [_score(50.0, a=50.0, b=0.0), _score(60.0, a=20.0, b=60.0)]
     assert mean_of_parts([group]) == 35.0, "a is better over both: 35 against 30"
     assert mean_of_parts([[_score(None)], [_score(1.0)]]) is None
+    assert mean_of_parts([[_score(10.0), _score(None)]]) is None, "a mean over fewer tasks would be another number"
+    assert mean_of_parts([[_score(50.0, a=50.0, b=0.0), _score(60.0, a=None, b=60.0)]]) == 30.0, "a is not defined over both"
 
 
 def test_useb_averages_its_four_tasks_each_by_one_relation() -> None:
