@@ -64,7 +64,8 @@ def test_a_cell_with_an_unfinished_stage_has_no_cost() -> None:
 
 def test_the_unit_is_that_of_the_machines() -> None:
     assert work_unit(RECORDS) == "worker-seconds"
-    assert work_unit({"t": record("train", "t", 1.0, workers=8, gpus_per_worker=1.0)}) == "GPU-seconds"
+    on_gpus = {"t": record("train", "t", 1.0, workers=8, gpus_per_worker=1.0)}
+    assert work_unit(on_gpus) == "GPU-seconds" and work_unit(on_gpus | RECORDS) == "worker-seconds"
 
 
 def test_the_figure_says_what_sharing_spared() -> None:

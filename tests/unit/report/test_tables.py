@@ -117,6 +117,26 @@ def test_best_and_tied() -> None:
     assert table.line("eq1").cells["Avg"].standing == ""
 
 
+def test_of_many_columns_more_is_asked_to_tell_a_row_from_the_best() -> None:
+    """A p between that for which all four columns together are wrong in 5 of 100 tables, and 5 %."""
+    gains = [0.05, 0.15, 0.25, 0.35, 0.45]
+    assert 1 - 0.95 ** (1 / 4) < ttest_rel(gains, np.zeros(5)).pvalue < 0.05
+    luck = np.random.default_rng(0).normal(70, 1, 5).tolist()
+    rows = [
+        _row(label, seed, (luck[seed] + by,) * 3)
+        for label in ("eq1", "rcl")
+        for seed, by in enumerate(gains if label == "rcl" else [0.0] * 5)
+    ]
+    assert [line.cells["STS12"].standing for line in _table(rows).lines] == ["tied", "best"]
+    alone = build_table(rows, title="One task", tasks=TASKS[:1], baseline="eq1", average=False)
+    assert [line.cells["STS12"].standing for line in alone.lines] == ["", "best"]
+
+
+def test_a_verdict_tells_why_either_side_is_no_evidence(rows: list[ResultRow]) -> None:
+    verdicts = _table(rows, exploratory={"eq1": "stopped early", "rcl": "a pilot"}).verdicts
+    assert verdicts["rcl"].endswith(" Exploratory: a pilot; stopped early.") and verdicts["base"].endswith(" Exploratory: stopped early.")
+
+
 def test_one_seed_without_items_gets_no_mark_and_says_so(rows: list[ResultRow]) -> None:
     single = [row for row in rows if row.seed == 0]
     text = markdown_part("result_table", _table(single))
@@ -232,7 +252,9 @@ def test_items_that_belong_together_count_as_one(tmp_path: Path) -> None:
         return found.high - found.low
 
     together = [copied(row, grouped=True) for row in rows]
-    assert table_columns(group_rows(together), dict.fromkeys(TASKS, TASK_KINDS["sts"].main), average=False).sizes == dict.fromkeys(TASKS, (4000, 400))
+    assert table_columns(group_rows(together), dict.fromkeys(TASKS, TASK_KINDS["sts"].main), average=False).sizes == dict.fromkeys(
+        TASKS, (4000, 400)
+    )
     assert width(together) == pytest.approx(width(rows), rel=0.02)
     assert width([copied(row, grouped=False) for row in rows]) == pytest.approx(width(rows) / 10**0.5, rel=0.02)
 

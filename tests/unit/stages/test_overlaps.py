@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,18 +19,21 @@ from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.stage import Json
+from sentdist.plan.stages import Overlap
 from sentdist.plan.unroll import Plan
-from sentdist.report.leaks import NOT_CHECKED
+from sentdist.report.leaks import NOT_CHECKED, SweepLeaks, sweep_leaks
 from sentdist.report.sweep_report import report_sweep
+from sentdist.report.tables import Leaked
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.overlaps import build_overlaps, task_texts
+from sentdist.store.sweep import load_sweep
 from tests.support.relations_data import relations_values, write_relations_data
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tasks_data import write_table
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
-ON_ITS_TEST: Json = {"source": "sts/stsb", "split": "test", "columns": ["sentence1", "sentence2"]}
+ON_ITS_TEST: dict[str, Json] = {"source": "sts/stsb", "split": "test", "columns": ["sentence1", "sentence2"]}
 
 
 def _world(folder: Path, encoder: Path, *, corpus: Json = ON_ITS_TEST) -> tuple[Plan, Context]:
@@ -91,6 +95,45 @@ def test_near_finds_are_marked_too(tmp_path: Path, tiny_encoder_dir: Path) -> No
     lines = {line.split("|")[1].strip(): line for line in report.markdown.split("## Chosen")[0].splitlines() if line.startswith("| ")}
     assert "**leaked 1 nearly of 40**" in lines["fine_tuned"] and "leaked" not in lines["base"]
     assert "| nli-triplets | stsb | 40 | 0 | 0 | 1 |" in report.markdown
+
+
+def test_a_cell_is_held_against_all_that_its_training_builds_on(
+    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`second` goes on from a training on the test set, and its own corpus has one pair of it but for a word."""
+    data = write_data(tmp_path / "data")
+    shutil.copytree(data / "sts", data / "copied")
+    trained: Json = {"objective": {"name": "info_nce"}}
+    nearly: dict[str, Json] = {"corpus": {"source": "nli/triplets", "columns": ["sent0", "hard_neg"]}, "baseline": "plain"}
+    alone = tiny_values(tiny_encoder_dir, methods={"plain": trained}, **nearly)
+    first: Json = {"objective": {"name": "info_nce"}, "corpus": "copied", "reported": False}
+    methods: Json = {"first": first, "second": {"objective": {"name": "info_nce"}, "start": "first"}, "plain": trained}
+    whole = alone | {"methods": methods, "corpora": {"copied": {**ON_ITS_TEST, "source": "copied/stsb"}}}
+    own, elsewhere, (plan, context) = (
+        tiny_plan(values, data=data, store=tmp_path / "store")
+        for values in (alone, alone | {"evaluation": {"tasks": ["sts=sts/stsb@dev"]}}, whole)
+    )
+    for overlap in overlaps_of(plan):
+        for needed in overlap.inputs:
+            build_here(needed, context)
+    fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 40})
+    sweep = load_sweep(context.store, "tiny")
+
+    def found() -> SweepLeaks:
+        return sweep_leaks(sweep, context.store, sweep.records(context.store))
+
+    with monkeypatch.context() as older:
+        older.setattr(Overlap, "revision", Overlap.revision - 1)
+        build_overlaps(plan, context)
+    for other, _ in (own, elsewhere):
+        build_overlaps(other, context)
+    nearly_one = Leaked(num_leaked=0, num_near=1, num_items=40)
+    assert found().leaked == {("second", "stsb"): nearly_one, ("plain", "stsb"): nearly_one} and not found().is_known
+    build_overlaps(plan, context)
+    assert found().leaked == {("second", "stsb"): Leaked(num_leaked=40, num_items=40), ("plain", "stsb"): nearly_one}
+    assert found().is_known and {row[:2] for row in found().rows} == {
+        ("copied-stsb", "stsb"), ("nli-triplets", "stsb"), ("stsb-dev (chooses weights)", "stsb"),
+    }  # fmt: skip
 
 
 def test_leaks_of_all_folds_count_together(tmp_path: Path, tiny_encoder_dir: Path) -> None:
