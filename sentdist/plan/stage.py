@@ -7,9 +7,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import JsonValue
 
@@ -43,6 +43,13 @@ class Stage(Frozen):
         """Digest of kind, revision, fields and the keys of the inputs."""
         text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.replace(_SOURCE, _SOURCE_IN_KEYS).encode()).hexdigest()[:KEY_LENGTH]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, whose copy would keep the key of the fields that were."""
+        copy = super().model_copy(update=update, deep=deep)
+        if update:
+            copy.__dict__.pop("key", None)
+        return copy
 
     @property
     def label(self) -> str:

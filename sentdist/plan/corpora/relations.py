@@ -187,9 +187,9 @@ def relational_corpus(section: RelationsSection, resolver: Resolver, *, where: s
 
 
 def link_task(corpus: RelationalCorpus, pool: Pool) -> LinkTask:
-    """The task over what a corpus has held out; `held_out` must be above 0."""
+    """The task over what a corpus has held out; `held_out` must be above 0. It names the corpus as it is, cap included."""
     parts = tuple(part.model_copy(update={"cap": None}) for part in corpus.relations)  # a cap does not change what is held out
     uncapped = corpus.model_copy(update={"relations": parts})
     return LinkTask(
-        source=f"relations/{uncapped.label}", revision=uncapped.key, relations=parts, held_out=corpus.held_out, seed=corpus.seed, pool=pool
+        source=f"relations/{uncapped.label}", revision=corpus.key, relations=parts, held_out=corpus.held_out, seed=corpus.seed, pool=pool
     )

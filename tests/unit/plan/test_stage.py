@@ -120,6 +120,12 @@ def test_inputs_are_the_stages_in_the_fields() -> None:
     assert [stage.kind for stage in topological((Scores(encoder=final, tasks=()),))] == ["corpus", "train", "bank", "train", "scores"]
 
 
+def test_a_copy_of_other_fields_has_a_key_of_its_own() -> None:
+    soup = Soup()
+    assert soup.key == soup.model_copy().key
+    assert soup.model_copy(update={"salt": 2.0}).key == Soup(salt=2.0).key != soup.key
+
+
 def test_a_key_depends_on_the_keys_of_its_inputs() -> None:
     banks = [Bank(encoder=_train(objective=Entropy(phi=phi)), corpus=CORPUS) for phi in (0.01, -0.01)]
     assert len({_train(objective=RCL(), banks=(bank,)).key for bank in banks}) == 2

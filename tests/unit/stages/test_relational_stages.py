@@ -16,7 +16,7 @@ from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
-from sentdist.plan.corpora.relations import LinkTask
+from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, RelationFile, RelationPart, link_task
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
@@ -248,6 +248,7 @@ def refusal(**changes: Json) -> str:
         ({"corpora__alone": {"kind": "relations", "relations": [TWIN]}, "evaluation__links": {"corpus": "alone"}}, "holds out none"),
         ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
         ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 4, "seed": 1}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN]}, "methods__rse__corpus": "alone", "methods__rse__reported": False, "methods__merged__start": "rse"}, "has learned"),
         ({"evaluation": {"tasks": ["stsb"], "links": {"corpus": "aloen"}}}, 'Did you mean "alone"?'),
         ({"encoder__pooling": "cls_last_five", "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "found cls_last_five"),
         ({"encoder__pooling": "cls_mlp_train_only", "methods__rse__view": {}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "found cls_mlp_train_only"),
@@ -257,6 +258,16 @@ def refusal(**changes: Json) -> str:
 )  # fmt: skip
 def test_recipes_without_a_meaning_are_refused(changes: dict[str, Json], said: str) -> None:
     assert said in refusal(**changes)
+
+
+def test_the_task_of_a_corpus_is_one_whether_its_key_was_asked_for_before_or_not() -> None:
+    part = RelationPart(
+        name="twin", construction="pairs", sources=(RelationFile(source="pairs/twins", source_revision="1"),), columns=("a", "b")
+    )
+    corpus = RelationalCorpus(relations=(part.model_copy(update={"cap": 12}),), cap_rule="sample", held_out=4, seed=1)
+    task = link_task(corpus, "all")
+    assert (task.revision, [one.cap for one in task.relations], task.source) == (corpus.key, [None], "relations/twin")
+    assert link_task(corpus, "all") == task
 
 
 def test_a_relation_that_no_data_has_is_refused(data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
