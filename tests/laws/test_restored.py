@@ -125,6 +125,17 @@ def test_a_record_of_another_version_is_not_understood(change: dict[str, object]
     assert isinstance(restored(bank.key, {bank.key: record_of(bank)}), Bank), "others are"
 
 
+def test_a_key_that_is_known_does_not_stand_for_other_fields() -> None:
+    stage, records = trained()
+    assert restored(stage.key, records) == stage
+    record = records[stage.key]
+    fields = record.stage["fields"]
+    assert isinstance(fields, dict)
+    changed = record.model_copy(update={"stage": record.stage | {"fields": fields | {"seed": 99}}})
+    found = restored(stage.key, records | {stage.key: changed})
+    assert isinstance(found, Train) and found.seed == 99
+
+
 def test_an_older_record_of_generated_sources_comes_back_in_words_of_today() -> None:
     stage, _ = trained()
     corpus = stage.corpus.model_copy(update={"source": "generated/nli"})

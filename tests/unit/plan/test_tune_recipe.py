@@ -76,6 +76,8 @@ def test_rcl_is_tuned_where_it_is_asked_for() -> None:
     banks = [{stage.key for stage in topological((training,)) if stage.kind == "bank"} for training in trainings]
     assert trainings[0].key != trainings[1].key
     assert banks[0] == banks[1] and len(banks[0]) == 1
+    several = recipe_from_values(values(encoders=[("minilm-l6", None), ("owner/name", "c" * 40)], methods=["rcl"]), where="tune")
+    assert [several.methods[name].bank for name in ("rcl-1", "rcl-2")] == ["entropy-1", "entropy-2"]
 
 
 def test_a_small_file_has_small_batches() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Train
-from sentdist.plan.unroll import Plan, unroll
+from sentdist.plan.unroll import Pin, Plan, unroll
 from tests.support.planning import FixedResolver, plan_of, small_recipe, with_method
 from tests.support.planning import small_values as small
 
@@ -161,6 +162,39 @@ def test_folds_hold_for_each_retrieval_collection_that_trains() -> None:
             "scifact": (None, None, "answer"),
         }
         assert isinstance(train.selection.task, Task) and (train.selection.task.fold, train.selection.task.fold_role) == (fold, "dev")
+
+
+def test_probes_look_for_what_stands_in_a_method_s_own_corpus() -> None:
+    objective: Json = {"name": "info_nce"}
+    plan = plan_of(
+        small_recipe(
+            corpora={"few": {"source": "nli/triplets", "limit": 5000}},
+            evaluation={"tasks": ["stsb"], "probes": {}},
+            methods={"all": {"objective": objective}, "few": {"objective": objective, "corpus": "few"}},
+        )
+    )
+    found = {trial.method: (trial.scores.encoder, trial.scores.targets) for trial in plan.trials}
+    assert [getattr(encoder, "corpus", None) == targets.corpus for encoder, targets in found.values() if targets] == [True, True]
+    assert _kinds(plan) == {"corpus": 2, "train": 2, "targets": 2, "scores": 2}
+
+
+class ShortResolver(FixedResolver):
+    """Knows one encoder that takes few tokens."""
+
+    def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin:
+        return replace(super().encoder(checkpoint, revision=revision, where=where), most_tokens=40 if checkpoint == "short" else 512)
+
+
+def test_another_reading_of_an_encoder_takes_no_more_tokens_than_that_encoder() -> None:
+    trained: Json = {
+        "objective": {"name": "info_nce"},
+        "encoder": {"checkpoint": "short"},
+        "training": {"max_length": 40},
+        "reported": False,
+    }
+    recipe = small_recipe(methods={"first": trained, "again": {"of": "first"}}, evaluation={"tasks": ["stsb"], "max_length": 100})
+    with pytest.raises(RecipeError, match=r"evaluation\.max_length: found 100, where short takes 40 tokens"):
+        unroll(recipe, ShortResolver())
 
 
 def test_each_source_is_pinned_by_the_resolver() -> None:

@@ -30,7 +30,7 @@ def _dev(trial: Trial) -> float:
 
 
 def _swept(folder: Path, encoder: Path, **changes: Json) -> tuple[Plan, Context]:
-    values = tiny_values(encoder, seeds=[0, 1, 2], sweep={"training.learning_rate": RATES}, **changes)
+    values = tiny_values(encoder, seeds=[0, 5, 1], sweep={"training.learning_rate": RATES}, **changes)
     plan, context = tiny_plan(values, data=write_data(folder / "data"), store=folder / "store")
     fill_store(context.store, plan, noise=lambda trial: 1.5, dev=_dev, num_items={"stsb": 60})
     return plan, context
@@ -40,10 +40,11 @@ def test_the_chosen_cell_and_the_baseline_are_trained_with_fresh_seeds(tmp_path:
     plan, context = _swept(tmp_path, tiny_encoder_dir, confirm_seeds=4)
     sweep = load_sweep(context.store, "tiny")
     recipe = confirmation(sweep, sweep.records(context.store))
-    assert recipe is not None and (recipe.name, recipe.seeds, recipe.sweep, recipe.confirm_seeds) == ("tiny-confirmed", (3, 4, 5, 6), {}, 0)
+    assert recipe is not None and (recipe.name, recipe.seeds, recipe.sweep, recipe.confirm_seeds) == ("tiny-confirmed", (6, 7, 8, 9), {}, 0)
+    assert recipe.headline == "rcl"
     fresh = unroll(recipe, FileResolver(data_root=tmp_path / "data"))
     assert {(trial.method, trial.seed) for trial in fresh.trials} == {
-        (name, seed) for name in ("fine_tuned", "rcl") for seed in (3, 4, 5, 6)
+        (name, seed) for name in ("fine_tuned", "rcl") for seed in (6, 7, 8, 9)
     }
     encoders = [trial.scores.encoder for trial in fresh.trials]
     assert all(isinstance(encoder, Train) and encoder.training.learning_rate == 2e-3 for encoder in encoders)

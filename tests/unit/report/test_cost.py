@@ -13,6 +13,7 @@ from sentdist.evaluation.decisive import Difference
 from sentdist.plan.stage import Json
 from sentdist.report.cost import Cost, cost_plot, costs, work, work_unit
 from sentdist.report.forest import task_forest
+from sentdist.report.sweep_rows import shared_trainings
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
@@ -62,6 +63,11 @@ def test_a_cell_with_an_unfinished_stage_has_no_cost() -> None:
     assert [one.system for one in costs(SWEEP, known, SCORES)] == ["one", "base"]
 
 
+def test_what_a_shared_training_spares_is_each_time_that_it_was_not_run() -> None:
+    records = RECORDS | {"b": RECORDS["b"].model_copy(update={"inputs": ("e", "c")})}
+    assert shared_trainings(SWEEP, records) == (2, 1, 60.0)
+
+
 def test_the_unit_is_that_of_the_machines() -> None:
     assert work_unit(RECORDS) == "worker-seconds"
     on_gpus = {"t": record("train", "t", 1.0, workers=8, gpus_per_worker=1.0)}
@@ -96,6 +102,7 @@ def test_of_many_systems_a_figure_names_the_best_at_each_cost_and_its_table_all(
     ]
     drawing = cost_plot(many, unit="score")
     assert "Of 40 systems, those are named that no cheaper one equals" in drawing.caption
+    assert [place for place in range(40) if f"<!-- system {place} -->" in drawing.svg] == list(range(10)), "each better than all before"
     assert len(list(csv.DictReader(io.StringIO(drawing.table)))) == 40
 
 

@@ -7,9 +7,12 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from sentdist.plan.unroll import Trial
 from sentdist.report.brief_table import brief_table
 from sentdist.report.sweep_report import Report, report_sweep
+from sentdist.report.sweep_rows import sweep_rows
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.planning import plan_of, small_recipe
@@ -38,6 +41,17 @@ def test_a_seed_that_lacks_a_fold_is_left_out_and_told(tmp_path: Path) -> None:
     report = report_sweep(store, "small")
     assert {label: row["num_seeds"] for label, row in _table(report).items()} == {"base": "1", "fine_tuned": "2", "rcl": "1"}
     assert "rcl has scores of 5 of its 6 trials" in report.markdown and "- rcl · seed 1 · fold 2" in report.markdown
+
+
+def test_a_score_that_one_fold_lacks_is_no_mean_of_the_others(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    sweep = load_sweep(store, "small")
+    records = sweep.records(store)
+    key, *others = (trial.key for trial in sweep.trials if (trial.method, trial.seed) == ("rcl", 0))
+    records[key] = records[key].model_copy(update={"results": records[key].results | {f"{NAME}.map": None}})
+    (row,) = (row for row in sweep_rows(sweep, store, records).retrieval[NAME] if (row.method, row.seed) == ("rcl", 0))
+    of_mrr = [float(str(records[one].results[f"{NAME}.mrr"])) for one in (key, *others)]
+    assert row.scores[f"{NAME}:map"] is None and row.scores[f"{NAME}:mrr"] == pytest.approx(sum(of_mrr) / 3)
 
 
 def test_the_terminal_counts_seeds_and_spreads_over_them_as_the_report_does(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_two_systems_with_the_same_seeds_are_paired_by_them(rows: list[ResultRow
     found = table.line("rcl").cells["STS13"].against_baseline
     assert found is not None and found.about == "seeds" and found.p is not None and found.table_p is not None
     assert found.p == pytest.approx(ttest_rel([81.1, 81.4, 81.7], [81.0, 80.9, 80.8]).pvalue, rel=0.02)  # read off a grid of quantiles
-    assert found.p < found.table_p <= 4 * found.p
+    assert found.p < found.table_p <= 4 * found.p and " over the 3 comparisons of this table)" in table.verdicts["rcl"]
     comparison = next(one for one in table.comparisons if (one.system, one.relation) == ("rcl", "preceding"))
     assert comparison.differences["STS13"].difference == pytest.approx(found.difference)
 
@@ -202,7 +202,7 @@ def test_other_tasks_are_asked_seed_by_seed_and_not_of_rows_of_other_seeds(base:
 
 
 def test_the_items_of_an_average_count_by_their_task(tmp_path: Path) -> None:
-    """Of independent test sets the variances of a mean are those of its parts, divided by their number squared; n items have n - 1 degrees."""
+    """The variance of a mean of independent test sets is that of its parts by their number squared; n items have n - 1 degrees."""
     cells = _table([_with_items(tmp_path, "eq1", 2.0, num_pairs=40)]).line("eq1").cells
     halves = {name: (cell.interval.high - cell.interval.low) / 2 for name, cell in cells.items() if cell.interval is not None}
     of_task, of_all = (float(t.isf(0.025, items - 1)) for items in (40, 120))

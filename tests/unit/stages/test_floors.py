@@ -71,6 +71,7 @@ def test_centred_embeddings_have_no_mean() -> None:
     ("method", "message"),
     [
         ({"lexical": "word_overlap", "objective": {"name": "info_nce"}}, "methods.new.lexical"),
+        ({"lexical": "word_overlap", "encoder": {"pooling": "cls"}}, "methods.new.lexical"),
         ({"encoder": {"poolin": "cls"}}, 'methods.new.encoder: "poolin" is not one of'),
         ({"encoder": {"pooling": "none"}}, "methods.new.encoder.pooling"),
         ({"of": "fine_tuned", "objective": {"name": "info_nce"}}, "methods.new.of"),

@@ -16,6 +16,7 @@ STORE = ArtifactStore("/nowhere")
 def test_settings_have_short_names_that_tell_fields_of_one_method_apart() -> None:
     paths = ["training.learning_rate", "methods.rcl.objective.temperature", "methods.rcl.regularizers.temperature"]
     assert list(short_names([paths]).values()) == ["learning_rate", "objective.temperature", "regularizers.temperature"]
+    assert short_names([paths, paths[1:2]])[paths[1]] == "objective.temperature", "one name for one field, whichever method has it"
     alone = short_names([["methods.a.objective.temperature"], ["methods.b.objective.temperature"]])
     assert set(alone.values()) == {"temperature"}, "one column for one thing, whichever method has it"
 
