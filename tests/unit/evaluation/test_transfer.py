@@ -9,7 +9,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from rayjobs.benchmarks.senteval_classifier import nested_accuracy
 from sentdist.errors import DataError
-from sentdist.evaluation import linear_models
+from sentdist.evaluation import linear_models, transfer
 from sentdist.evaluation.classification import PENALTIES
 from sentdist.evaluation.linear_models import trained_side_by_side
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
@@ -24,12 +24,14 @@ def _planted(num_rows: int = 240, width: int = 32, distance: float = 2.2, seed: 
     return features.astype(np.float32), [str(label) for label in labels]
 
 
-def test_one_model_is_torchs_adam_on_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights after four passes, against torch.optim.Adam with weight decay."""
+@pytest.mark.parametrize(("beside", "block"), [([], 64), ([np.arange(0, 150, 2)], 85)])
+def test_a_model_is_torchs_adam_on_the_same_batches(beside: list[np.ndarray], block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights after four passes, against torch.optim.Adam with weight decay; beside a model that has every second row alone."""
     monkeypatch.setattr(linear_models, "MAX_PASSES", 0)
     features, labels = _planted(num_rows=150)
     rows = np.arange(150)
-    found = trained_side_by_side(features, np.asarray(labels), train=[rows], dev=[rows], penalties=[1e-2])
+    train = [rows, *beside]
+    found = trained_side_by_side(features, np.asarray(labels), train=train, dev=[rows] * len(train), penalties=[1e-2] * len(train))
     width, random = features.shape[1], np.random.RandomState(linear_models.SEED)
     start = np.random.default_rng(linear_models.SEED).uniform(-1, 1, size=(width + 1, 2, 1)) / np.sqrt(width)
     linear = torch.nn.Linear(width, 2)
@@ -38,13 +40,28 @@ def test_one_model_is_torchs_adam_on_the_same_batches(monkeypatch: pytest.Monkey
     gold = torch.tensor([int(label) for label in labels])
     for _ in range(4):
         order = random.permutation(rows)
-        for first in range(0, 150, 64):
-            batch = order[first : first + 64]
+        for first in range(0, 150, block):
+            batch = np.array([row for row in order[first : first + block] if row in train[-1]])
             adam.zero_grad()
             torch.nn.functional.cross_entropy(linear(torch.from_numpy(features[batch])), gold[batch]).backward()
             adam.step()
-    np.testing.assert_allclose(found.weights[:-1, :, 0], linear.weight.detach().numpy().T, atol=1e-5)
-    np.testing.assert_allclose(found.weights[-1, :, 0], linear.bias.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(found.weights[:-1, :, -1], linear.weight.detach().numpy().T, atol=1e-5)
+    np.testing.assert_allclose(found.weights[-1, :, -1], linear.bias.detach().numpy(), atol=1e-5)
+
+
+def test_the_first_of_equal_looks_is_kept_and_six_without_a_gain_are_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is right at the first look, after four passes; each pass shuffles once."""
+    features, labels = _planted(num_rows=600, distance=20.0)
+    rows, random, same = np.arange(600), np.random.RandomState(0), np.random.RandomState(0)
+    given = {"train": [rows], "dev": [rows], "penalties": [1e-5]}
+    whole = trained_side_by_side(features, np.asarray(labels), random=random, **given)  # type: ignore[arg-type]
+    for _ in range(4 * (1 + 6)):
+        same.permutation(rows)
+    assert random.random_sample() == same.random_sample()
+    monkeypatch.setattr(linear_models, "MAX_PASSES", 0)
+    first = trained_side_by_side(features, np.asarray(labels), random=np.random.RandomState(0), **given)  # type: ignore[arg-type]
+    assert first.dev_accuracies.tolist() == [1.0]
+    np.testing.assert_array_equal(whole.weights, first.weights)
 
 
 def test_one_model_ends_and_keeps_its_best_weights_as_sentevals_does() -> None:
@@ -157,6 +174,44 @@ def test_a_seed_is_of_folds_weights_and_shuffles_and_sentevals_is_the_default() 
     parts = {"train": np.arange(100), "test": np.arange(100, 150)}
     one, other = (senteval_split(features, labels, num_folds=3, seed=seed, **parts) for seed in (1111, 2))
     assert (one.predicted != other.predicted).any()
+
+
+def test_a_given_seed_leaves_nothing_to_sentevals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels that features say nothing of, so that each draw shows in what is predicted."""
+    seeds: list[int] = []
+
+    class Folds(StratifiedKFold):
+        def __init__(self, *, n_splits: int, shuffle: bool, random_state: int) -> None:
+            seeds.append(random_state)
+            super().__init__(n_splits, shuffle=shuffle, random_state=random_state)
+
+    monkeypatch.setattr("sklearn.model_selection.StratifiedKFold", Folds)
+    features, labels = _planted(num_rows=150, distance=0.0)
+    found = senteval_cross_validated(features, labels, num_folds=3, seed=2)
+    assert seeds == [2] * (1 + 3)
+    monkeypatch.setattr(transfer, "SEED", 7)
+    np.testing.assert_array_equal(senteval_cross_validated(features, labels, num_folds=3, seed=2).predicted, found.predicted)
+
+
+def test_one_stream_draws_the_rows_that_say_when_to_stop_and_then_the_shuffles() -> None:
+    features, labels = _planted(num_rows=600, distance=0.0)
+    rows, test, random = np.arange(100), np.arange(100, 600), np.random.RandomState(3)
+    found = senteval_split(features, labels, train=rows, test=test, num_folds=3, seed=3)
+    order = random.permutation(rows)
+    model = trained_side_by_side(
+        features, np.asarray(labels), train=[order[5:]], dev=[order[:5]], penalties=[*found.penalties], seed=3, random=random
+    )
+    np.testing.assert_array_equal(found.predicted, model.predict(features, 0, test))
+
+
+def test_dev_chooses_the_penalty() -> None:
+    """Features so small that the strongest penalty weighs."""
+    features, labels = _planted(num_rows=160, distance=1.5, seed=2)
+    features *= 0.1
+    fit, dev = np.arange(60), np.arange(60, 130)
+    models = trained_side_by_side(features, np.asarray(labels), train=[fit] * 4, dev=[dev] * 4, penalties=PENALTIES)
+    best = int(np.argmax(models.dev_accuracies))
+    assert best > 0 and [*senteval_split(features, labels, train=fit, dev=dev, test=np.arange(130, 160)).penalties] == [PENALTIES[best]]
 
 
 def test_fixed_splits_choose_on_dev_and_never_look_at_test() -> None:
