@@ -26,6 +26,7 @@ FAQIR = """<?xml version="1.0" encoding="utf-8"?>
     <IRCandidateList><grpId>7</grpId><candidates>
       <IRCandidate><Id>1</Id><Annotations><Annotation><Val>2</Val></Annotation><Annotation><Val>1</Val></Annotation></Annotations></IRCandidate>
       <IRCandidate><Id>2</Id><Annotations><Annotation><Val>2</Val></Annotation></Annotations></IRCandidate>
+      <IRCandidate><Id>1</Id><Annotations><Annotation><Val>2</Val></Annotation></Annotations></IRCandidate>
     </candidates></IRCandidateList>
     <IRCandidateList><grpId>8</grpId><candidates>
       <IRCandidate><Id>2</Id><Annotations><Annotation><Val>1</Val></Annotation></Annotations></IRCandidate>

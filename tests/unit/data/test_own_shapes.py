@@ -11,6 +11,7 @@ import pytest
 
 from sentdist.data.candidates import read_candidates
 from sentdist.data.labels import read_labelled
+from sentdist.data.own.shapes import scale_of
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.files import read_file
 from sentdist.data.sources.pinned import read_source
@@ -25,6 +26,21 @@ def bank(root: Path, judgements: str) -> Path:
     write_table(root, "my/faq_queries", [{"query_id": f"q{n}", "query": f"question {n}"} for n in range(2)])
     (root / "my/faq_qrels.txt").write_text(judgements)
     return root
+
+
+@pytest.mark.parametrize(
+    ("cells", "scale"),
+    [
+        ([0.2, 0.9], (0.0, 1.0)),
+        ([-0.5, 0.9], (-1.0, 1.0)),
+        ([1, 4.5], (1.0, 5.0)),
+        ([0, 4.5], (0.0, 5.0)),
+        (["-3", "300"], (-3.0, 300.0)),
+        (["entailment", "neutral"], (0.0, 2.0)),
+    ],
+)
+def test_scores_are_on_the_narrowest_usual_scale_that_holds_them(cells: list[object], scale: tuple[float, float]) -> None:
+    assert scale_of("a.csv", "score", cells) == scale
 
 
 def test_judgements_as_trec_writes_them_with_grades_below_0(tmp_path: Path) -> None:

@@ -99,6 +99,13 @@ def test_a_negative_is_no_tail_of_its_head(num_heads: int | None) -> None:
         assert negative not in tails[anchor] | {anchor}
 
 
+def test_a_head_that_is_a_tail_elsewhere_is_no_negative_of_its_own() -> None:
+    rows = pa.table({"sentence1": ["a", "b", "d"], "sentence2": ["b", "c", "e"]})
+    found = [join_relations([RelationSource(name="chain", tables=(rows,))], seed=seed).table for seed in range(10)]
+    drawn = [dict(zip(*(table[name].to_pylist() for name in ("anchor", "negative")), strict=True)) for table in found]
+    assert {one["b"] for one in drawn} == {"e"} and {one["d"] for one in drawn} == {"b", "c"}
+
+
 def test_a_cap_takes_the_first_rows_grouped_by_head() -> None:
     found = join_relations([numbered("twin", 12, num_heads=4, cap=4), numbered("other", 5)])
     assert triples(found.table) == [("twin head 0", f"twin tail {row}") for row in (0, 4, 8)] + [("twin head 1", "twin tail 1")] + [
@@ -124,7 +131,9 @@ def test_a_relation_does_not_depend_on_the_others() -> None:
 
 def test_held_out_pairs_are_in_one_part_each() -> None:
     source = numbered("twin", 60, num_heads=20)
-    train = set(triples(join_relations([source], held_out=10).table))
+    table = join_relations([source], held_out=10).table
+    train = set(triples(table))
+    assert {*table["negative"].to_pylist()} <= {*table["positive"].to_pylist()}, "what is held out is no negative either"
     parts = {part: held_out_relations([source], held_out=10, part=part) for part in ("dev", "test")}
     pairs = {part: {(head, found.tails[tail]) for head, tail in zip(found.heads, found.tail, strict=True)} for part, found in parts.items()}
     assert len(train) == 40 and all(len(found) == 10 for found in pairs.values())

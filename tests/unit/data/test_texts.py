@@ -53,6 +53,13 @@ def test_every_kind_of_file_gives_its_sentences_in_order(suffix: str, num_rows: 
     assert texts.num_rows == (5 if suffix == ".parquet" else None)
 
 
+@pytest.mark.parametrize(("name", "text"), [("a.txt", "\ufeffone\ntwo\n"), ("a.csv", "\ufeffsentence\none\ntwo\n")])
+def test_a_mark_at_the_beginning_is_no_text(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    texts = open_texts(str(tmp_path / name), columns=[] if name == "a.txt" else ["sentence"], id_column=None)
+    assert [sentence for batch in texts.batches(10) for sentence in batch["sentence"]] == ["one", "two"]
+
+
 _SENTENCE = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\ufeff\x00"), min_size=1)
 
 

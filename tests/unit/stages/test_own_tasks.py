@@ -12,12 +12,14 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.data.leaks import LeakFinder
+from sentdist.data.pairs import Pairs
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
 from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.overlaps import task_texts
+from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.load import load_task
 from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
 
@@ -99,6 +101,15 @@ def test_geometry_is_a_task_without_a_main_score(planted_encoder_dir: Path, data
         assert results[f"geometry-stsb.{measure}"] == pytest.approx(results[f"geometry.{measure}"]), "as the fact beside STS scores"
     values = pq.read_table(context.store.folder(artifact) / "items/geometry-stsb.parquet")["singular_value"].to_numpy()
     assert (values**2).sum() == pytest.approx(1.0)
+
+
+def test_the_geometry_is_of_each_sentence_once_and_its_positives_are_pairs_above_a_score() -> None:
+    """Of a, b and c, the pairs (b, c) and (a, c) are 45° apart; (a, b) has the very score that positives are above."""
+    pairs = Pairs(subset=("x",) * 3, sentence1=("a", "b", "a"), sentence2=("b", "c", "c"), score=np.array([4.0, 4.5, 5.0]))
+    at = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [1.0, 1.0]}
+    found = geometry_of(pairs, np.array([at[one] for one in (*pairs.sentence1, *pairs.sentence2)]), positive_above=4.0)
+    assert found.alignment == pytest.approx(2 - 2 * np.cos(np.pi / 4))
+    assert found.mean_cosine == pytest.approx((0 + 2 * np.cos(np.pi / 4)) / 3)
 
 
 def test_own_labels_use_dev_where_there_is_one(planted_encoder_dir: Path, data: Path) -> None:
