@@ -37,11 +37,11 @@ def test_one_task_more_is_another_training_and_one_alone_is_the_same_as_ever() -
 
 
 def test_a_limit_is_another_training_and_none_is_the_same_as_ever() -> None:
-    few = plan_of(small_recipe(selection={"task": "stsb-dev", "limit": 100})).trials[-1].scores.encoder
-    assert isinstance(few, Train) and few.selection is not None and [task.limit for task in few.selection.tasks] == [100]
+    few = plan_of(small_recipe(selection={"task": "stsb-dev", "limit": 40})).trials[-1].scores.encoder
+    assert isinstance(few, Train) and few.selection is not None and [task.limit for task in few.selection.tasks] == [40]
     assert few.key != _training("stsb-dev").key and '"limit"' not in json.dumps(_training("stsb-dev").canonical())
-    with pytest.raises(RecipeError, match=r"selection\.limit: found 100 beside mr-dev; expected tasks of graded pairs or of retrieval"):
-        plan_of(small_recipe(selection={"task": "transfer-dev", "limit": 100}))
+    with pytest.raises(RecipeError, match=r"selection\.limit: found 40 beside mr-dev; expected tasks of graded pairs or of retrieval"):
+        plan_of(small_recipe(selection={"task": "transfer-dev", "limit": 40}))
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,7 @@ def test_labels_are_safe_folder_names() -> None:
         encoder=EncoderSpec(checkpoint="Some Org/Model:x", revision="r"), objective=Entropy(phi=-0.01), training=Training(batch_size=32)
     )
     assert stage.place == f"train/entropy-0.01-some-org-model-x-b32-s0-{stage.key}"
+    assert _train(objective=Entropy(phi=0.01)).label.startswith("entropy+0.01-"), "either sign is told"
 
 
 def test_a_later_field_counts_only_where_it_is_used() -> None:
@@ -180,6 +181,7 @@ def test_generated_sources_keep_the_keys_and_places_that_they_had_as_embedded_on
     assert corpus.place == "corpus/embedded-nli-640-43e4384a455035fa"
     assert corpus.label == "generated-nli-640"
     assert in_words_of_today({"fields": {"source": "embedded/nli"}}) == {"fields": {"source": "generated/nli"}}
+    assert Corpus(source="generated/faq", source_revision="1").place.startswith("corpus/embedded-faq-")
     assert Corpus(source="my/generated-nli", source_revision="r").place.startswith("corpus/my-generated-nli-")
 
 

@@ -49,7 +49,9 @@ def test_a_score_that_one_fold_lacks_is_no_mean_of_the_others(tmp_path: Path) ->
     records = sweep.records(store)
     key, *others = (trial.key for trial in sweep.trials if (trial.method, trial.seed) == ("rcl", 0))
     records[key] = records[key].model_copy(update={"results": records[key].results | {f"{NAME}.map": None}})
-    (row,) = (row for row in sweep_rows(sweep, store, records).retrieval[NAME] if (row.method, row.seed) == ("rcl", 0))
+    found = sweep_rows(sweep, store, records)
+    assert {(curve.label, curve.seed) for curve in found.curves} >= {("fine_tuned", 0), ("fine_tuned", 1)}, "each seed has its curve"
+    (row,) = (row for row in found.retrieval[NAME] if (row.method, row.seed) == ("rcl", 0))
     of_mrr = [float(str(records[one].results[f"{NAME}.mrr"])) for one in (key, *others)]
     assert row.scores[f"{NAME}:map"] is None and row.scores[f"{NAME}:mrr"] == pytest.approx(sum(of_mrr) / 3)
 

@@ -231,6 +231,8 @@ def test_with_seeds_and_items_both_are_drawn_again(tmp_path: Path) -> None:
     records = list(csv.DictReader(io.StringIO(comparisons_to_csv(_table(rows)))))
     assert {record["speaks of"] for record in records} == {"seeds and items", "other tasks"}
     assert len(records) == 2 * (len(TASKS) + 2)  # two relations; the average, and on other tasks
+    average = next(record for record in records if record["task"] == "Avg")
+    assert (float(average["p"]), float(average["p over table"])) == pytest.approx((found.p, found.table_p), rel=1e-5)
 
 
 def test_items_that_belong_together_count_as_one(tmp_path: Path) -> None:

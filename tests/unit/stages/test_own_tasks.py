@@ -12,15 +12,18 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.data.leaks import LeakFinder
-from sentdist.data.pairs import Pairs
 from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sts_pairs import Pairs
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
+from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.overlaps import task_texts
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.retrieval import load_retrieval
+from sentdist.stages.tasks.sts import load_sts
 from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
 
 PEOPLE, ANIMALS, DOINGS = ("man", "woman", "child"), ("dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads")
@@ -110,6 +113,19 @@ def test_the_geometry_is_of_each_sentence_once_and_its_positives_are_pairs_above
     found = geometry_of(pairs, np.array([at[one] for one in (*pairs.sentence1, *pairs.sentence2)]), positive_above=4.0)
     assert found.alignment == pytest.approx(2 - 2 * np.cos(np.pi / 4))
     assert found.mean_cosine == pytest.approx((0 + 2 * np.cos(np.pi / 4)) / 3)
+
+
+def test_scores_of_a_shipped_task_are_from_0_to_5_and_ones_own_on_any_scale(data: Path) -> None:
+    own = Task(name="sts-my-pairs", kind="sts", source="my/pairs", revision="any")
+    assert load_sts(own, data).pairs.score.max() == 90.0
+    with pytest.raises(DataError, match="expected a number from 0 to 5"):
+        load_sts(own.model_copy(update={"name": "stsb"}), data)
+
+
+def test_a_limit_takes_queries_from_all_over_the_collection(data: Path) -> None:
+    few = Task(name="retrieval-my-bank", kind="retrieval", source="my/bank", revision="any", limit=10)
+    rows = load_retrieval(few, data).rows
+    assert len({*rows}) == 10 and list(rows) == sorted(rows) != list(range(10)) and load_retrieval(few, data).rows == rows
 
 
 def test_own_labels_use_dev_where_there_is_one(planted_encoder_dir: Path, data: Path) -> None:

@@ -73,7 +73,7 @@ def test_cells_that_another_task_chose_are_not_compared(tmp_path: Path) -> None:
     """Of three cells two were chosen by one task and one by another, whose scores are higher."""
     values = small_recipe(
         methods={name: METHODS[name] for name in ("one", "two")}, baseline=None, seeds=[0], evaluation={"tasks": ["stsb"]}, headline=None,
-        sweep={"selection.task": ["stsb-dev", "sickr-dev"]},
+        sweep={"selection.task": ["sickr-dev", "stsb-dev"]},
     )  # fmt: skip
     plan = plan_of(values)
     store = ArtifactStore(tmp_path)
@@ -88,6 +88,12 @@ def test_cells_that_another_task_chose_are_not_compared(tmp_path: Path) -> None:
     sweep = sweep_record(plan)
     found = cells_by_dev(sweep, sweep.records(store))
     assert [cell.task for cell in found] == ["stsb-dev", "stsb-dev"]
+
+
+def test_several_dev_tasks_are_told_as_the_recipe_spells_them(tmp_path: Path) -> None:
+    plan = plan_of(small_recipe(methods=METHODS, seeds=[0], selection={"task": "stsb-dev+sickr-dev"}, evaluation={"tasks": ["stsb"]}))
+    sweep = sweep_record(plan)
+    assert cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path)))[0].task == "stsb-dev+sickr-dev"
 
 
 def test_the_baseline_challenges_nobody(tmp_path: Path) -> None:

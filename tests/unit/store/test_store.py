@@ -19,6 +19,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Corpus, Train
 from sentdist.store.differences import explained
 from sentdist.store.garbage import collect_garbage, orphans
+from sentdist.store.record import Record
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
 
 CORPUS = Corpus(source="nli/triplets", source_revision="r")
@@ -154,6 +155,15 @@ def test_artifacts_are_listed_by_kind_and_found_by_the_beginning_of_a_key(store:
         store.find("")
     with pytest.raises(StoreError, match="found none"):
         store.find("ffffffffffff")
+    with pytest.raises(StoreError, match="found none"):
+        store.find(train.key[1:])
+
+
+def test_a_record_has_the_inputs_in_their_order_and_seconds_to_the_thousandth() -> None:
+    train = _train(start=_train(seed=1))
+    record = Record.of(train, {}, seconds=1.23456, runtime={}, environment={}, results={})
+    assert record.inputs == tuple(one.key for one in train.inputs) and [one.kind for one in train.inputs] == ["train", "corpus"]
+    assert record.seconds == 1.235
 
 
 def test_explain_names_the_fields_in_which_two_stages_differ(store: ArtifactStore) -> None:

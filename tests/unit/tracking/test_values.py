@@ -25,8 +25,17 @@ from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import TAG_LETTERS, Point, batches
 from sentdist.tracking.server import Server, add_model_metrics, despite_collisions
-from sentdist.tracking.shown_metrics import averages, curve_metrics, final_metrics, main_scores, metric_name, primary_metric
-from sentdist.tracking.sweep_summary import summary_csv, summary_rows, sweep_metric, sweep_scores
+from sentdist.tracking.shown_metrics import (
+    averages,
+    curve_metrics,
+    curve_points,
+    final_metrics,
+    main_scores,
+    metric_name,
+    primary_metric,
+    shown,
+)
+from sentdist.tracking.sweep_summary import choice_metrics, summary_csv, summary_rows, sweep_metric, sweep_scores
 from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.mlflow_fixtures import grid_sweep, small_sweep
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
@@ -121,6 +130,41 @@ def test_data_sets_say_what_they_are_for() -> None:
     found = data_sets(layout.stages[next(trial.key for trial in layout.trials.values() if trial.method == "rcl")])
     assert found[:2] == [("nli/triplets (train)", "sha256:0000000000000000", "train"), ("sts/stsb (dev)", "sha256:0000000000000000", "dev")]
     assert {context for *_, context in found[2:]} == {"test"}
+    several = layout_of(plan_of(small_recipe(selection={"task": "stsb-dev+sickr-dev"})))
+    trained = next(trial.key for trial in several.trials.values() if trial.method == "fine_tuned")
+    assert [name for name, _, context in data_sets(several.stages[trained]) if context == "dev"] == ["sts/stsb (dev)", "sts/sick (trial)"]
+
+
+def test_a_bank_shows_the_corpus_that_it_embeds() -> None:
+    methods: Json = {
+        "entropy": {"objective": {"name": "entropy", "phi": 0.01}},
+        "rcl": {"objective": {"name": "rcl"}, "bank": "entropy", "corpus": "few"},
+    }
+    layout = layout_of(plan_of(small_recipe(methods=methods, corpora={"few": {"source": "nli/triplets", "limit": 5000}})))
+    bank = next(key for key in layout.shared if layout.kind(key) == "bank")
+    assert layout.parameters(bank)["corpus.limit"] == "5000"
+
+
+def test_points_of_a_curve_have_milliseconds_and_figures_two_digits_after_the_point() -> None:
+    assert curve_points('{"step": 3, "loss": 0.5, "at": 1.25}\n') == [("loss", 0.5, 1250, 3)]
+    assert [shown(number) for number in (123.456, 1.23456, 0.000123456)] == [123.46, 1.235, 0.0001235]
+
+
+def test_the_choice_of_dev_stands_first_and_has_no_mean_where_a_trial_lacks_a_score() -> None:
+    plan = plan_of(small_recipe(seeds=[0, 1], evaluation={"tasks": ["stsb"]}, methods={"a": {"objective": {"name": "info_nce"}}}))
+    sweep, stages = sweep_record(plan), {stage.key: stage for stage in plan.stages}
+    records = {key: Record.of(stage, {}, seconds=1.0, runtime={}, environment={}, results={}) for key, stage in stages.items()}
+
+    def noted(key: str | None, **results: Json) -> None:
+        records[str(key)] = records[str(key)].model_copy(update={"results": results})
+
+    for trial, dev, test in zip(sweep.trials, (90.0, 80.0), (60.0, 70.0), strict=True):
+        noted(trial.train, best_dev_score=dev)
+        noted(trial.key, stsb=test)
+    assert [(row.dev, row.scores["stsb"]) for row in summary_rows(sweep, records)] == [(90.0, 60.0), (80.0, 70.0)]
+    assert choice_metrics(sweep, records) == {"best_dev_score": 85.0, "stsb": 65.0}
+    noted(sweep.trials[0].key, stsb=None)
+    assert choice_metrics(sweep, records) == {"best_dev_score": 85.0}
 
 
 def test_what_all_trained_trials_read_stands_on_the_sweep_s_run_and_the_rest_on_theirs() -> None:
