@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import math
 import pickle
-import socket
-import time
 from typing import Any
 
 import pytest
 
-from sentdist.errors import RecipeError
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Corpus, Train
 from sentdist.plan.unroll import Plan
 from sentdist.store.record import Record
-from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.notes import Link, stage_note, sweep_note, trial_note
 from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import TAG_LETTERS, Point, batches
-from sentdist.tracking.server import Server, add_model_metrics, despite_collisions
+from sentdist.tracking.run_update import TAG_LETTERS
+from sentdist.tracking.server import add_model_metrics
 from sentdist.tracking.shown_metrics import (
     averages,
     curve_metrics,
@@ -36,7 +31,6 @@ from sentdist.tracking.shown_metrics import (
     shown,
 )
 from sentdist.tracking.sweep_summary import choice_metrics, summary_csv, summary_rows, sweep_metric, sweep_scores
-from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.mlflow_fixtures import grid_sweep, small_sweep
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
@@ -288,38 +282,6 @@ def test_notes_say_why_something_ended() -> None:
     assert "no such file" in stage
 
 
-@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "./mlruns", "http://", "databricks"])
-def test_an_address_that_is_no_server_is_refused_before_anything_starts(uri: str) -> None:
-    with pytest.raises(RecipeError, match="MLFLOW_TRACKING_URI"):
-        Server(uri)
-
-
-def test_a_password_in_the_address_is_not_shown() -> None:
-    assert Server("https://me:secret@host:5000/prefix/").page == "https://host:5000/prefix"
-
-
-def test_a_server_that_never_answers_is_asked_once_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with socket.create_server(("127.0.0.1", 0)) as deaf:  # the kernel accepts, nobody reads
-        server = Server(f"http://127.0.0.1:{deaf.getsockname()[1]}")
-        started = time.monotonic()
-        assert server.attempt("open the sweep", lambda client: client.get_experiment("1")) is None
-        asked_s, started = time.monotonic() - started, time.monotonic()
-        assert server.attempt("open a run", lambda client: client.get_experiment("1")) is None
-        assert time.monotonic() - started < asked_s / 3  # not asked: one question takes the whole three seconds
-    (warning,) = server.warnings
-    assert "is away (could not open the sweep" in warning
-
-
-def test_without_an_address_only_the_store_keeps_track(tmp_path: object) -> None:
-    tracker = make_tracker(None, ArtifactStore(str(tmp_path)))
-    assert isinstance(tracker, NullTracker)
-    run = tracker.begin("0" * 16)
-    assert isinstance(run, NullRun)
-    assert run.close() == []
-
-
 def test_a_run_handle_travels_by_pickle_and_costs_nothing_before_its_first_message() -> None:
     run = MlflowRun(uri="http://127.0.0.1:9", experiment_id="1", run_id="a")
     again = pickle.loads(pickle.dumps(run))
@@ -356,52 +318,6 @@ def test_notes_of_a_large_sweep_are_whole() -> None:
     link = Link(name="large", kind="sweep", url=url)
     stage = stage_note("nli", "corpus", sweep=link, record=None, address="a", trials=list(links.values()), made_from=(), reason=None)
     assert len(stage) < TAG_LETTERS and stage.endswith("- and 270 more")
-
-
-@pytest.mark.parametrize(
-    ("num_parameters", "num_metrics", "num_tags", "sizes"),
-    [
-        (0, 0, 0, []),
-        (0, 0, 2, [(0, 0, 2)]),
-        (30, 50, 2, [(30, 50, 2)]),
-        (100, 800, 0, [(100, 800, 0)]),
-        (101, 0, 1, [(100, 0, 0), (1, 0, 1)]),
-        (1, 1700, 3, [(1, 800, 0), (0, 800, 0), (0, 100, 3)]),
-    ],
-)
-def test_requests_have_a_size_that_a_server_takes(
-    num_parameters: int, num_metrics: int, num_tags: int, sizes: list[tuple[int, int, int]]
-) -> None:
-    parameters = {f"p{number}": "1" for number in range(num_parameters)}
-    metrics: list[Point] = [("loss", 1.0, 0, step) for step in range(num_metrics)]
-    tags = {f"t{number}": "1" for number in range(num_tags)}
-    found = batches(parameters, metrics, tags)
-    assert [(len(batch.parameters), len(batch.metrics), len(batch.tags)) for batch in found] == sizes
-    assert [point for batch in found for point in batch.metrics] == metrics
-    assert dict(pair for batch in found for pair in batch.parameters) == parameters
-
-
-def test_what_another_request_made_meanwhile_is_tried_again_and_nothing_else() -> None:
-    from mlflow.exceptions import MlflowException
-
-    def failing(*messages: str) -> list[str]:
-        left = list(messages)
-
-        def act() -> str:
-            if left:
-                raise MlflowException(left.pop(0))
-            return "done"
-
-        return [despite_collisions(act, table="registered_model_aliases"), *left]
-
-    collision = "(sqlite3.IntegrityError) UNIQUE constraint failed: registered_model_aliases.name"
-    assert failing(collision, collision) == ["done"]
-    with pytest.raises(MlflowException, match="no such model"):
-        failing("no such model")
-    with pytest.raises(MlflowException, match="datasets"):
-        failing("UNIQUE constraint failed: datasets.name")
-    with pytest.raises(MlflowException, match="UNIQUE"):
-        failing(*[collision] * 20)
 
 
 def test_scores_stand_on_a_model_with_as_many_digits_as_on_its_run() -> None:

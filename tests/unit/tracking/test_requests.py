@@ -1,0 +1,93 @@
+"""How tracking asks a server: which addresses it takes, how large requests are, what it does about answers that collide."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from sentdist.errors import RecipeError
+from sentdist.store.store import ArtifactStore
+from sentdist.tracking.mlflow_tracker import make_tracker
+from sentdist.tracking.run_update import Point, batches
+from sentdist.tracking.server import Server, despite_collisions
+from sentdist.tracking.tracker import NullRun, NullTracker
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "./mlruns", "http://", "databricks"])
+def test_an_address_that_is_no_server_is_refused_before_anything_starts(uri: str) -> None:
+    with pytest.raises(RecipeError, match="MLFLOW_TRACKING_URI"):
+        Server(uri)
+
+
+def test_a_password_in_the_address_is_not_shown() -> None:
+    assert Server("https://me:secret@host:5000/prefix/").page == "https://host:5000/prefix"
+
+
+def test_a_server_that_never_answers_is_asked_once_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # the kernel accepts, nobody reads
+        server = Server(f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        started = time.monotonic()
+        assert server.attempt("open the sweep", lambda client: client.get_experiment("1")) is None
+        asked_s, started = time.monotonic() - started, time.monotonic()
+        assert server.attempt("open a run", lambda client: client.get_experiment("1")) is None
+        assert time.monotonic() - started < asked_s / 3  # not asked: one question takes the whole three seconds
+    (warning,) = server.warnings
+    assert "is away (could not open the sweep" in warning
+
+
+def test_without_an_address_only_the_store_keeps_track(tmp_path: object) -> None:
+    tracker = make_tracker(None, ArtifactStore(str(tmp_path)))
+    assert isinstance(tracker, NullTracker)
+    run = tracker.begin("0" * 16)
+    assert isinstance(run, NullRun)
+    assert run.close() == []
+
+
+@pytest.mark.parametrize(
+    ("num_parameters", "num_metrics", "num_tags", "sizes"),
+    [
+        (0, 0, 0, []),
+        (0, 0, 2, [(0, 0, 2)]),
+        (30, 50, 2, [(30, 50, 2)]),
+        (100, 800, 0, [(100, 800, 0)]),
+        (101, 0, 1, [(100, 0, 0), (1, 0, 1)]),
+        (1, 1700, 3, [(1, 800, 0), (0, 800, 0), (0, 100, 3)]),
+    ],
+)
+def test_requests_have_a_size_that_a_server_takes(
+    num_parameters: int, num_metrics: int, num_tags: int, sizes: list[tuple[int, int, int]]
+) -> None:
+    parameters = {f"p{number}": "1" for number in range(num_parameters)}
+    metrics: list[Point] = [("loss", 1.0, 0, step) for step in range(num_metrics)]
+    tags = {f"t{number}": "1" for number in range(num_tags)}
+    found = batches(parameters, metrics, tags)
+    assert [(len(batch.parameters), len(batch.metrics), len(batch.tags)) for batch in found] == sizes
+    assert [point for batch in found for point in batch.metrics] == metrics
+    assert dict(pair for batch in found for pair in batch.parameters) == parameters
+
+
+def test_what_another_request_made_meanwhile_is_tried_again_and_nothing_else() -> None:
+    from mlflow.exceptions import MlflowException
+
+    def failing(*messages: str) -> list[str]:
+        left = list(messages)
+
+        def act() -> str:
+            if left:
+                raise MlflowException(left.pop(0))
+            return "done"
+
+        return [despite_collisions(act, table="registered_model_aliases"), *left]
+
+    collision = "(sqlite3.IntegrityError) UNIQUE constraint failed: registered_model_aliases.name"
+    assert failing(collision, collision) == ["done"]
+    with pytest.raises(MlflowException, match="no such model"):
+        failing("no such model")
+    with pytest.raises(MlflowException, match="datasets"):
+        failing("UNIQUE constraint failed: datasets.name")
+    with pytest.raises(MlflowException, match="UNIQUE"):
+        failing(*[collision] * 20)
