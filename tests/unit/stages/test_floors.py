@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,24 @@ def _embeddings(num: int = 200, width: int = 6) -> NDArray[np.float32]:
 def cosines(embeddings: NDArray[np.float32]) -> NDArray[np.float64]:
     half = len(embeddings) // 2
     return paired_cosines(embeddings[:half], embeddings[half:], where="pairs")
+
+
+def test_bm25_is_lucenes_formula() -> None:
+    """Σ over the words of the query, repeated ones too, of ln(1 + (N − n + ½) / (n + ½)) · f / (f + k₁ (1 − b + b · length / mean length)),
+    with k₁ = 0.9 and b = 0.4."""
+    documents = [["a", "bird", "sings", "a", "song"], ["a", "bird"], ["the", "old", "house"]]
+
+    def score(query: list[str], document: list[str]) -> float:
+        total = 0.0
+        for word in query:
+            having, times = sum(word in one for one in documents), document.count(word)
+            rarity = math.log(1 + (3 - having + 0.5) / (having + 0.5))
+            total += rarity * times / (times + 0.9 * (0.6 + 0.4 * len(document) / (10 / 3)))
+        return total
+
+    queries = [["a", "bird", "a"], ["song"], ["house", "the", "unknown"]]
+    found = word_scores("bm25", [" ".join(query) for query in queries], [" ".join(document) for document in documents])
+    np.testing.assert_allclose(found, [[score(query, document) for document in documents] for query in queries], rtol=1e-5)
 
 
 def test_bm25_finds_the_rare_word() -> None:
