@@ -67,3 +67,11 @@ def test_batches_that_are_not_graded_pairs(batch: Batch, message: str) -> None:
     objective = make.regression(width=4, loss="mse")
     with pytest.raises(DataError, match=message):
         objective(torch.randn(batch.num_columns * 2, 4), batch)
+
+
+@pytest.mark.parametrize("low", [0.0, 1.0])
+def test_each_label_of_a_fine_grid_is_a_class_of_its_own(low: float) -> None:
+    """In float32 a label of 0.1 steps is a little below or above its place."""
+    labels = low + torch.arange(51) * 0.1
+    logits = 100 * torch.eye(51)
+    assert cross_entropy(logits, labels, low=low, spacing=0.1) < 1e-6
