@@ -61,6 +61,13 @@ def test_ties_keep_the_order_of_the_corpus_in_ranking_and_measures() -> None:
     assert scored.measures["mrr"] == pytest.approx(100 / 3)
 
 
+def test_cosines_are_constant_only_if_no_query_tells_documents_apart() -> None:
+    documents = np.eye(2)
+    judged = {"document_ids": ["a", "b"], "qrels": {"flat": {"a": 1}, "sure": {"a": 1}}}
+    assert _scored(np.array([[1.0, 1.0]]), documents, query_ids=["flat"], **judged).is_constant
+    assert not _scored(np.array([[1.0, 1.0], [1.0, 0.0]]), documents, query_ids=["flat", "sure"], **judged).is_constant
+
+
 def test_measures_equal_loops() -> None:
     queries, documents, query_ids, document_ids, qrels = _corpus()
     score = _scored(queries, documents, query_ids=query_ids, document_ids=document_ids, qrels=qrels, recall_at=(10,))

@@ -63,6 +63,12 @@ def test_candidates_are_scored_within_their_query() -> None:
         assert one.per_query["mrr@10"].tolist() == [expected]
 
 
+def test_a_first_hit_behind_ten_candidates_has_no_reciprocal_rank() -> None:
+    scores, relevance = np.linspace(1, 0, 11).tolist(), [0] * 10 + [1]
+    found = score_candidates(scores, query_ids=["q"] * 11, document_ids=[*"abcdefghijk"], relevance=relevance)
+    assert found.measures["mrr@10"] == 0.0 and found.measures["map"] == pytest.approx(100 / 11)
+
+
 def test_ties_keep_the_order_of_the_candidates() -> None:
     rows = {"query_ids": ["q"] * 3 + ["r"] * 2, "document_ids": ["z", "y", "x", "b", "a"], "relevance": [1, 0, 0, 0, 1]}
     found = score_candidates([0.5, 0.5 + 1e-9, 0.4, 0.1, 0.9], **rows)  # type: ignore[arg-type]

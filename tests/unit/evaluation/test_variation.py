@@ -56,6 +56,12 @@ def test_what_seeds_give_items_is_counted_once(moved: float, is_paired: bool) ->
     assert _half(alone, "ours") == pytest.approx(multiple * np.sqrt(variance))
 
 
+def test_runs_of_one_score_are_copies_only_if_their_items_agree_too() -> None:
+    items = np.array([[1.0, -1.0], [1.0, -1.0]])
+    assert _entry("same", [70.0, 70.0], (0, 1)).is_copies and _entry("same", [70.0, 70.0], (0, 1), items).is_copies
+    assert not _entry("by chance", [70.0, 70.0], (0, 1), items * [[1.0], [-1.0]]).is_copies
+
+
 def test_the_degrees_of_items_are_those_of_their_shares() -> None:
     weights = np.array([0.4, 0.3, 0.1, 0.1, 0.1])
     ours, base = np.array([0.6, -0.2, -0.2, 0.1, -0.3]), np.array([-0.1, 0.3, 0.1, -0.2, -0.1])

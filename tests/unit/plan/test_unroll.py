@@ -10,6 +10,7 @@ import pytest
 from sentdist.errors import RecipeError
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
+from sentdist.plan.chosen_tasks import pinned_task
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
@@ -162,6 +163,39 @@ def test_folds_hold_for_each_retrieval_collection_that_trains() -> None:
             "scifact": (None, None, "answer"),
         }
         assert isinstance(train.selection.task, Task) and (train.selection.task.fold, train.selection.task.fold_role) == (fold, "dev")
+
+
+def test_documents_are_read_alike_by_tasks_that_have_documents_alone() -> None:
+    corpus: Json = {"source": "retrieval/stackfaq", "split": None, "document_field": "question_answer"}
+    changes: dict[str, Json] = {"corpus": corpus, "folds": {"num": 3}, "selection": {"task": "stackfaq"}}
+    plan = plan_of(small_recipe(evaluation={"tasks": ["stackfaq", "stsb"]}, methods={"base": {}}, **changes))
+    found = [(task.name, task.document_field) for task in plan.trials[0].scores.tasks if isinstance(task, Task)]
+    assert found == [("stackfaq", "question_answer"), ("stsb", "answer")]
+
+
+class Splits(FixedResolver):
+    """Notes which splits it is asked for, and of which revision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.splits: list[tuple[str | None, str | None]] = []
+
+    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
+        self.splits.append((split, revision))
+        return super().source(name, split=split, revision=revision, columns=columns, where=where)
+
+
+@pytest.mark.parametrize(
+    ("task", "splits"),
+    [
+        ("sst2", [("train", None), ("test", None), ("dev", None)]),
+        ("sts=hub:owner/pairs#c0ffee@dev", [("dev", "c0ffee")]),
+    ],
+)
+def test_planning_looks_at_every_split_that_a_task_reads(task: str, splits: list[tuple[str | None, str | None]]) -> None:
+    resolver = Splits()
+    pinned_task(task, resolver)
+    assert resolver.splits == splits
 
 
 def test_probes_look_for_what_stands_in_a_method_s_own_corpus() -> None:

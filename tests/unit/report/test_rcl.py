@@ -5,13 +5,20 @@ from __future__ import annotations
 import pytest
 
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, View
-from sentdist.plan.stages import Scores
+from sentdist.plan.stages import Scores, Train
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.rcl import TABLES
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import build_table
+from tests.support.planning import plan_of, small_recipe
 
 BASE = {"checkpoint": "sentence-transformers/nli-roberta-base-v2", "revision": "1"}
+
+
+def test_each_entropy_encoder_regulates_twice() -> None:
+    scores = {trial.method: trial.scores for trial in plan_of(small_recipe()).trials}
+    trained = {name: CellFacts(train=one.encoder, scores=one) for name, one in scores.items() if isinstance(one.encoder, Train)}
+    assert {name: (one.phis, one.num_regulators) for name, one in trained.items()} == {"fine_tuned": ((), 0), "rcl": ((0.01, 0.02), 4)}
 
 
 def untouched(view: dict[str, str] | None = None, **encoder: str | int) -> CellFacts:

@@ -117,6 +117,13 @@ def test_best_and_tied() -> None:
     assert table.line("eq1").cells["Avg"].standing == ""
 
 
+@pytest.mark.parametrize(("num_seeds", "untried"), [(1, "; other seeds were not tried"), (None, "")])
+def test_seeds_are_untried_only_where_there_are_some(num_seeds: int | None, untried: str) -> None:
+    found = Difference(difference=0.4, low=0.1, high=0.7, p=0.01, table_p=0.01, about="items", num_seeds=num_seeds)
+    said = in_words(Comparison(system="ours", other="base", relation="baseline", differences={"t": found}), "t", num_tests=1)
+    assert said.endswith(f": more than other test items explain{untried}.")
+
+
 def test_of_many_columns_more_is_asked_to_tell_a_row_from_the_best() -> None:
     """A p between that for which all four columns together are wrong in 5 of 100 tables, and 5 %."""
     gains = [0.05, 0.15, 0.25, 0.35, 0.45]
