@@ -39,9 +39,9 @@ def test_a_forum_s_pool_is_without_what_is_asked(tmp_path: Path) -> None:
 
 def test_average_precision_is_that_of_useb_s_code() -> None:
     random = np.random.default_rng(0)
-    documents = np.array([random.permutation(130)[:100] for _ in range(20)])
+    documents = np.array([random.permutation(130) for _ in range(20)])  # of which the first hundred count
     relevant = [frozenset(random.choice(130, size=random.integers(1, 9), replace=False).tolist()) for _ in range(20)]
-    hits = np.array([[one in known for one in row] for row, known in zip(documents, relevant, strict=True)])
+    hits = np.array([[one in known for one in row[:100]] for row, known in zip(documents, relevant, strict=True)])
     expected = [100 * average_precision_score(row, -np.arange(100)) if row.any() else 0.0 for row in hits]
     np.testing.assert_allclose(average_precisions(documents, relevant), expected)
     assert average_precisions(np.array([[0, 1]]), [frozenset({5})]).tolist() == [0.0]

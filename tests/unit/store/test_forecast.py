@@ -52,6 +52,11 @@ def test_each_epoch_is_counted(tmp_path: Path) -> None:
     assert work["train"].sentences == work["train"].distinct * 3 * (10_000 // 64 * 64) * 3
 
 
+def test_a_task_whose_size_is_not_published_counts_as_a_thousand_pairs(tmp_path: Path) -> None:
+    plan = plan_of(small_recipe(methods={"base": {}}, evaluation={"tasks": ["twitter-pit"]}))
+    assert [kind.sentences for kind in forecast(plan, ArtifactStore(tmp_path)).kinds] == [2 * 1000]
+
+
 def test_earlier_runs_say_how_long_the_rest_takes(plan: Plan, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     trainings = [stage for stage in plan.stages if isinstance(stage, Train)]

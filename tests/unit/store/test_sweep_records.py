@@ -13,6 +13,11 @@ from sentdist.store.sweep import sweep_record
 from tests.support.planning import plan_of, small_recipe
 
 
+def test_a_sweep_keeps_what_its_recipe_says_defaults_too() -> None:
+    recipe = sweep_record(plan_of(small_recipe(seeds=[0]))).recipe
+    assert recipe["seeds"] == [0] and "confirm_seeds" not in recipe
+
+
 def test_records_are_read_several_at_a_time_and_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, store = plan_of(small_recipe()), ArtifactStore(tmp_path)
     for stage in plan.stages[1:]:
