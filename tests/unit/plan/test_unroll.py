@@ -116,6 +116,16 @@ def test_a_final_training_may_start_elsewhere_than_its_entropy_encoders() -> Non
     assert _kinds(plan) == {"corpus": 1, "train": 4, "bank": 2, "scores": 1}
 
 
+def test_a_bank_embeds_the_corpus_of_its_method_as_that_reads_it() -> None:
+    rcl: Json = {"objective": {"name": "rcl"}, "bank": "entropy", "corpus": "few", "training": {"max_length": 20, "precision": "bf16"}}
+    values = with_method(rcl=rcl) | {"corpora": {"few": {"source": "nli/triplets", "limit": 5000}}}
+    plan = plan_of(recipe_from_values(values, where="x.yaml"))
+    found = [
+        (bank.corpus.label, bank.max_length, bank.precision, bank.encoder.corpus.label) for bank in plan.stages if isinstance(bank, Bank)
+    ]
+    assert found == [("nli-triplets-5000", 20, "bf16", "nli-triplets")]
+
+
 def test_a_bank_without_phis_is_one_encoder() -> None:
     plan = plan_of(small_recipe(**with_method(rcl={"objective": {"name": "rcl"}, "bank": "fine_tuned"})))
     assert _kinds(plan)["bank"] == 1
