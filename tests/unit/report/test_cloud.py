@@ -92,3 +92,7 @@ def test_sampled_pairs_are_distinct_rows_of_the_task(num_pairs: int) -> None:
     rows = sampled_pairs(num_pairs)
     assert len(set(rows)) == len(rows) == min(num_pairs, SAMPLED_PAIRS)
     assert min(rows) >= 0 and max(rows) < num_pairs
+
+
+def test_sampled_pairs_are_spread_evenly() -> None:
+    assert sampled_pairs(300) == list(range(0, 300, 2)) and sampled_pairs(450)[-1] == 447

@@ -16,7 +16,7 @@ from sentdist.data.sources.pinned import inspect_source
 from sentdist.data.sts_pairs import Pairs
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
-from sentdist.plan.specs import Task
+from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.overlaps import task_texts
@@ -126,6 +126,25 @@ def test_a_limit_takes_queries_from_all_over_the_collection(data: Path) -> None:
     few = Task(name="retrieval-my-bank", kind="retrieval", source="my/bank", revision="any", limit=10)
     rows = load_retrieval(few, data).rows
     assert len({*rows}) == 10 and list(rows) == sorted(rows) != list(range(10)) and load_retrieval(few, data).rows == rows
+    assert load_retrieval(few.model_copy(update={"name": "another"}), data).rows != rows, "each task draws for itself"
+    whole = Task(name="w", kind="retrieval", source="my/bank", revision="any", fold=Fold(number=1, num_folds=3), fold_role="test")
+    rows = load_retrieval(whole, data).rows
+    some = load_retrieval(whole.model_copy(update={"limit": 3}), data).rows
+    assert len(some) == 3 < len(rows) and {*some} < {*rows}, "queries of the fold alone"
+
+
+def test_the_documents_of_a_bank_are_what_its_task_says(data: Path) -> None:
+    faq = [{"doc_id": f"d{number}", "question": f"what is {number}", "answer": f"it is {number}"} for number in range(2)]
+    write_table(data, "my/faq_docs", faq)
+    write_table(data, "my/faq_queries", [{"query_id": "q", "query": "what"}])
+    write_table(data, "my/faq_qrels", [{"query_id": "q", "doc_id": "d1", "relevance": 1}])
+    by_answer = Task(name="faq", kind="retrieval", source="my/faq", revision="any")
+    for field, documents in {
+        "answer": ("it is 0", "it is 1"),
+        "question": ("what is 0", "what is 1"),
+        "question_answer": ("what is 0 it is 0", "what is 1 it is 1"),
+    }.items():
+        assert load_retrieval(by_answer.model_copy(update={"document_field": field}), data).collection.documents == documents
 
 
 def test_own_labels_use_dev_where_there_is_one(planted_encoder_dir: Path, data: Path) -> None:
