@@ -24,10 +24,14 @@ from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import SCHEDULES, Optimization, adamw
 from sentdist.plan.specs import Training
+from sentdist.plan.stages import Train
+from sentdist.stages import train
 from sentdist.stages.learning_curve import Curve
+from sentdist.stages.local import run_local
 from sentdist.stages.train import TrainSession
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 OPTIMIZATION = Optimization(num_steps=10, lr=1e-2, warmup_fraction=0.2)
 
@@ -290,3 +294,19 @@ def test_a_point_of_a_curve_is_the_mean_of_the_steps_since_the_last() -> None:
         (4, 2.5, 25.0),
     ]
     assert curve.summary()["sentences_per_s"] == 23.0
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_of_checkpoints_with_equal_dev_scores_the_first_is_kept(
+    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "mean_of_parts", lambda parts: 50.0)
+    values = tiny_values(tiny_encoder_dir, methods={"m": {"objective": {"name": "info_nce"}}}, baseline=None)
+    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    run_local(plan, context)
+    encoder = plan.trials[0].scores.encoder
+    assert isinstance(encoder, Train)
+    artifact = context.store.get(encoder)
+    assert artifact is not None
+    results = artifact.record.results
+    assert results["best_step"] == int(str(results["num_steps"])) // 2, "halfway and at the end it is scored"
