@@ -20,6 +20,7 @@ from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.overlaps import task_texts
+from sentdist.stages.scores.scorer import COSINE, CosineScorer
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.retrieval import load_retrieval
@@ -271,3 +272,24 @@ def test_groups_hold_tasks_of_the_table_each_once() -> None:
         assert group not in TASKS
     assert task_names(("sts", "stsb", "pairs")) == (*TASK_GROUPS["sts"], *TASK_GROUPS["pairs"])
     assert {*(card.kind for card in TASKS.values()), *OWN_KINDS} == {name for name, kind in TASK_KINDS.items() if kind.make is not None}
+
+
+class Opposite(CosineScorer):
+    """What is near is far: a kind of task that compares by itself, past its scorer, does not see it."""
+
+    def similarities(self, first_SD: np.ndarray, second_SD: np.ndarray, *, where: str) -> np.ndarray:
+        return -super().similarities(first_SD, second_SD, where=where)
+
+    def queries(self, queries_QD: np.ndarray, *, where: str) -> np.ndarray:
+        return -queries_QD
+
+
+def test_every_kind_that_compares_sentences_asks_its_scorer(tiny_encoder_dir: Path, data: Path) -> None:
+    write_forums(data / "retrieval/cqadupstack")
+    tasks = {task.kind: task for task in stage_of(tiny_encoder_dir, (*OWN, "cqadupstack"), data)[0].tasks}
+    assert set(tasks) == set(TASK_KINDS) - {"links", "geometry"}
+    for kind, task in tasks.items():
+        loaded = load_task(task, str(data))
+        embeddings_SD = np.random.default_rng(0).normal(size=(len(loaded.sentences), 8))
+        found, turned = (loaded.score(embeddings_SD, scorer).main for scorer in (COSINE, Opposite()))
+        assert (found == turned) is (kind in ("classification", "clustering")), kind
