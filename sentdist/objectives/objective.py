@@ -154,6 +154,10 @@ class ObjectiveSpec(Frozen):
         """The same objective with what a default stands for on these rows written out, so that equal objectives have equal keys."""
         return self
 
+    def follows(self, name: str) -> bool:
+        """Whether the value of a field is what its default stands for, so that nobody need be told of it."""
+        return False
+
     def misfit(self, rows: Rows) -> Misfit | None:
         """What `needs` cannot say: why these values have no meaning on these rows; None where they have."""
         return None

@@ -33,6 +33,9 @@ class RCL(ObjectiveSpec):
     def settled(self, rows: Rows) -> Self:
         return self if self.regulator_temperature is not None else self.model_copy(update={"regulator_temperature": self.temperature})
 
+    def follows(self, name: str) -> bool:
+        return name == "regulator_temperature" and self.regulator_temperature == self.temperature
+
     def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
         from sentdist.learning.grad_cache import mean_over_blocks
         from sentdist.learning.objective import anchors_and_candidates, split_columns

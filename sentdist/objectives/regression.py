@@ -81,6 +81,9 @@ class Regression(ObjectiveSpec):
         settled = {"boundary": boundary, "label_range": (0.0, rows.labels.top), "spacing": rows.labels.spacing}
         return self.model_validate(self.model_dump() | settled)
 
+    def follows(self, name: str) -> bool:
+        return name == "spacing"  # the labels'
+
     def misfit(self, rows: Rows) -> Misfit | None:
         assert rows.labels is not None, "a regression needs labels"
         top, spacing = rows.labels

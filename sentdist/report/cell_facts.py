@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sentdist.frozen import Frozen
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.objectives import Sum, phi_of
+from sentdist.plan.objectives import Single, Sum, phi_of
 from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.specs import EncoderSpec, Regularizers, View
 from sentdist.plan.stages import Bank, Scores, Train
@@ -123,12 +122,12 @@ class CellFacts:
             yield from (f"{term.objective.name} {field}" for field in _unlike_defaults(term.objective))
 
 
-def _unlike_defaults(value: Frozen) -> Iterator[str]:
-    """Numbers, words and switches of a plan's value that are not their defaults and do not follow from others, as a reader says them."""
+def _unlike_defaults(value: CorpusStage | Single) -> Iterator[str]:
+    """Numbers, words and switches of a plan's value that are not their defaults, as a reader says them."""
     for name, field in type(value).model_fields.items():
         found = getattr(value, name)
-        follows = name == "spacing" or (name == "regulator_temperature" and found == getattr(value, "temperature", None))
-        if follows or field.is_required() or found in (field.default, "train") or not isinstance(found, str | int | float):
+        follows = name == "split" and found == "train" if isinstance(value, CorpusStage) else value.follows(name)
+        if follows or field.is_required() or found == field.default or not isinstance(found, str | int | float):
             continue
         said = ("off", "on")[found] if isinstance(found, bool) else f"{found:g}" if isinstance(found, float) else str(found)
         yield f"{name.removeprefix('num_').replace('_', ' ')} {said}"

@@ -8,6 +8,7 @@ import pytest
 
 from sentdist import processor
 from sentdist.execution.health import cpu
+from sentdist.learning.encoder.private_torch import has_bfloat16
 from sentdist.stages.commit import environment
 
 
@@ -34,3 +35,8 @@ def test_processors_of_one_name_are_told_apart_by_their_instructions(
     assert found.text.startswith(said) and (found.state, "bf16 is no faster" in found.text) == (
         ("note", True) if "AVX2" in said else ("good", False)
     )
+
+
+@pytest.mark.skipif(processor.instructions() is None, reason="no processor whose instructions are known")
+def test_torch_multiplies_bfloat16_where_it_is_said() -> None:
+    assert has_bfloat16() is (processor.instructions() != processor.WITHOUT_BFLOAT16)

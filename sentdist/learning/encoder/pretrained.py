@@ -254,10 +254,11 @@ def check_layer_weights(folder: Path, pooling: str) -> None:
     found = None if layers is None else _module_weights(folder, "WeightedLayerPooling", what="a mean of layers")
     if layers is None or found is None:
         return
-    shares = {name: weight / weight.sum() for name, weight in found.items()}.get("layer_weights", torch.empty(0))
-    read = {number - 1 for number in layers(len(shares))} if len(shares) else set()
-    ours = torch.tensor([1 / len(read) if layer in read else 0.0 for layer in range(len(shares))])
-    if not len(shares) or not torch.allclose(shares.float(), ours, atol=1e-4):
+    weights = found.get("layer_weights", torch.zeros(1)).float()
+    ours = torch.zeros(len(weights))
+    ours[[number - 1 for number in layers(len(weights))]] = 1.0
+    shares, ours = weights / weights.sum(), ours / ours.sum()
+    if not torch.allclose(shares, ours, atol=1e-4):
         raise EncoderError(
             where=f"encoder {folder}: the mean of layers that modules.json declares",
             found=f"weights {', '.join(f'{share:.3g}' for share in shares.tolist())} of the layers",
