@@ -7,6 +7,7 @@ import inspect
 import io
 import textwrap
 import tokenize
+from functools import cache
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
@@ -34,6 +35,7 @@ def field_comments(value: type[Frozen]) -> dict[str, str]:
     return found
 
 
+@cache
 def _of_class(value: type[Frozen]) -> dict[str, str]:
     source = textwrap.dedent(inspect.getsource(value))
     lines = source.splitlines()

@@ -21,8 +21,13 @@ PRELOADED = (
     "transformers.conversion_mapping",
     "transformers.models.bert.modeling_bert",
     "deepspeed",
-    "deepspeed.runtime.zero.muon.muon_optimizer",  # by a ZeRO engine when it is made, with torch.compile
+    "deepspeed.module_inject.auto_ep_layer",  # by any engine when it is made, as the next one
+    "deepspeed.ops.op_builder.all_ops",
+    "deepspeed.runtime.superoffload.superoffload_stage3",  # by a ZeRO engine when it is made
+    "deepspeed.runtime.zero.muon.muon_optimizer",  # the same, with torch.compile
+    "torch._subclasses.schema_check_mode",
     "torch.profiler",  # by the first step of an optimizer
+    "tests.support.frozen_heap",  # the last: all of the above is left out when a rank collects garbage
 )
 multiprocessing.get_context("forkserver").set_forkserver_preload(list(PRELOADED))
 

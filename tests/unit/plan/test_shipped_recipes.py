@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ def test_the_faq_protocol_ends_from_the_pretrained_encoder() -> None:
     assert all(bank.encoder.start is not None for final in finals for bank in final.banks)
 
 
+@cache
 def _written() -> set[tuple[str, str]]:
     """(section, field) of everything that a shipped recipe writes out, sweeps and methods included."""
     found: set[tuple[str, str]] = set()
