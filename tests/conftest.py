@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.rare_collections import collect_rarely
+
 # The files that take long, longest first: where several processes share the tests, none of them is begun last.
 # What is nightly comes after all, by files in another order each day: where time is left for some of them only, each has its turn.
 LONGEST = ("test_other_users", "test_sweep", "test_two_hosts", "test_board", "test_embedding_bank")
@@ -28,6 +30,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    collect_rarely()
 
 
 def pytest_sessionfinish() -> None:

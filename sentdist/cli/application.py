@@ -33,6 +33,7 @@ from sentdist.cli.unforeseen import kept_traceback, print_traceback
 from sentdist.disk_errors import NO_RIGHT, failing_disk_told, words_for
 from sentdist.errors import SentdistError, StoreError, first_line
 from sentdist.execution.sigterm import with_signal_code
+from sentdist.rare_collections import collect_rarely
 
 MISTAKE, FAILURE = 2, 1  # exit codes: what a person can correct in what was typed or given; a disk that fails, or what nobody foresaw
 # How click ends a command itself. By typer's version ClickException, an ancestor of BadParameter, is click's or typer's own.
@@ -49,6 +50,7 @@ class _Commands(TyperGroup):
         return command
 
     def invoke(self, ctx: Any) -> Any:
+        collect_rarely()
         try:
             with failing_disk_told("this command"):
                 return super().invoke(ctx)

@@ -35,6 +35,7 @@ FOR_ALL = {
     "poolings",
     "code_digest",
     "processor",
+    "rare_collections",
 }
 
 # Names that modules of several packages share, for one idea each.

@@ -11,6 +11,7 @@ from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import CLOSES_WITHIN_S
 from sentdist.execution.resources import Demand
 from sentdist.plan.stage import Stage
+from sentdist.rare_collections import collect_rarely
 from sentdist.store.store import Artifact
 
 
@@ -43,6 +44,7 @@ async def abort(task: ray.ObjectRef, demand: Demand) -> None:
 
 @ray.remote
 def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
+    collect_rarely()
     return body(stage, submission, sink)
 
 
@@ -50,6 +52,7 @@ def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) ->
 # with a GPU ends with it. Said here because Ray reads it only where a function is declared.
 @ray.remote(max_calls=1)
 def _stay(member: GroupMember) -> None:
+    collect_rarely()
     from sentdist.execution.training.member import build_orders
 
     build_orders(member)
@@ -57,6 +60,7 @@ def _stay(member: GroupMember) -> None:
 
 @ray.remote
 def _drive(member: GroupMember) -> None:
+    collect_rarely()
     from sentdist.execution.training.worker_group import run_worker_group
 
     try:

@@ -27,6 +27,7 @@ from sentdist.execution.cluster.ray_errors import GONE
 from sentdist.execution.resources import Demand, controller_environment, nodes_of
 from sentdist.learning.freed_memory import one_piece
 from sentdist.learning.gather import GPU_BACKEND
+from sentdist.rare_collections import collect_rarely
 from sentdist.store.scratch import scratch_folder
 
 # Ray's own default is no limit: a group that cannot start would be tried for ever. One whose size may change is to be tried again.
@@ -81,6 +82,7 @@ def _scaling(demand: Demand) -> ScalingConfig:
 
 def _work(member: GroupMember) -> None:
     """One worker. What it imports takes this process, which only waits, seconds and half a gigabyte."""
+    collect_rarely()
     from sentdist.execution.training.member import build_orders
 
     build_orders(member)
