@@ -20,9 +20,16 @@ def without_secrets(text: str) -> str:
     return _FIELD.sub(r"\1=…", _LOGIN.sub("", text))
 
 
-def giving_up(address: str) -> str:
-    """A gs:// address that bounds how long one request is tried, unless it says so itself: Google's library tries for a quarter of an hour,
-    in silence, also where there are no credentials. All others as they are."""
-    if not address.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in address:
+def opened_as(address: str) -> str:
+    """An address with what its library should do and does not do by itself; what the address says already stays.
+
+    s3://: an object up to 5 MB goes in one request, not in three (begin, part, end). gs://: one request is tried for a minute;
+    Google's library tries for a quarter of an hour, in silence, also where there are no credentials.
+    """
+    if address.startswith("s3://"):
+        name, value = "allow_delayed_open", "true"
+    elif address.startswith(("gs://", "gcs://")):
+        name, value = "retry_limit_seconds", f"{GCS_GIVES_UP_S:g}"
+    else:
         return address
-    return f"{address}{'&' if '?' in address else '?'}retry_limit_seconds={GCS_GIVES_UP_S:g}"
+    return address if f"{name}=" in address else f"{address}{'&' if '?' in address else '?'}{name}={value}"

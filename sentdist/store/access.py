@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from sentdist.addresses import giving_up, without_secrets
+from sentdist.addresses import opened_as, without_secrets
 from sentdist.disk_errors import NO_RIGHT, WORDS, os_error_of, words_for
 from sentdist.errors import StoreError
 from sentdist.store.slow_store import told_if_silent
@@ -49,7 +49,7 @@ def open_root(root: str) -> tuple[fs.FileSystem, str]:
     if "://" not in root:
         return fs.LocalFileSystem(), str(Path(root).expanduser().absolute())
     try:
-        filesystem, base = fs.FileSystem.from_uri(giving_up(root))
+        filesystem, base = fs.FileSystem.from_uri(opened_as(root))
     except (OSError, ValueError) as error:
         raise StoreError(
             where=shown_root(root), found=str(error), expected="a local path, s3:// or gs:// address", remedy="Correct the address."

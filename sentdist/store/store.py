@@ -24,7 +24,7 @@ from sentdist.store.access import open_root, raise_of_disk, reading, shown_root,
 from sentdist.store.copies import copy_of, keep_copy
 from sentdist.store.integrity import checksums_below, damage_of, damage_of_content
 from sentdist.store.local_root import STAGING, LocalRoot
-from sentdist.store.object_root import ObjectRoot
+from sentdist.store.object_root import ObjectRoot, write_objects
 from sentdist.store.record import RECORD, Artifact, Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.verified import Use, damage_unless_verified
@@ -313,8 +313,9 @@ class ArtifactStore:
         with writing(self.shown):
             if self.is_local:
                 self.local_root.make_folder(Path(self.base) / place)
-            self.filesystem.create_dir(f"{self.base}/{place}", recursive=True)
-            fs.copy_files(str(folder), f"{self.base}/{place}", destination_filesystem=self.filesystem)
+                fs.copy_files(str(folder), f"{self.base}/{place}", destination_filesystem=self.filesystem)
+            else:
+                write_objects(self.filesystem, folder, f"{self.base}/{place}")
         return self._uri(place)
 
     def read_text(self, place: str, *, errors: str = "strict") -> str | None:

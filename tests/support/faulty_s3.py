@@ -25,7 +25,9 @@ ERRORS = {
 
 @dataclass
 class FaultyS3:
-    """The server as a test handles it. mood: None, a key of ERRORS, "slow" or "cut" (the connection breaks half-way through an answer).
+    """The server as a test handles it.
+
+    mood: None, a key of ERRORS, "slow" or "cut" (the connection breaks half-way through an answer, or before one).
 
     for_requests: how many requests meet the mood; then all is well again.
     """
@@ -102,7 +104,10 @@ def _handler(s3: FaultyS3, behind: str) -> type[BaseHTTPRequestHandler]:
                 connection.request(self.command, self.path, body=body, headers=headers)
                 answer = connection.getresponse()
                 content = answer.read()
-                self._answer(answer.status, list(answer.getheaders()), content, cut=mood == "cut")
+                if mood == "cut" and not content:
+                    self.close_connection = True  # what was asked for is done, and nobody learns of it
+                else:
+                    self._answer(answer.status, list(answer.getheaders()), content, cut=mood == "cut")
             finally:
                 connection.close()
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.addresses import giving_up, without_secrets
+from sentdist.addresses import opened_as, without_secrets
 from sentdist.cache import cache_folder
 from sentdist.durable import whole_file
 from sentdist.errors import DataError, first_line
@@ -133,7 +133,7 @@ def _opened(origin: str) -> tuple[fs.FileSystem, str]:
     from pyarrow import fs
 
     try:
-        filesystem, base = fs.FileSystem.from_uri(giving_up(origin))
+        filesystem, base = fs.FileSystem.from_uri(opened_as(origin))
     except (OSError, ValueError, ImportError) as error:
         raise DataError(
             where=without_secrets(origin),

@@ -20,7 +20,7 @@ from sentdist.plan.stage import Stage
 from sentdist.store.access import reading, reason_of
 from sentdist.store.integrity import FileChecksum, checksums_below, damage_of
 from sentdist.store.local_root import STAGING
-from sentdist.store.object_root import write_object
+from sentdist.store.object_root import write_object, write_objects
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import RUNNING, ArtifactStore
 
@@ -189,8 +189,7 @@ class RunningFolder:
             with whole_file(Path(target) / _Seal.name(self.ranks.rank), synced=True) as part:
                 part.write_bytes(seal.content)
             return
-        self._store.filesystem.create_dir(target, recursive=True)
-        fs.copy_files(str(scratch), target, destination_filesystem=self._store.filesystem)
+        write_objects(self._store.filesystem, scratch, target)
         write_object(self._store.filesystem, f"{target}/{_Seal.name(self.ranks.rank)}", seal.content)
 
     def _damage(self, folder: Path) -> str | None:

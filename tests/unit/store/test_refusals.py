@@ -148,12 +148,11 @@ def test_a_bucket_of_google_s_that_does_not_answer_is_told_and_not_waited_for(mo
         ("gs://b/store", "gs://b/store?retry_limit_seconds=60"),
         ("gcs://b?scheme=http", "gcs://b?scheme=http&retry_limit_seconds=60"),
         ("gs://b?retry_limit_seconds=900", "gs://b?retry_limit_seconds=900"),
-        ("s3://b/store", "s3://b/store"),
+        ("s3://b/store", "s3://b/store?allow_delayed_open=true"),
+        ("s3://b?allow_delayed_open=false", "s3://b?allow_delayed_open=false"),
     ],
 )
-def test_how_long_google_s_library_tries_is_bounded_unless_the_address_says_it(
-    given: str, asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_does_by_itself_only_what_the_address_says(given: str, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(access.fs, "FileSystem", SimpleNamespace(from_uri=lambda address: (opened.append(address), (None, "b"))[1]))
     access.open_root(given)

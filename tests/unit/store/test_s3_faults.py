@@ -19,6 +19,7 @@ from sentdist.plan.stages import Corpus, Train
 from sentdist.stages.ranks import ALONE
 from sentdist.store import verified
 from sentdist.store.garbage import orphans
+from sentdist.store.object_root import write_object
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 from tests.support.planning import plan_of, small_recipe
@@ -57,6 +58,14 @@ def _commit(store: ArtifactStore) -> Artifact:
         return store.commit(CORPUS, folder, seconds=0.0, runtime={}, environment={}, results={})
 
 
+def test_a_small_object_is_written_in_one_request(s3: FaultyS3, store: ArtifactStore) -> None:
+    before = s3.num_requests
+    write_object(store.filesystem, f"{store.base}/small", b"0123456789")
+    assert s3.num_requests == before + 1
+    with store.filesystem.open_input_stream(f"{store.base}/small") as stream:
+        assert stream.read() == b"0123456789"
+
+
 @pytest.mark.parametrize("mood", ["internal error", "throttled", "cut", "slow"])
 def test_a_short_trouble_is_waited_out(s3: FaultyS3, store: ArtifactStore, mood: str) -> None:
     s3.be(mood, for_requests=3)
@@ -77,6 +86,13 @@ def test_a_long_trouble_is_one_sentence_and_nothing_half_written_counts(s3: Faul
     s3.be(None)
     assert store.get(CORPUS) is None
     assert store.folder(_commit(store))
+
+
+def test_one_file_that_is_refused_leaves_no_record(s3: FaultyS3, store: ArtifactStore) -> None:
+    s3.be("no right", for_requests=1, only=("PUT",))
+    with pytest.raises(StoreError, match="no right"):
+        _commit(store)
+    assert s3.for_requests == 0 and store.get(CORPUS) is None
 
 
 @pytest.mark.parametrize("mood", ["internal error", "expired credentials"])

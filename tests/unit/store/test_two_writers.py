@@ -14,6 +14,7 @@ from pyarrow import fs
 from sentdist.errors import StoreError
 from sentdist.plan.stages import Corpus
 from sentdist.stages.local import build_here
+from sentdist.store import object_root
 from sentdist.store import store as store_module
 from sentdist.store.garbage import collect_garbage, orphans
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
@@ -31,6 +32,10 @@ class Interrupted(fs.SubTreeFileSystem):  # type: ignore[misc]
         work, self.between = self.between, None
         if work is not None:
             work()
+
+    def open_output_stream(self, path: str, *arguments: Any, **options: Any) -> Any:
+        self.create_dir(str(Path(path).parent), recursive=True)  # an object needs none
+        return super().open_output_stream(path, *arguments, **options)
 
     def delete_file(self, path: str) -> None:
         super().delete_file(path)
@@ -76,15 +81,15 @@ def _assert_whole(store: ArtifactStore, writer: str) -> None:
 
 
 def test_who_copies_while_another_one_is_done_touches_nothing_of_his(objects: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy_files, seen = fs.copy_files, []
+    write_objects, seen = object_root.write_objects, []
 
-    def copying(*arguments: Any, **options: Any) -> None:
+    def writing(*arguments: Any) -> None:
         if not seen:  # the second has looked, and found nothing
             seen.append(True)
             _commit(objects, "first")
-        copy_files(*arguments, **options)
+        write_objects(*arguments)
 
-    monkeypatch.setattr(fs, "copy_files", copying)
+    monkeypatch.setattr(object_root, "write_objects", writing)
     assert _commit(objects, "second").record.results == {"writer": "first"}
     _assert_whole(objects, "first")
     (_, *more) = objects.filesystem.get_file_info(fs.FileSelector(f"bucket/{CORPUS.place}"))
