@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 
 from sentdist.errors import EncoderError
 from sentdist.inference.export_folder import export_graph
@@ -46,7 +46,21 @@ def _with_head(source: Path, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("family", "pooling"), [*(("bert", pooling) for pooling in POOLINGS), ("roberta", "cls"), ("mpnet", "mean")])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_what_is_exported_pools_padded_sentences_as_the_encoder_pools_its_own(pooling: str, tiny_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder_dir, pooling=pooling)
+    padded = onnx_export.PaddedEncoder(AutoModel.from_pretrained(tiny_encoder_dir, attn_implementation="eager"), encoder).eval()
+    tokens = encoder.tokenizer(list(SENTENCES), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        found = padded(tokens["input_ids"], tokens["attention_mask"]).numpy()
+    np.testing.assert_allclose(found, encode(encoder, SENTENCES), **CLOSE)
+
+
+# Each way through the exporter: one layer, several, one with a head behind it; position ids of two kinds, and a model that makes its own.
+@pytest.mark.parametrize(
+    ("family", "pooling"),
+    [*(("bert", pooling) for pooling in ("mean", "first_last", "cls_last_five", "cls_mlp")), ("roberta", "cls"), ("mpnet", "mean")],
+)
 def test_the_graph_gives_the_encoder_s_embeddings(family: str, pooling: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue("tiny_encoder_dir" if family == "bert" else f"tiny_{family}_dir")
     if pooling == "cls_mlp":

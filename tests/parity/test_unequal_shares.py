@@ -69,7 +69,7 @@ MICRO_BATCHES = {"info_nce": (6, 1), "mlm": (6, 1)}  # two passes where one woul
 
 
 def _losses_on_rank(rank: int, world_size: int, folder: Path, zero_stages: tuple[int | None, ...]) -> list[list[float]]:
-    """Of three steps by objective and micro-batch, for each of these engines; None: torch's."""
+    """Of two steps by objective and micro-batch, for each of these engines; None: torch's."""
     torch.set_num_threads(1)
     found = []
     for zero_stage in zero_stages:
@@ -77,9 +77,9 @@ def _losses_on_rank(rank: int, world_size: int, folder: Path, zero_stages: tuple
             torch.manual_seed(0)
             encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
             objective = made_objective(name, encoder, "fp32", micro_batch)
-            learner, how = Learner(encoder, objective), Optimization(num_steps=3, lr=1e-3)
+            learner, how = Learner(encoder, objective), Optimization(num_steps=2, lr=1e-3)
             engine: Engine = TorchEngine(learner, how) if zero_stage is None else DeepSpeedEngine(learner, how, zero_stage=zero_stage)
-            batches = word_batches(encoder, 3, rank=rank, world_size=world_size, num_rows=ROWS)
+            batches = word_batches(encoder, 2, rank=rank, world_size=world_size, num_rows=ROWS)
             torch.manual_seed(1 + rank)
             found.append([report.loss for report in train_steps(engine, objective, batches, micro_batch=micro_batch)])
     return found
