@@ -29,6 +29,7 @@ from tests.support.listening import listening
 from tests.support.tiny_data import tiny_values, write_data
 
 ROOT = Path(__file__).parents[2]
+COMMAND: Any = typer.main.get_command(app)
 SECRET = "s3cr3tw0rd"
 STORE = f"nofs://me:{SECRET}@store.example/artifacts"  # pyarrow knows no such address, and says so with all of it
 DATA = f"nofs://me:{SECRET}@data.example/sets"
@@ -60,11 +61,11 @@ def _commands() -> Iterator[tuple[str, ...]]:
         for name, one in (inner or {}).items():
             yield from walk(one, (*words, name))
 
-    return walk(typer.main.get_command(app), ())
+    return walk(COMMAND, ())
 
 
 def _command(words: tuple[str, ...]) -> Any:
-    found: Any = typer.main.get_command(app)
+    found = COMMAND
     for word in words:
         found = found.commands[word]
     return found
