@@ -53,6 +53,10 @@ def _write(filesystem: fs.FileSystem, path: str, file: BinaryIO) -> None:
         shutil.copyfileobj(file, stream, CHUNK)
 
 
+def _is_of_writer(name: str) -> bool:
+    return name.startswith(DATA)
+
+
 class ObjectRoot:
     """Publishes, moves and removes folders below `base`. Every method raises what the server says, an OSError."""
 
@@ -84,15 +88,22 @@ class ObjectRoot:
         self._leave(place, move)
 
     def remove(self, place: str) -> None:
-        """Remove a folder; FileNotFoundError: as for `move`."""
-        self._leave(place, lambda source, name: self._filesystem.delete_file(source))
+        """Remove a folder; FileNotFoundError: as for `move`. The files of a writer lie in a folder of their own, and go in one request."""
+
+        def remove(source: str, name: str) -> None:
+            if _is_of_writer(name):
+                self._filesystem.delete_dir(source)
+            else:
+                self._filesystem.delete_file(source)
+
+        self._leave(place, remove, part=lambda name: name.partition("/")[0] if _is_of_writer(name) else name)
 
     def write(self, place: str, content: bytes) -> None:
         """Write an object, which appears whole or not at all."""
         write_object(self._filesystem, f"{self._base}/{place}", content)
 
-    def _leave(self, place: str, leave: Callable[[str, str], None]) -> None:
-        names = sorted(self._names(place), key=lambda name: (name != RECORD, name))
+    def _leave(self, place: str, leave: Callable[[str, str], None], *, part: Callable[[str], str] = str) -> None:
+        names = sorted({part(name) for name in self._names(place)}, key=lambda name: (name != RECORD, name))
         if not names:
             raise FileNotFoundError(place)
         for name in names:

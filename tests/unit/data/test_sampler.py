@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentdist.data.sampler import epoch_batches
+from sentdist.data.sampler import _Packing, epoch_batches
 from sentdist.data.seeded_order import shuffled
 from sentdist.errors import DataError
 
@@ -94,6 +94,12 @@ def test_a_batch_of_nothing_but_rows_that_waited(seed: int) -> None:
     assert batches.shape == (74, 4)  # of 75 at best
     assert len(set(batches.reshape(-1).tolist())) == batches.size
     assert not any(_repeats(ids, batch) for batch in batches)
+
+
+def test_rows_that_wait_fill_the_last_batch_too() -> None:
+    """No fresh row is left when row 1 comes up; row 2 has a sentence in common with it, and row 3, behind row 2, is asked as well."""
+    rows = [(2, 0), (1, 0), (1, 2), (2, 2), (1, 1)]
+    assert _Packing(2).pack(iter(enumerate(rows))) == [[0, 4], [1, 3]]
 
 
 def test_a_row_may_hold_a_sentence_twice() -> None:

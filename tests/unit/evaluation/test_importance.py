@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.evaluation.importance import LEAST_TRIALS, Field, importances
+from sentdist.evaluation.importance import LEAST_TRIALS, Field, _distribution, importances
 
 pytest.importorskip("optuna")
 
@@ -41,6 +41,14 @@ def test_the_field_that_makes_the_scores_is_told_and_the_others_are_not() -> Non
     assert first.everywhere > 0.8
     assert not any(one.is_told for one in others)
     assert sum(one.share for one in found) == pytest.approx(1)
+
+
+def test_a_field_is_spread_as_the_space_says() -> None:
+    optuna = pytest.importorskip("optuna")
+    rate, phis, weight = map(_distribution, FIELDS)
+    assert rate == optuna.distributions.FloatDistribution(1e-6, 1e-4, log=True)
+    assert phis == optuna.distributions.CategoricalDistribution(FIELDS[1].choices)
+    assert weight == optuna.distributions.FloatDistribution(0.0, 1.0, log=False)
 
 
 def test_luck_is_not_told_as_importance() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import polygamma
 from scipy.stats import norm, t
 
 from sentdist.evaluation.decisive import Difference, against, may_be_best, over_tasks
@@ -172,6 +175,21 @@ def test_variances_are_drawn_towards_each_other_by_as_much_as_they_agree() -> No
     assert prior == pytest.approx(8, rel=0.2) and np.all(degrees == degrees[0])
     own = found * degrees[0] / 3
     assert np.min(own) * 3 / prior == pytest.approx(4.0, rel=0.1), "of a row without spread of its own, the common value is left"
+
+
+def test_six_variances_weigh_as_far_as_they_scatter_beyond_chance() -> None:
+    """trigamma(prior / 2) is the variance of their logarithms, six drawn from many, less that of ten degrees of freedom (Smyth 2004)."""
+    variances = np.array([0.1, 0.5, 1.0, 2.0, 4.0, 9.0])
+    beyond = statistics.variance(np.log(variances).tolist()) - polygamma(1, 5.0)
+    prior = 2 * brentq(lambda half: polygamma(1, half) - beyond, 0.01, 1000.0)
+    np.testing.assert_allclose(moderated(variances, np.full(6, 10.0))[1], 10 + prior)
+
+
+def test_rows_are_paired_by_the_seeds_that_most_of_them_have() -> None:
+    draw = np.random.default_rng(2)
+    seeds = ((0, 1, 2), (3, 4), (3, 4), (0, 1, 2), (3, 4))
+    column = Column([_entry(str(row), draw.normal(size=len(own)), own) for row, own in enumerate(seeds)])
+    assert column._is_paired.tolist() == [False, True, True, False, True]
 
 
 def test_rows_of_one_spread_know_it_together() -> None:

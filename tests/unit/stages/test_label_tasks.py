@@ -142,6 +142,13 @@ def test_spaces_within_texts_are_made_one(tmp_path: Path) -> None:
     assert read_labelled("made", data_root=tmp_path).texts == (("a man eats", "b"),)
 
 
+def test_a_row_without_a_split_is_in_none(tmp_path: Path) -> None:
+    splits = {"a": "train", "b": "", "c": "test", "d": "train"}
+    write_table(tmp_path, "made", [{"text": text, "label": 1, "split": split} for text, split in splits.items()])
+    assert read_labelled("made", splits=("train",), data_root=tmp_path).texts == (("a", "d"),)
+    assert read_labelled("made", data_root=tmp_path).texts == (("a", "b", "c", "d"),)
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
