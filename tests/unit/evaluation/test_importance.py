@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.evaluation.importance import LEAST_TRIALS, Field, _distribution, importances
+from sentdist.evaluation.importance import LEAST_TRIALS, Field, _distribution, _Measure, importances
 
 pytest.importorskip("optuna")
 
@@ -55,6 +55,15 @@ def test_luck_is_not_told_as_importance() -> None:
     trials = _trials(32)
     told = [importances(FIELDS, trials, np.random.default_rng(seed).normal(70, 1, 32).tolist()) for seed in range(2)]
     assert sum(one.is_told for found in told if found is not None for one in found) <= 1
+
+
+def test_luck_is_what_the_greatest_field_comes_to_when_scores_are_dealt_out_anew() -> None:
+    trials, draw = _trials(32), np.random.default_rng(5)
+    scores = draw.normal(70, 1, 32)
+    found, measure = importances(FIELDS, trials, scores.tolist()), _Measure(FIELDS, trials)
+    greatest = [measure.of_best(draw.permutation(scores)).max() for _ in range(60)]
+    assert found is not None
+    assert found[0].by_luck == pytest.approx(np.quantile(greatest, 0.95) / measure.of_best(scores).sum(), rel=0.35)
 
 
 def test_too_few_trials_and_scores_that_are_all_one_say_nothing() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import v_measure_score
 
 from sentdist.errors import DataError
 from sentdist.evaluation.clustering import score_clusters
@@ -103,6 +104,8 @@ def test_every_run_begins_at_another_seed() -> None:
     cloud, labels = np.random.default_rng(2).normal(size=(80, 5)), [str(number % 8) for number in range(80)]
     found = score_clusters(cloud, labels)
     assert len(found.of_runs) == 5 == len(set(found.of_runs))
+    assert found.v_measure == pytest.approx(np.mean(found.of_runs))
+    assert found.of_runs[0] == pytest.approx(100 * v_measure_score(labels, found.clusters))
 
 
 def test_lengths_do_not_matter_to_clusters() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,14 @@ def test_words_are_drawn_from_the_likeliest_that_hold_so_much_of_the_probability
     assert len(said) == len(WORDS), "however many they are"
     monkeypatch.setattr(module, "TOP_P", 1e-6)
     assert len(set(paraphrase(many, checkpoint=writer, max_tokens=8))) == 1
+
+
+def test_how_many_words_are_drawn_from_does_not_follow_what_a_checkpoint_says(writer: Path, tmp_path: Path) -> None:
+    """Released ones say `top_k` in a file beside their weights."""
+    shutil.copytree(writer, greedy := tmp_path / "greedy")
+    said = json.loads((greedy / "generation_config.json").read_text())
+    (greedy / "generation_config.json").write_text(json.dumps(said | {"top_k": 1}))
+    assert paraphrase(SENTENCES, checkpoint=greedy, max_tokens=8) == paraphrase(SENTENCES, checkpoint=writer, max_tokens=8)
 
 
 def test_nothing_to_paraphrase(writer: Path) -> None:
