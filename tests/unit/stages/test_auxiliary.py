@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,15 +12,18 @@ import torch
 
 from sentdist.data.targets import FileTargets
 from sentdist.errors import DataError, RecipeError
+from sentdist.evaluation.probes import RegressionProbe
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.specs import Probes
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Targets, Train
 from sentdist.poolings import POOLINGS
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.local import run_local
+from sentdist.stages.scores import probing
 from sentdist.stages.train import TrainSession
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.mask_tokens import maskable_encoder
@@ -260,3 +265,23 @@ def test_a_projected_term_is_pooling_with_a_layer_that_is_dropped(encoder: Path,
             chosen[0].copy_(torch.from_numpy(np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32) * 0.3))
         losses[pooling] = next(event.loss for event in session.events() if not isinstance(event, DevScore))
     assert losses["cls"] == pytest.approx(losses["cls_mlp_train_only"], rel=1e-5)  # float32
+
+
+def test_probes_ask_for_the_most_frequent_words_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, asked = np.random.default_rng(0), []
+    shares_SV = draw.dirichlet(np.full(30, 0.2), size=40)
+    sentences, words = np.nonzero(shares_SV)
+
+    def probe(channels: np.ndarray, words_SV: np.ndarray, *, seed: int) -> RegressionProbe:
+        asked.append(words_SV)
+        return RegressionProbe(r2=0.0, num_test=10)
+
+    rows = SimpleNamespace(
+        pos=draw.dirichlet(np.ones(4), size=40), bow_rows=sentences, bow_words=words, bow_shares=shares_SV[sentences, words]
+    )
+    targets: Any = SimpleNamespace(num_words=30, rows=lambda ids: rows)
+    monkeypatch.setattr(probing, "probe_regression", probe)
+    probing._found(Probes(num_words=25), draw.normal(size=(40, 24)), targets, np.arange(40))
+    for words_SV in asked:
+        np.testing.assert_array_equal(words_SV, shares_SV[:, :25])
+    assert len(asked) == 2
