@@ -1,7 +1,7 @@
 """The folders of a store on an object store, which knows only objects: a folder is what lies below its name at a moment.
 
 What leaves one is what lay there at first, its record before all else: so nobody takes half a folder for a whole one,
-and whoever builds the artifact again meanwhile keeps what is new.
+and whoever begins to build the artifact again meanwhile keeps what is new, for each writer's files have a folder of their own.
 """
 
 from __future__ import annotations

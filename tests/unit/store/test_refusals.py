@@ -152,7 +152,9 @@ def test_a_bucket_of_google_s_that_does_not_answer_is_told_and_not_waited_for(mo
         ("s3://b?allow_delayed_open=false", "s3://b?allow_delayed_open=false"),
     ],
 )
-def test_a_library_does_by_itself_only_what_the_address_says(given: str, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_is_opened_with_what_its_library_should_do_unless_it_says_that_itself(
+    given: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[str] = []
     monkeypatch.setattr(access.fs, "FileSystem", SimpleNamespace(from_uri=lambda address: (opened.append(address), (None, "b"))[1]))
     access.open_root(given)
