@@ -41,6 +41,9 @@ enter_venv() {
             python="$(find_python)" || fail "no usable Python was found (tried ${PYTHON:-python3, python3.14 to python3.11, python}; found $(python3 --version 2>&1 | head -1)). Install Python 3.11 to 3.14 with its venv module (Debian: apt-get install python3-venv), or name one: PYTHON=/path/to/python bash $0"
             say "Making .venv with $("$python" --version 2>&1) ..."
             "$python" -m venv "$root/.venv" || fail "$python could not make $root/.venv. Remove that folder, check free space and run this again."
+            # The pip that comes with Python 3.11 takes a minute to find out what belongs together, this one less than half. If it cannot be had,
+            # the one that is there installs as well, or says what is wrong.
+            "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 -c "$root/infra/constraints.txt" --upgrade pip >/dev/null 2>&1 || true
         fi
         export VIRTUAL_ENV="$root/.venv"
     fi
