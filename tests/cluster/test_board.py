@@ -130,6 +130,7 @@ def test_an_error_reaches_the_caller_whole_and_nothing_downstream_starts(store_w
     board.build(_rcl((0.01,)))  # what does not need the broken stage is built
 
 
+@pytest.mark.nightly
 def test_what_starts_ray_train_tells_it_which_cluster_it_is_on(cluster: Any, store_with_board: Any) -> None:
     """Else its cleaner looks for clusters on the machine, finds this one and somebody's other one, and gives nothing back."""
     store_with_board.context = replace(store_with_board.context, runtime=Runtime(engine="deepspeed", cpus_per_worker=0.5, max_failures=0))

@@ -46,9 +46,10 @@ def fill_store(
             if isinstance(stage, Scores):
                 results = _scores(stage, folder, noise(trials[stage.key]), seed=list(trials).index(stage.key), num_items=num_items)
             else:
-                results = _history(folder, num_steps) if isinstance(stage, Train) else {}
-                if stage.key in own:
-                    results["best_dev_score"] = dev(own[stage.key])
+                chosen_by: dict[str, Json] = {"dev_score": dev(own[stage.key])} if stage.key in own else {}
+                results = _history(folder, num_steps, at_the_end=chosen_by) if isinstance(stage, Train) else {}
+                if chosen_by:
+                    results["best_dev_score"] = chosen_by["dev_score"]
             _commit(store, stage, folder, results)
 
 
@@ -88,8 +89,9 @@ def _links(task: LinkTask, mrr: float) -> dict[str, Json]:
     return {task.name: mrr} | {f"{task.name}.{name}.{measure}": value for name in names for measure, value in measures.items()}
 
 
-def _history(folder: Path, num_steps: int) -> dict[str, Json]:
-    lines = [json.dumps({"step": step, "loss": 3.0 / (1 + step), "lr": 1e-5}) for step in range(num_steps)]
+def _history(folder: Path, num_steps: int, *, at_the_end: dict[str, Json]) -> dict[str, Json]:
+    points: list[dict[str, Json]] = [{"step": step, "loss": 3.0 / (1 + step), "lr": 1e-5} for step in range(num_steps)]
+    lines = [json.dumps(point) for point in [*points[:-1], points[-1] | at_the_end]]
     (folder / "history.jsonl").write_text("\n".join(lines) + "\n")
     return {"num_steps": num_steps, "stopped_early": False}
 

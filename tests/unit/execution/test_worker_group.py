@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from ray.exceptions import ActorDiedError
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from sentdist.errors import DataError
+from sentdist.execution.board import stage_task
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.event_sink import EventSink, GroupMember
 from sentdist.execution.cluster.ray_errors import GONE
@@ -54,3 +57,13 @@ def test_what_ray_train_cannot_do_itself_is_no_loss(monkeypatch: pytest.MonkeyPa
     _end_with(monkeypatch, ControllerError(RuntimeError("no group could be started")))
     with pytest.raises(ControllerError):
         worker_group.run_worker_group(GROUP)
+
+
+def test_what_starts_ray_train_is_told_which_cluster_it_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray Train's helpers inherit it; tests/cluster/test_board.py sees it there."""
+    drive = Mock()
+    monkeypatch.setattr(stage_task, "_drive", drive)
+    monkeypatch.setattr(stage_task.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379"))
+    stage_task.start_group(GROUP)
+    assert drive.options.call_args.kwargs["runtime_env"]["env_vars"] == {"RAY_ADDRESS": "10.0.0.1:6379"}
+    drive.options.return_value.remote.assert_called_once_with(GROUP)

@@ -152,6 +152,13 @@ def test_folds_give_each_fold_its_corpus_dev_and_test() -> None:
     assert next(iter(plan.rows.values())) == 6000  # three of five folds train
 
 
+def test_what_no_fold_changes_is_one_trial_of_the_first_fold() -> None:
+    changes: dict[str, Json] = {"corpus": {"source": "retrieval/stackfaq", "split": None}, "evaluation": {"tasks": ["stsb"]}}
+    plan = plan_of(small_recipe(folds={"num": 5}, selection={"task": "stackfaq"}, **changes))
+    folds = {method: [trial.fold for trial in plan.trials if trial.method == method] for method in ("base", "fine_tuned")}
+    assert folds == {"base": [0], "fine_tuned": [0, 1, 2, 3, 4]}
+
+
 def test_folds_hold_for_each_retrieval_collection_that_trains() -> None:
     """A method that trains on another collection than the recipe's is tested on that collection's fold, and reads its documents alike."""
     changes: dict[str, Json] = {

@@ -41,12 +41,14 @@ def rows_of_words(folder: Path) -> Path:
     return folder
 
 
-def test_it_runs_through_and_writes_its_page_where_there_is_no_ray(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_it_runs_through_and_its_checks_come_up_where_there_is_no_ray(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     data, out = rows_of_words(tmp_path), tmp_path / "out"
     arguments = ["--data", str(data), "--out", str(out), "--device", "cpu", "--tiny", "--threads", "1", "--max-length", "16"]
     arguments += ["--encoder", str(tiny_encoder_dir), "--random-weights", "--what", "training", "encoding", "memory"]
-    done = without_ray(f"from rayjobs.benchmarks.gpu import main; main({arguments})")
+    listing = "import pytest; status = pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', 'tests/gpu'])"
+    done = without_ray(f"{listing}\nfrom rayjobs.benchmarks.gpu import main; main({arguments})\nsys.exit(status)")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "test_every_objective_learns_what_it_learns_on_a_cpu[info_nce-None]" in done.stdout
     parts = json.loads((out / "gpu.json").read_text())
     names = [(what, one["side"], one["what"], one["precision"]) for what, part in parts.items() for one in part["figures"]]
     assert len(names) == len(set(names)) == 4 + 4 + 3  # two sides in two precisions, likewise, three ways to hold activations
@@ -55,12 +57,6 @@ def test_it_runs_through_and_writes_its_page_where_there_is_no_ray(tiny_encoder_
     page = (out / "gpu.md").read_text()
     assert page.index("## Training") < page.index("## Encoding") < page.index("## Memory")
     assert "ours is faster" in page and page.count("×**") == 2
-
-
-def test_the_checks_come_up_where_there_is_no_ray() -> None:
-    done = without_ray("import pytest; sys.exit(pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', 'tests/gpu']))")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "test_every_objective_learns_what_it_learns_on_a_cpu[info_nce-None]" in done.stdout
 
 
 def test_the_page_says_what_failed_and_what_was_left_out() -> None:

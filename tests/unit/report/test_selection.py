@@ -171,6 +171,15 @@ def test_what_carried_a_training_out_is_cited(
     assert {"ray", "deepspeed"} & set(works_of_sweep(found, records, [])) == cited
 
 
+def test_a_dev_score_of_zero_is_a_point_of_its_curve(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    dev = {"fine_tuned": 0.0, "rcl": 70.0}
+    fill_store(context.store, plan, noise=lambda trial: 1.0, dev=lambda trial: dev[trial.method], num_items={"stsb": 20}, num_steps=4)
+    sweep = load_sweep(context.store, "tiny")
+    curves = sweep_rows(sweep, context.store, sweep.records(context.store)).curves
+    assert {curve.label: (curve.dev_steps, curve.dev_scores) for curve in curves} == {"fine_tuned": ([3], [0.0]), "rcl": ([3], [70.0])}
+
+
 def test_one_run_each_has_intervals_over_items(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     _, context = _world(tmp_path, tiny_encoder_dir, seeds=1)
     table, _ = _table(context)

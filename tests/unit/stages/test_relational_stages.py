@@ -29,6 +29,7 @@ from sentdist.stages.local import run_local
 from sentdist.stages.scores.build import build_scores
 from sentdist.stages.scores.scorer import CosineScorer
 from sentdist.stages.tasks.links import LoadedLinks
+from sentdist.stages.tasks.sts import LoadedSts
 from sentdist.store.store import Artifact
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.planning import plan_of
@@ -184,6 +185,16 @@ def test_the_record_holds_what_the_figures_show(finished: tuple[Plan, Context]) 
     assert isinstance(scores, list) and scores[1] == pytest.approx(results["stsb"])  # the weight that the view itself has
     assert "weight_curve" not in scores_of(finished, "rse_one_way")[1].record.results
     assert "relations" not in scores_of(finished, "merged")[1].record.results
+
+
+def test_a_weight_at_which_a_task_has_no_score_has_no_mean(finished: tuple[Plan, Context], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where all similarities are equal."""
+    (stage, _), (_, context) = scores_of(finished, "rse"), finished
+    one, two = (task.model_copy(update={"name": f"stsb-{limit}", "limit": limit}) for task in stage.tasks[:1] for limit in (6, 8))
+    curves = {"stsb-6": [None, 40.0, 50.0], "stsb-8": [10.0, 20.0, None]}
+    monkeypatch.setattr(LoadedSts, "curve", lambda self, embeddings_SD, scorer: curves[self.task.name])
+    curve = build_scores(stage.model_copy(update={"tasks": (one, two)}), context).record.results["weight_curve"]
+    assert isinstance(curve, dict) and curve["scores"] == [None, 30.0, None]
 
 
 def test_tails_are_ranked_for_every_encoder(finished: tuple[Plan, Context]) -> None:
