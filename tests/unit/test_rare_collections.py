@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,3 +46,24 @@ def test_what_somebody_said_stays(said: tuple[int, int, int]) -> None:
 def test_a_person_s_own_python_is_left_as_it_is(tiny_encoder_dir: Path) -> None:
     sentdist.Encoder.load(tiny_encoder_dir).encode(["a man"])
     assert gc.get_threshold() == (700, 10, 10)
+
+
+LOOP = """
+from sentdist.rare_collections import collect_rarely
+
+class Loop:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        print("looked for")
+
+{call}
+Loop()
+"""
+
+
+@pytest.mark.parametrize(("call", "said"), [("", "looked for\n"), ("collect_rarely()", "")])
+def test_at_the_end_of_a_process_garbage_goes_with_it(call: str, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", LOOP.format(call=call)], capture_output=True, text=True, check=True)
+    assert done.stdout == said

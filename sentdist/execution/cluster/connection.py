@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
@@ -37,6 +38,7 @@ def connect() -> None:
         # Workers' own output stays in their log files: what people should see comes through the board.
         shorten_messages()
         ray.init(address=chosen.address, log_to_driver=False, logging_level=logging.ERROR)
+        atexit.register(ray.shutdown)  # before Ray's own, which waits half a second for what workers print
     except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ResourceError(
             where=f"Ray cluster at {chosen.address}",
