@@ -60,7 +60,7 @@ def cluster() -> Iterator[Cluster]:
     # Ray ends workers that idle for a second where more than so many live, actors among them; with its own number, that of the CPUs,
     # nearly every stage would import its libraries anew.
     os.environ.update(RAY_num_workers_soft_limit="8")
-    # Nobody reads here what workers print: Ray looked for new logs ten times a second, for a tenth of a processor.
+    # Ray looks for what workers print ten times a second, and nobody reads it here.
     os.environ.update(RAY_LOG_MONITOR_MANY_FILES_THRESHOLD="0", LOG_NAME_UPDATE_INTERVAL_S="3600")
     import ray
 

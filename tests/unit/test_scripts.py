@@ -191,6 +191,30 @@ def test_what_is_installed_is_compiled_where_python_may_not_keep_what_it_compile
     assert (" --compile " if never_written else " --no-compile ") in (environment / "install.log").read_text()
 
 
+A_PYTHON_WHOSE_PIP_CANNOT_BE_RENEWED = """#!/bin/sh
+case "$*" in
+    *"-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+    *"--upgrade pip") echo "$@" >>"{log}"; exit 1 ;;
+    *"-m pip install "*) echo "$@" ;;
+esac
+"""
+
+
+def test_an_environment_gets_the_pinned_pip_or_is_made_with_the_one_there_is(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / "infra").mkdir(parents=True)
+    for name in ("pyproject.toml", "infra/constraints.txt"):
+        (checkout / name).write_text("pins")
+    python = tmp_path / "python"
+    python.write_text(A_PYTHON_WHOSE_PIP_CANNOT_BE_RENEWED.format(log=tmp_path / "log"))
+    python.chmod(0o755)
+    done = _bash(f'. {ROOT}/infra/venv.sh; enter_venv "" "$PWD"', cwd=checkout, PYTHON=str(python))
+    assert done.returncode == 0, done.stderr
+    renewed = (tmp_path / "log").read_text().splitlines()
+    assert len(renewed) == 1 and f"-c {checkout}/infra/constraints.txt" in renewed[0]
+    assert f"-e {checkout}" in (checkout / ".venv" / "install.log").read_text()
+
+
 READS_ITS_OWN_LINE = """#!{python}
 import pathlib, sys, time
 print("12:00:00  [1/2]  train   first")

@@ -15,6 +15,7 @@ import pytest
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.execution.cluster import address as cluster_address
+from sentdist.execution.cluster import connection
 from sentdist.execution.cluster.address import ChosenHead, HeadAnswer, LocalNode, ask, choose, refusal
 from sentdist.execution.cluster.connection import connect
 from sentdist.execution.health import examine
@@ -167,6 +168,19 @@ def test_connecting_wants_the_auth_mode_said(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     with pytest.raises(RecipeError, match="RAY_AUTH_MODE"):
         connect()
+
+
+def test_a_driver_disconnects_before_ray_waits_for_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setattr(connection, "refusal", lambda chosen, answer: None)
+    monkeypatch.setattr(connection, "ask", lambda address: None)
+    monkeypatch.setattr(connection.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(connection.ray, "init", lambda **_: done.append("joined"))
+    monkeypatch.setattr(connection.atexit, "register", done.append)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
+    connect()
+    assert done == ["joined", connection.ray.shutdown]
 
 
 def test_the_doctor_looks_at_the_cluster_that_commands_use(head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
