@@ -43,7 +43,9 @@ enter_venv() {
             "$python" -m venv "$root/.venv" || fail "$python could not make $root/.venv. Remove that folder, check free space and run this again."
             # The pip that comes with Python 3.11 takes a minute to find out what belongs together, this one less than half. If it cannot be had,
             # the one that is there installs as well, or says what is wrong.
+            trap 'exit 130' INT # pip ends as with any error then
             "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 -c "$root/infra/constraints.txt" --upgrade pip >/dev/null 2>&1 || true
+            trap - INT
         fi
         export VIRTUAL_ENV="$root/.venv"
     fi

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import wait_for
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -191,28 +193,47 @@ def test_what_is_installed_is_compiled_where_python_may_not_keep_what_it_compile
     assert (" --compile " if never_written else " --no-compile ") in (environment / "install.log").read_text()
 
 
-A_PYTHON_WHOSE_PIP_CANNOT_BE_RENEWED = """#!/bin/sh
+A_PYTHON_WHOSE_PIP_IS_NOT_RENEWED = """#!/bin/sh
 case "$*" in
     *"-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
-    *"--upgrade pip") echo "$@" >>"{log}"; exit 1 ;;
+    *"--upgrade pip") trap 'exit 1' INT; echo "$@" >>"{log}"; sleep {seconds} & wait; exit 1 ;;
     *"-m pip install "*) echo "$@" ;;
 esac
 """
 
 
-def test_an_environment_gets_the_pinned_pip_or_is_made_with_the_one_there_is(tmp_path: Path) -> None:
-    checkout = tmp_path / "checkout"
+def _to_be_installed(folder: Path, *, seconds: int) -> tuple[Path, dict[str, str]]:
+    """A checkout without an environment, and what names a Python for it; seconds: until its pip gives up renewing itself."""
+    checkout = folder / "checkout"
     (checkout / "infra").mkdir(parents=True)
     for name in ("pyproject.toml", "infra/constraints.txt"):
         (checkout / name).write_text("pins")
-    python = tmp_path / "python"
-    python.write_text(A_PYTHON_WHOSE_PIP_CANNOT_BE_RENEWED.format(log=tmp_path / "log"))
+    python = folder / "python"
+    python.write_text(A_PYTHON_WHOSE_PIP_IS_NOT_RENEWED.format(log=folder / "log", seconds=seconds))
     python.chmod(0o755)
-    done = _bash(f'. {ROOT}/infra/venv.sh; enter_venv "" "$PWD"', cwd=checkout, PYTHON=str(python))
+    return checkout, {"PYTHON": str(python)}
+
+
+def test_an_environment_gets_the_pinned_pip_or_is_made_with_the_one_there_is(tmp_path: Path) -> None:
+    checkout, given = _to_be_installed(tmp_path, seconds=0)
+    done = _bash(f'. {ROOT}/infra/venv.sh; enter_venv "" "$PWD"', cwd=checkout, **given)
     assert done.returncode == 0, done.stderr
-    renewed = (tmp_path / "log").read_text().splitlines()
-    assert len(renewed) == 1 and f"-c {checkout}/infra/constraints.txt" in renewed[0]
+    (renewed,) = (tmp_path / "log").read_text().splitlines()
+    assert f"-c {checkout}/infra/constraints.txt" in renewed
     assert f"-e {checkout}" in (checkout / ".venv" / "install.log").read_text()
+
+
+def test_ctrl_c_while_pip_is_renewed_installs_nothing(tmp_path: Path) -> None:
+    checkout, given = _to_be_installed(tmp_path, seconds=60)
+    environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "SENTDIST_VENV")} | given
+    script = f'. {ROOT}/infra/venv.sh; enter_venv "" "$PWD"; echo went on'
+    with subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", script], cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as shell:
+        wait_for((tmp_path / "log").exists, what="pip")
+        os.killpg(shell.pid, signal.SIGINT)
+        assert "went on" not in shell.communicate(timeout=20)[0] and shell.returncode == 130
+    assert not (checkout / ".venv" / "install.log").exists()
 
 
 READS_ITS_OWN_LINE = """#!{python}
