@@ -48,7 +48,7 @@ def test_the_experiment_says_what_is_compared(tracked: Tracked) -> None:
     assert "small" in tags["mlflow.note.content"]
 
 
-def test_curves_scores_and_system_metrics_stand_on_the_trial(tracked: Tracked) -> None:
+def test_curves_scores_and_system_metrics_stand_on_the_trial(tracked: Tracked, tmp_path: Path) -> None:
     run = tracked.trials["RCL (phis={0.01, 0.02}) · seed 0"]
     for name in ("loss", "learning_rate", "grad_norm", "sentences_per_s"):
         points = tracked.client.get_metric_history(run.info.run_id, name)
@@ -57,7 +57,7 @@ def test_curves_scores_and_system_metrics_stand_on_the_trial(tracked: Tracked) -
     assert run.data.metrics["avg_sts"] == pytest.approx(sum(run.data.metrics[task] for task in STS) / 7, abs=0.01)
     assert any(name.startswith("system/cpu") for name in run.data.metrics)
     assert tracked.artifacts(run) == {"records.json"}
-    shown = json.loads(Path(tracked.client.download_artifacts(run.info.run_id, "records.json")).read_text())
+    shown = json.loads(Path(tracked.client.download_artifacts(run.info.run_id, "records.json", str(tmp_path))).read_text())
     assert {kind: record["kind"] for kind, record in shown.items()} == {"train": "train", "scores": "scores"}
 
 
@@ -209,7 +209,9 @@ def test_a_report_is_kept_on_the_sweep(tracked: Tracked, server: MlflowServer, t
 
 # mlflow's flavor asks for an adapter of huggingface_hub that is deprecated there; nothing of ours
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_the_best_encoder_is_registered_once_and_loads(tracked: Tracked, server: MlflowServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_encoder_is_registered_once_and_loads(
+    tracked: Tracked, server: MlflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tracker = MlflowTracker(server.uri, tracked.store)
     with monkeypatch.context() as patched:  # where it lies is known: nobody reads the records of a whole store for that
         patched.setattr(ArtifactStore, "artifacts", lambda *_: pytest.fail("the store is listed"))
@@ -226,8 +228,8 @@ def test_the_best_encoder_is_registered_once_and_loads(tracked: Tracked, server:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     mlflow.set_tracking_uri(server.uri)
     mlflow.set_registry_uri(server.uri)
-    loaded = mlflow.sentence_transformers.load_model("models:/tracked@best")
+    loaded = mlflow.sentence_transformers.load_model("models:/tracked@best", dst_path=str(tmp_path))
     expected = loaded.encode(["a dog runs", "music"])
     assert expected.shape == (2, 32)
-    got = mlflow.pyfunc.load_model("models:/tracked@best").predict(["a dog runs", "music"])
+    got = mlflow.pyfunc.load_model("models:/tracked@best", dst_path=str(tmp_path)).predict(["a dog runs", "music"])
     assert got == pytest.approx(expected, abs=1e-6)  # the same weights, twice
