@@ -9,8 +9,9 @@ Mistakes are a `SentdistError`: where, what was found, what was expected, what t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -204,16 +205,20 @@ def plan(recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = Non
     recipe: a `Recipe`, or the path of one. overrides: fields to change, as `--set`: `["training.batch_size=32"]`.
 
     Raises:
-        RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
+        RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts; a recipe with `search`, which suggests
+            its trials as it goes.
     """
-    return _planned(recipe, overrides, store, data)[0]
+    from sentdist.stages.planning.planned import planned_trials
+
+    return planned_trials(_recipe(recipe, overrides), store=store_root(_store(store)), data=_data(data))[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What one trial came to.
 
-    method, seed, fold: which trial; seed and fold are None where they make no difference. params: the values of the grid that do.
+    method, seed, fold: which trial; seed and fold are None where they make no difference. params: the values of the grid, or of a search,
+    that do.
     scores: main score of each task × 100 by its name, and each measure by `task.measure`; None where a score is not defined.
     encoder: the key of the trained encoder, for `Encoder.load` with the same store; None where none was trained.
     """
@@ -232,6 +237,8 @@ def run(
     """Build what a recipe needs without its grid, in this process; as `sentdist run --local`. What the store has is not built again.
 
     recipe, overrides: as in `plan`. print_line: takes each line of progress.
+    Of a recipe with `search`, the outcomes are those of what dev chose, trained with all seeds, and of the rows that are not trained; with
+    `confirm_seeds`, those of the fresh seeds come last.
 
     Raises:
         RecipeError, DataError, EncoderError: mistakes, before anything is built.
@@ -315,19 +322,29 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
 
 
 def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> list[Outcome]:
-    plan, context = _planned(recipe, (), store, data)  # before torch is loaded: a mistake is told at once
+    from sentdist.stages.planning.planned import requested
 
+    found = _data(data)
+    asked, context = requested(recipe, store=store_root(_store(store)), data=found)  # before torch is loaded: a mistake is told at once
+
+    from sentdist.execution.carry_out import carry_out
     from sentdist.execution.local_progress import build_locally
+    from sentdist.execution.searching.in_process import search_in_process
+
+    for line in asked.told if isinstance(asked, Plan) else ():
+        print_line(line)
+    build = partial(build_locally, print_line=print_line)
+    done = carry_out(asked, context, found, search=search_in_process, build=build, print_line=print_line)
+    return [outcome for one in done for outcome in _outcomes(one.plan, context)]
+
+
+def _outcomes(plan: Plan, context: Context) -> Iterator[Outcome]:
     from sentdist.store.sweep import sweep_record
 
-    for line in plan.told:
-        print_line(line)
-
-    build_locally(plan, context, print_line=print_line)
     trials, places = sweep_record(plan).trials, {stage.key: stage.place for stage in plan.stages}
     records = {key: artifact.record for key in (trial.key for trial in trials) if (artifact := context.store.at(places[key]))}
-    return [
-        Outcome(
+    for trial in trials:
+        yield Outcome(
             method=trial.method,
             seed=trial.seed,
             fold=trial.fold,
@@ -335,14 +352,6 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
             scores=_numbers(records[trial.key].results),
             encoder=trial.train,
         )
-        for trial in trials
-    ]
-
-
-def _planned(recipe: AnyRecipe, overrides: Sequence[str], store: Place, data: Place) -> tuple[Plan, Context]:
-    from sentdist.stages.planning.planned import planned_recipe
-
-    return planned_recipe(_recipe(recipe, overrides), store=store_root(_store(store)), data=_data(data))
 
 
 def _recipe(recipe: AnyRecipe, overrides: Sequence[str]) -> Recipe:

@@ -15,11 +15,12 @@ from sentdist.cli.completing import sweeps
 from sentdist.cli.live import told_live
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.cli.tuning import print_choice, print_space, tuned
+from sentdist.cli.tuning import print_choice, print_space
 from sentdist.errors import DataError, RecipeError, SentdistError, counted, first_line
 from sentdist.inference.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
+    from sentdist.execution.carry_out import CarriedOut
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
@@ -134,7 +135,7 @@ def run(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None
 
     As a sweep with `--set sweep={}`: on a Ray cluster, or with --local in this process.
     """
-    _build("run", recipe, [*(overrides or []), "sweep={}"], store, data, local=local)
+    _build("run", recipe, overrides or [], store, data, local=local)
 
 
 def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
@@ -175,11 +176,14 @@ def stop(
 
 
 def _build(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, local: bool) -> None:
-    asked, context = _planned(recipe, overrides, store, data)  # before torch and Ray are loaded: a mistake is told at once
+    without_grid = ["sweep={}"] if command == "run" else []
+    asked, context = _planned(
+        recipe, [*overrides, *without_grid], store, data
+    )  # before torch and Ray are loaded: a mistake is told at once
     if local:
         build_within(asked, context, data)
         return
-    changes = [word for override in overrides if override != "sweep={}" for word in ("--set", override)]
+    changes = [word for override in overrides for word in ("--set", override)]
     job = job_command(command, recipe, *changes, store=store, data=data)
     build_on_cluster(asked, context, data, job=job, reports=command == "sweep")
 
@@ -195,49 +199,38 @@ def job_command(command: str, recipe: Path, *options: str, store: str | None, da
 def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan | PlannedSearch, Context]:
     """What a recipe asks for: trials, or a search for them."""
     from sentdist.plan.recipe import Recipe
-    from sentdist.stages.planning.planned import planned_recipe, planned_search
+    from sentdist.plan.unroll import Plan
+    from sentdist.stages.planning.planned import requested
 
-    loaded, root = Recipe.load(recipe, overrides), store_root(store)
-    if loaded.search is not None:
-        return planned_search(loaded, store=root, data=data)
-    plan, context = planned_recipe(loaded, store=root, data=data)
-    for line in plan.told:
+    asked, context = requested(Recipe.load(recipe, overrides), store=store_root(store), data=data)
+    for line in asked.told if isinstance(asked, Plan) else ():
         typer.echo(line)
-    return plan, context
+    return asked, context
 
 
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
     """Carry it out in this process, with its tables at the end. data: where confirmations find what the plan has found."""
+    from sentdist.execution.carry_out import carry_out
+    from sentdist.execution.local_progress import build_locally
+    from sentdist.execution.searching.in_process import search_in_process
     from sentdist.execution.sigterm import end_on_sigterm
-    from sentdist.plan.suggestions import PlannedSearch
+    from sentdist.tracking.server import is_server
+
+    def build(plan: Plan, where: Context) -> None:
+        with told_live() as (print_line, show):
+            build_locally(plan, where, print_line=print_line, show=show)
 
     end_on_sigterm()
-    found, tracking = None, os.environ.get("MLFLOW_TRACKING_URI")
-    if isinstance(asked, PlannedSearch):
-        from sentdist.execution.searching.in_process import search_in_process
-        from sentdist.tracking.server import is_server
-
-        live = tracking if tracking and is_server(tracking) else None  # what is wrong with an address is told at the end
-        found = tuned(asked, context, search_in_process, tracking=live)
-        plan = found.plan
-    else:
-        plan = asked
-
-    from sentdist.execution.local_progress import build_locally
-
-    with told_live() as (print_line, show):
-        build_locally(plan, context, print_line=print_line, show=show)
-    if found is not None:
-        print_choice(found)
-    _print_scores(plan.recipe.name, context.store)
-    if fresh := _confirming(plan.recipe.name, context.store, data):
-        with told_live() as (print_line, show):
-            build_locally(*fresh, print_line=print_line, show=show)
-        _print_scores(fresh[0].recipe.name, context.store)
+    tracking = os.environ.get("MLFLOW_TRACKING_URI")
+    live = tracking if tracking and is_server(tracking) else None  # what is wrong with an address is told at the end
+    done = []
+    for one in carry_out(asked, context, data, search=search_in_process, build=build, print_line=typer.echo, tracking=live):
+        _print_outcome(one, context.store)
+        done.append(one)
     if tracking:
-        _bring_to_mlflow([plan.recipe.name, *([fresh[0].recipe.name] if fresh else [])], context.store, tracking)
-    _print_next(plan.recipe.name, context.store)
-    if found is not None and not found.is_well:
+        _bring_to_mlflow([one.name for one in done], context.store, tracking)
+    _print_next(done[0].name, context.store)
+    if not done[0].is_well:
         raise typer.Exit(1)
 
 
@@ -259,52 +252,35 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
 
     job: module and arguments by which the cluster could drive it. reports: with a report and the best encoder in MLflow.
     """
+    from sentdist.execution.carry_out import carry_out
+    from sentdist.execution.cluster.connection import connect_to_drive
     from sentdist.execution.run import run_on_cluster
-    from sentdist.plan.suggestions import PlannedSearch
+    from sentdist.execution.searching.on_cluster import search_on_cluster
+    from sentdist.execution.sweep import SweepSummary
+
+    def build(plan: Plan, where: Context) -> SweepSummary:
+        with told_live() as (print_line, show):
+            return run_on_cluster(plan, where, tracking=tracking, print_line=print_line, show=show)
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m {job}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
-    found = None
-    if isinstance(asked, PlannedSearch):
-        from sentdist.execution.cluster.connection import connect_to_drive
-        from sentdist.execution.searching.on_cluster import search_on_cluster
-
-        connect_to_drive()
-        found = tuned(asked, context, search_on_cluster, tracking=tracking)
-        plan = found.plan
-    else:
-        plan = asked
-    with told_live() as (print_line, show):
-        summary = run_on_cluster(plan, context, tracking=tracking, print_line=print_line, show=show)
-    if found is not None:
-        print_choice(found)
-    _print_scores(plan.recipe.name, context.store)
-    has_failed = bool(summary.failures) or (found is not None and not found.is_well)
-    if not summary.was_stopped and (fresh := _confirming(plan.recipe.name, context.store, data)):
-        with told_live() as (print_line, show):
-            confirmed = run_on_cluster(*fresh, tracking=tracking, print_line=print_line, show=show)
-        _print_scores(fresh[0].recipe.name, context.store)
-        has_failed = has_failed or bool(confirmed.failures)
-    if reports and len(summary.failures) < summary.num_trials and not summary.was_stopped:
-        _publish_report(plan.recipe.name, context.store, tracking)
-    _print_next(plan.recipe.name, context.store)
-    if has_failed:
+    connect_to_drive()
+    done = []
+    for one in carry_out(asked, context, data, search=search_on_cluster, build=build, print_line=typer.echo, tracking=tracking):
+        _print_outcome(one, context.store)
+        done.append(one)
+    if reports and done[0].summary is not None and done[0].summary.is_reportable:
+        _publish_report(done[0].name, context.store, tracking)
+    _print_next(done[0].name, context.store)
+    if not all(one.is_well for one in done):
         raise typer.Exit(1)
 
 
-def _confirming(name: str, opened: ArtifactStore, data: Path | None) -> tuple[Plan, Context] | None:
-    """What trains the cell that dev chose again, with fresh seeds; None where the recipe asks for none."""
-    from sentdist.stages.planning.planned import planned_recipe
-    from sentdist.store.confirmation import confirmation
-    from sentdist.store.sweep import load_sweep
-
-    sweep = load_sweep(opened, name)
-    recipe = confirmation(sweep, sweep.records(opened))
-    if recipe is None:
-        return None
-    typer.echo(f"Dev has chosen: {recipe.about}")
-    return planned_recipe(recipe, store=opened.root, data=data)
+def _print_outcome(done: CarriedOut, store: ArtifactStore) -> None:
+    if done.tuned is not None:
+        print_choice(done.tuned)
+    _print_scores(done.name, store)
 
 
 def _print_scores(name: str, store: ArtifactStore) -> None:

@@ -1,9 +1,7 @@
-"""Recipes with `search:`: what their plan says, how they are carried out, what is told at the end."""
+"""Recipes with `search:`: what their plan says, what is told at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,14 +10,14 @@ from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import counted
 
 if TYPE_CHECKING:
+    from sentdist.execution.carry_out import Tuned
     from sentdist.plan.suggestions import PlannedSearch
-    from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
-    from sentdist.store.searches import SearchRecord
 
 
 def print_space(planned: PlannedSearch, context: Context) -> None:
     """What a search will try: the space of each method, how many trials, what one of them takes."""
+    from sentdist.execution.carry_out import finalists_line
     from sentdist.execution.searching.prices import Forecasts
     from sentdist.store.searches import find_search
 
@@ -41,56 +39,12 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
         took = "no speed is known yet" if seconds is None else f"about {seconds / 60:.1f} minutes"
         sentences = forecasts.sentences(train)
         console.print(f"One trial of {method}: {sentences:,} sentences to train on, {took}.", highlight=False, soft_wrap=True)
-    console.print(_finalists_line(planned, context), highlight=False, soft_wrap=True)
+    console.print(finalists_line(planned, context), highlight=False, soft_wrap=True)
     for note in planned.notes:
         console.print(note, highlight=False, soft_wrap=True)
     before = find_search(context.store, planned.recipe.name)
     if before is not None and before.identity == planned.identity:
         console.print(f"In the store: {counted(len(before.trials), 'trial')} of this search; it goes on from there.", highlight=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tuned:
-    """A search that is over. plan, context: of what is scored on test, finalists with all seeds and rows that are not trained."""
-
-    planned: PlannedSearch
-    record: SearchRecord
-    plan: Plan
-    context: Context
-
-    @property
-    def is_well(self) -> bool:
-        """Whether no trial failed."""
-        return all(trial.state != "failed" for trial in self.record.trials)
-
-
-def tuned(planned: PlannedSearch, context: Context, search: Callable[..., SearchRecord], *, tracking: str | None = None) -> Tuned:
-    """Carry out a search. search: `search_in_process` or `search_on_cluster`. tracking: an MLflow server that shows it."""
-    for note in planned.notes:
-        typer.echo(note)
-    typer.echo(_finalists_line(planned, context))
-    if tracking is None:
-        record = search(planned, context, print_line=typer.echo)
-    else:
-        from sentdist.tracking.live_search import LiveSearch
-
-        with LiveSearch(tracking, context.store, name=planned.recipe.name, identity=planned.identity, print_line=typer.echo) as live:
-            record = search(planned, context, print_line=typer.echo, watch=live.watch, tracker=live.tracker)
-    cells = {seed for finalist in record.finalists for seed in finalist.cells}
-    seeds = [seed for seed in planned.recipe.seeds if seed in cells] or None
-    plan = planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists], seeds=seeds)
-    return Tuned(planned=planned, record=record, plan=plan, context=context)
-
-
-def _finalists_line(planned: PlannedSearch, context: Context) -> str:
-    """What comes after the search; of a budget of hours, it is part."""
-    from sentdist.execution.searching.budgets import Finalists
-    from sentdist.execution.searching.prices import Forecasts
-
-    price = Finalists(planned, Forecasts(planned, context.store)).price
-    budget = planned.search.budget
-    within = "" if budget is None or budget.hours is None else "; the budget counts it, and where it does not fit there are fewer seeds"
-    return f"What dev chooses, {counted(len(planned.recipe.seeds), 'seed')}: {price.told}{within}."
 
 
 def print_choice(found: Tuned) -> None:

@@ -53,14 +53,13 @@ if TYPE_CHECKING:
 class SweepSummary:
     """What a submission came to. Counts are by kind of stage.
 
-    mentioned: stages that the trials need, one by one; differing: those among them that differ, hence the most that can be built.
+    mentioned: stages that the trials need, one by one.
     found: were in the store before. built: came into it meanwhile. failures: trials without scores, with what went wrong.
     """
 
     name: str
     num_trials: int
     mentioned: Counter[str]
-    differing: Counter[str]
     found: Counter[str]
     built: Counter[str]
     failures: tuple[TrialOutcome, ...]
@@ -92,6 +91,11 @@ class SweepSummary:
     def was_stopped(self) -> bool:
         """Whether somebody ended the sweep before it had all scores."""
         return any(isinstance(failure.error, SweepStopped) for failure in self.failures)
+
+    @property
+    def is_reportable(self) -> bool:
+        """Whether nobody stopped it, and a trial has scores."""
+        return not self.was_stopped and len(self.failures) < self.num_trials
 
 
 def run_sweep(
@@ -261,7 +265,6 @@ def _summary(
         name=plan.recipe.name,
         num_trials=len(plan.trials),
         mentioned=mentioned,
-        differing=Counter(kinds.values()),
         found=_count(plan.stages, lambda stage: before[stage.key]),
         built=_count(plan.stages, lambda stage: not before[stage.key] and context.store.has(stage)),
         failures=tuple(outcome for outcome in outcomes.values() if outcome.error is not None),

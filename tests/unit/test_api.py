@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,9 @@ from sentdist import DataError, EncoderError, RecipeError, SentdistError, StoreE
 from sentdist.cli import app
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.plan.stage import Json
+from sentdist.store.searches import load_search
+from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_encoders import SENTENCES
 
@@ -178,3 +182,41 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     assert outcomes[0].encoder is None and outcomes[2].encoder is not None
     trained = sentdist.Encoder.load(outcomes[2].encoder, store=store)
     assert sentdist.evaluate(trained, ["stsb"], store=store, data=data)["stsb"] == pytest.approx(outcomes[2].scores["stsb"], abs=1e-4)
+
+
+def test_a_search_is_carried_out_as_its_command_does(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """On one store, so that what the other has built is seen to be the same."""
+    values = tiny_values(tiny_encoder_dir, seeds=[0, 1]) | {
+        "methods": {"base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}},
+        "search": {"suggest": "random", "samples": 2, "space": {"training.learning_rate": {"log": [1e-4, 1e-2]}}},
+        "runtime": {"engine": "torch"},
+    }
+    recipe, store, data = _written(tmp_path, values), tmp_path / "store", write_data(tmp_path / "data")
+    with pytest.raises(RecipeError, match="expected a recipe without one"):
+        sentdist.plan(recipe, store=store, data=data)
+    outcomes = sentdist.sweep(recipe, store=store, data=data, print_line=lambda line: None)
+    (finalist,) = load_search(ArtifactStore(store), "tiny").finalists
+    assert [(one.method, one.seed, dict(one.params)) for one in outcomes] == [
+        ("base", None, {}), *(("fine_tuned", seed, finalist.suggestion) for seed in (0, 1)),
+    ]  # fmt: skip
+    built = {one.key for one in ArtifactStore(store).artifacts()}
+    done = CliRunner().invoke(app, ["sweep", str(recipe), "--local", "--store", str(store), "--data", str(data)])
+    assert done.exit_code == 0 and {one.key for one in ArtifactStore(store).artifacts()} == built, done.output
+
+
+def test_fresh_seeds_confirm_what_dev_chose(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    values = tiny_values(tiny_encoder_dir, seeds=[3], confirm_seeds=2) | {
+        "methods": {"base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}},
+        "baseline": "base",
+    }
+    place, recipe = tmp_path / "store", sentdist.Recipe.load(_written(tmp_path, values))
+    outcomes = sentdist.sweep(recipe, store=place, data=write_data(tmp_path / "data"), print_line=lambda line: None)
+    assert [(one.method, one.seed) for one in outcomes] == [
+        ("base", None), ("fine_tuned", 3), ("base", None), ("fine_tuned", 4), ("fine_tuned", 5),
+    ]  # fmt: skip
+
+
+def _written(folder: Path, values: Mapping[str, Json]) -> Path:
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump(dict(values)))
+    return path

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sentdist.data.sources.mirror import address_of
+from sentdist.errors import RecipeError
 from sentdist.plan.evaluation import evaluation_of
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.runtime import Runtime
@@ -26,6 +27,29 @@ def planned(path: Path, *, overrides: Sequence[str] = (), store: str, data: Path
         RecipeError, DataError, EncoderError: as `Recipe.load` and `unroll`.
     """
     return planned_recipe(Recipe.load(path, overrides), store=store, data=data)
+
+
+def requested(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan | PlannedSearch, Context]:
+    """What a recipe asks for, its trials or a search for them, and where that is to be carried out.
+
+    Raises:
+        RecipeError, DataError, EncoderError: as `planned_recipe` and `planned_search`.
+    """
+    return (planned_recipe if recipe.search is None else planned_search)(recipe, store=store, data=data)
+
+
+def planned_trials(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan, Context]:
+    """As `planned_recipe`, of a recipe whose trials are known before it runs.
+
+    Raises:
+        RecipeError: a recipe with `search`. Others as `planned_recipe`.
+    """
+    if recipe.search is not None:
+        raise RecipeError(
+            where=f"{recipe.name}: search", found="a search, which suggests its trials as it goes", expected="a recipe without one",
+            remedy="`sweep` carries it out; `sentdist plan` shows its space.",
+        )  # fmt: skip
+    return planned_recipe(recipe, store=store, data=data)
 
 
 def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan, Context]:

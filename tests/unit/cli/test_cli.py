@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -197,3 +198,13 @@ def test_two_encoders_are_compared_by_the_test_of_reports(tiny_run: dict[str, st
     found = re.search(r"stsb: first better ([\d.]+), equal ([\d.]+), second better ([\d.]+)", second)
     assert found is not None and sum(map(float, found.groups())) == pytest.approx(1.0, abs=0.02) and "within 1 points" in second, second
     assert "two encoders" in _call("compare", places[0], places[0], *arguments).output
+
+
+@pytest.mark.parametrize(("command", "overrides"), [("sweep", ["sweep={}"]), ("run", ["seeds=[1]"]), ("run", [])])
+def test_the_job_that_is_named_has_the_same_overrides(command: str, overrides: list[str], tmp_path: Path) -> None:
+    given = [word for override in overrides for word in ("--set", override)]
+    asked = [command, DEMO, *given, "--store", str(tmp_path)]
+    done = CliRunner().invoke(app, asked, env={"RAY_ADDRESS": "127.0.0.1:1", "RAY_AUTH_MODE": "disabled", "SENTDIST_DATA": None})
+    (line,) = [line for line in done.output.splitlines() if "ray job submit" in line]
+    words = shlex.split(line.partition("python -m ")[2])
+    assert words == [f"rayjobs.{command}", DEMO, *given, "--store", str(tmp_path)]

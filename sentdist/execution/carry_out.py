@@ -1,0 +1,112 @@
+"""What a recipe asks for, carried out, whoever asks: its search, its trials, and the fresh seeds that confirm what dev chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentdist.errors import counted
+from sentdist.execution.searching.budgets import Finalists
+from sentdist.execution.searching.prices import Forecasts
+from sentdist.execution.sweep import SweepSummary
+from sentdist.plan.suggestions import PlannedSearch
+from sentdist.plan.unroll import Plan
+from sentdist.print_line import PrintLine
+from sentdist.stages.context import Context
+from sentdist.stages.planning.planned import planned_recipe
+from sentdist.store.confirmation import confirmation
+from sentdist.store.searches import SearchRecord
+from sentdist.store.sweep import load_sweep
+
+Searching = Callable[..., SearchRecord]  # `search_in_process` or `search_on_cluster`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """A search that is over. plan: what is scored on test, finalists with all seeds and rows that are not trained."""
+
+    planned: PlannedSearch
+    record: SearchRecord
+    plan: Plan
+
+    @property
+    def is_well(self) -> bool:
+        """Whether no trial failed."""
+        return all(trial.state != "failed" for trial in self.record.trials)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarriedOut:
+    """A plan that has been built. tuned: the search that it comes from. summary: of a cluster's sweep; None in one process."""
+
+    plan: Plan
+    tuned: Tuned | None = None
+    summary: SweepSummary | None = None
+
+    @property
+    def name(self) -> str:
+        """The sweep's."""
+        return self.plan.recipe.name
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing of it failed."""
+        return not (self.summary and self.summary.failures) and (self.tuned is None or self.tuned.is_well)
+
+
+def carry_out(
+    asked: Plan | PlannedSearch,
+    context: Context,
+    data: Path | None,
+    *,
+    search: Searching,
+    build: Callable[[Plan, Context], SweepSummary | None],
+    print_line: PrintLine,
+    tracking: str | None = None,
+) -> Iterator[CarriedOut]:
+    """The plan of a recipe, built; then, where the recipe has `confirm_seeds`, what trains the cell that dev chose with fresh seeds.
+
+    data: the data root, where the confirmation finds what the plan has found. tracking: an MLflow server that shows a search.
+
+    Raises:
+        SentdistError: as `search` and `build`.
+    """
+    tuned = _tuned(asked, context, search, print_line, tracking) if isinstance(asked, PlannedSearch) else None
+    plan = tuned.plan if tuned is not None else asked
+    assert isinstance(plan, Plan)
+    summary = build(plan, context)
+    yield CarriedOut(plan=plan, tuned=tuned, summary=summary)
+    if summary is not None and summary.was_stopped:
+        return
+    sweep = load_sweep(context.store, plan.recipe.name)
+    recipe = confirmation(sweep, sweep.records(context.store))
+    if recipe is not None:
+        print_line(f"Dev has chosen: {recipe.about}")
+        fresh, its_context = planned_recipe(recipe, store=context.store.root, data=data)
+        yield CarriedOut(plan=fresh, summary=build(fresh, its_context))
+
+
+def _tuned(planned: PlannedSearch, context: Context, search: Searching, print_line: PrintLine, tracking: str | None) -> Tuned:
+    for note in planned.notes:
+        print_line(note)
+    print_line(finalists_line(planned, context))
+    if tracking is None:
+        record = search(planned, context, print_line=print_line)
+    else:
+        from sentdist.tracking.live_search import LiveSearch
+
+        with LiveSearch(tracking, context.store, name=planned.recipe.name, identity=planned.identity, print_line=print_line) as live:
+            record = search(planned, context, print_line=print_line, watch=live.watch, tracker=live.tracker)
+    cells = {seed for finalist in record.finalists for seed in finalist.cells}
+    seeds = [seed for seed in planned.recipe.seeds if seed in cells] or None
+    plan = planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists], seeds=seeds)
+    return Tuned(planned=planned, record=record, plan=plan)
+
+
+def finalists_line(planned: PlannedSearch, context: Context) -> str:
+    """What comes after the search; of a budget of hours, it is part."""
+    price = Finalists(planned, Forecasts(planned, context.store)).price
+    budget = planned.search.budget
+    within = "" if budget is None or budget.hours is None else "; the budget counts it, and where it does not fit there are fewer seeds"
+    return f"What dev chooses, {counted(len(planned.recipe.seeds), 'seed')}: {price.told}{within}."
