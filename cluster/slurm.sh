@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Slurm: a Ray cluster for the length of one allocation, one Ray node a host.
 # Submit it from the checkout, where every host finds security.sh:
-#   sbatch --nodes 4 cluster/slurm.sh rayjobs/recipes/sweeps/rcl_grid.yaml --store /shared/store --data /shared/data
+#   sbatch --nodes 4 --gpus-per-node 8 cluster/slurm.sh rayjobs/recipes/sweeps/rcl_grid.yaml --store /shared/store --data /shared/data
+# Slurm gives a job those GPUs only that it asks for, though the hosts are its own: without --gpus-per-node trainings run on CPUs.
 # `ray symmetric-run` starts the head on the first host and workers on the others, waits for all of them, runs the command on the head and ends the
 # cluster with `ray stop`, which ends every Ray process of yours on these hosts: hence --exclusive.
 # Three minutes before its time is over the trainings write checkpoints, and the job is queued again and goes on where it was; so it is, too, when

@@ -69,5 +69,5 @@ def cosent(cosines_M: Tensor, labels_M: Tensor, *, temperature: float) -> Tensor
     import torch
 
     differences_MM = (cosines_M[:, None] - cosines_M[None, :]) / temperature
-    compared = differences_MM[labels_M[:, None] < labels_M[None, :]]
-    return torch.cat([compared.new_zeros(1), compared]).logsumexp(dim=0)
+    compared_MM = differences_MM.masked_fill(labels_M[:, None] >= labels_M[None, :], -torch.inf)
+    return torch.cat([cosines_M.new_zeros(1), compared_MM.flatten()]).logsumexp(dim=0)

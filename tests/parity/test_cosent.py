@@ -24,7 +24,6 @@ REFERENCE = Reference(
     defaults={"temperature": 0.05},
     loss=lambda columns, values, rows, heads: loop_cosent(columns, rows.labels.tolist(), values["temperature"]),
     cases=cases_of("cosent", {"temperature": (0.05, 0.3)}, family="graded", cls="CoSENT"),
-    waits=True,  # once a step, to learn how many pairs have labels that differ
 )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sentdist.errors import StoreError, TrainingDiverged
 from sentdist.execution.training import deepspeed_engine as deepspeed_module
-from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.execution.training.deepspeed_engine import ZERO_STAGES, DeepSpeedEngine
 from sentdist.learning import engine as engine_module
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import Batch
@@ -125,6 +125,25 @@ def test_every_engine_averages_gradients_in_float32(precision: str) -> None:
         # The weights are of size 1 and known to 6e-8 each; a sum rounded to bfloat16 was off by 2e-3.
         assert off / norm < 1e-5, (kind, off / norm)
         assert its_norm == pytest.approx(norm, rel=1e-5), kind
+
+
+def stops_of_the_device(rank: int, world_size: int) -> dict[int, int]:
+    """How often DeepSpeed has the host wait for all that a GPU has to do, in five steps by stage."""
+    from deepspeed.accelerator import get_accelerator
+
+    stops: list[None] = []
+    get_accelerator().synchronize = lambda *_: stops.append(None)
+    found = {}
+    for stage in ZERO_STAGES:
+        engine = make_engine(stage)
+        stops.clear()
+        list(train_steps(engine, make.rcl(bank=ToyBank(2)), toy_batches(5, rank=rank, world_size=world_size)))
+        found[stage] = len(stops)
+    return found
+
+
+def test_deepspeed_stops_no_device_to_take_the_time() -> None:
+    assert run_in_processes(stops_of_the_device, 1)[0] == dict.fromkeys(ZERO_STAGES, 0)
 
 
 def train_and_resume(rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...]) -> dict[str | int, tuple[dict, dict, int]]:

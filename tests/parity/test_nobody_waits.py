@@ -9,7 +9,7 @@ import torch
 
 from sentdist.objectives.supmpn import supmpn
 from tests.support.mask_tokens import maskable_encoder
-from tests.support.objective_steps import UNWAITING, step_within
+from tests.support.objective_steps import NAMES, step_within
 from tests.support.pretend_gpu import nobody_waits, pretended_gpu
 
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore:User provided device_type of 'cuda'")]
@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("micro_batch", [None, 5])
-@pytest.mark.parametrize("name", UNWAITING)
+@pytest.mark.parametrize("name", NAMES)
 def test_within_a_step(name: str, micro_batch: int | None, folder: Path) -> None:
     step_within(nobody_waits, name, folder, pretended_gpu(), micro_batch=micro_batch)
 

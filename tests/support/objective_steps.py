@@ -107,9 +107,6 @@ def two_steps(
         return Outcome(losses=tuple(losses), gradients=gradients, weights=engine.weights())
 
 
-UNWAITING = tuple(name for name in NAMES if name not in references() or not references()[name].waits)
-
-
 def step_within(
     refusing: Callable[[], AbstractContextManager[None]],
     name: str,

@@ -142,3 +142,9 @@ def test_filled_in_passwords_are_packed_into_no_job_and_no_commit() -> None:
     """Ray packs what git does not ignore."""
     ignored = subprocess.run(["git", "check-ignore", "-q", "infra/mlflow/.env"], cwd=ROOT, check=False)
     assert ignored.returncode == 0
+
+
+def test_a_container_sees_the_gpus_that_it_is_given() -> None:
+    """NVIDIA's runtime takes both from the environment of the image: none without the first, no CUDA without the second."""
+    text = (INFRA / "Dockerfile").read_text()
+    assert "NVIDIA_VISIBLE_DEVICES=all" in text and "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in text

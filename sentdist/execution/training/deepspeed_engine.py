@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
@@ -88,12 +88,15 @@ class DeepSpeedEngine:
         self._engine.backward(loss)
 
     def step(self) -> float:
-        """As `Engine.step`. ZeRO 1–3 look at the norm themselves and skip the optimizer; stage 0 in float32 does not, so we look first."""
+        """As `Engine.step`. ZeRO 1–3 look at the norm themselves and skip the optimizer; stage 0 does not, so we look first, and clip:
+        DeepSpeed would compute the norm again, parameter by parameter, and wait for the GPU twice."""
         if self._zero_stage == 0:
-            gradients = [parameter.grad for parameter in self.encoder.parameters() if parameter.grad is not None]
-            grad_norm = float(get_total_norm(gradients))
-            if not math.isfinite(grad_norm):
+            trained = [parameter for parameter in self.encoder.parameters() if parameter.grad is not None]
+            norm = get_total_norm([parameter.grad for parameter in trained], foreach=True)
+            if not math.isfinite(grad_norm := float(norm)):
                 raise diverged_gradient(grad_norm)
+            if self.optimization.clip_norm is not None:
+                clip_grads_with_norm_(trained, self.optimization.clip_norm, norm, foreach=True)
             self._engine.step()
             return grad_norm
         self._engine.step()
@@ -146,8 +149,9 @@ def _import_deepspeed(device: torch.device) -> Any:
         import deepspeed
         import deepspeed.ops
 
-    # On CPUs it would compile a shared-memory all-reduce for inference (40 s, needs a compiler), which training never calls.
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    if device.type == "cpu":  # elsewhere to ask for this table looks for CUDA's compiler, op by op, with a warning each
+        # It would compile a shared-memory all-reduce for inference (40 s, needs a compiler), which training never calls.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     # DeepSpeed 0.19 calls collectives by the names that torch 2.13 has replaced, several times a step; the user can do nothing about it.
     warnings.filterwarnings("ignore", message=r"`torch\.distributed\.\w+` is deprecated", category=FutureWarning)
     deepspeed.init_distributed(dist_init_required=False, verbose=False)
@@ -183,8 +187,8 @@ def _config(optimization: Optimization, zero_stage: int, *, num_parameters: int)
     return {
         "train_micro_batch_size_per_gpu": 1,  # only counted by DeepSpeed, never used: batches are ours
         "gradient_accumulation_steps": 1,
-        # Always written: DeepSpeed clips at 1.0 where it is left out; 0 is off.
-        "gradient_clipping": optimization.clip_norm or 0.0,
+        # Always written: DeepSpeed clips at 1.0 where it is left out; 0 is off. At stage 0 `step` clips.
+        "gradient_clipping": optimization.clip_norm or 0.0 if zero_stage else 0.0,
         # Stages 1 to 3 keep a buffer of that size on the GPU: with DeepSpeed's own 500 million numbers 2 GB, for any model.
         "zero_optimization": {"stage": zero_stage, "reduce_bucket_size": min(MOST_AT_ONCE, max(1, num_parameters))},
         # bf16 compute over float32 weights; "bf16": {"enabled": true} would cast the weights themselves, layer norms included.
@@ -195,4 +199,6 @@ def _config(optimization: Optimization, zero_stage: int, *, num_parameters: int)
         "zero_force_ds_cpu_optimizer": False,
         "steps_per_print": 2**62,
         "wall_clock_breakdown": False,
+        # It would stop the GPU at every pass forward and at every step, for a speed that nobody reads.
+        "timers": {"throughput": {"enabled": False}},
     }

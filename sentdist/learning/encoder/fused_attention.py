@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ Kernel = Literal["flash", "efficient"]
 
 FLASH_CAPABILITY = (8, 0)  # Ampere
 WIDEST_FLASH_HEAD = 256
+MOST_OF_FLASH = 4096  # its derivative keeps 128 rows of float32 a sentence: 0.8 GB at width 384
 MOST_SENTENCES = 65_535  # of a call: they are the third dimension of a kernel's grid, and CUDA takes no more there
 # Random numbers of a call of "efficient" with dropout, sentences · heads · longest²: its forward pass counts them in 32 bits, its
 # backward pass in 64 and signed (torch 2.13, kernel_forward.h and kernel_backward.h), so that behind these the two would draw other masks.
@@ -52,26 +54,28 @@ def fused_attention(
     """softmax(q kᵀ · scale) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
 
     What torch's own nested tensors call, with its derivative: `torch.nn.attention.varlen` has no dropout. No weights are kept, so memory
-    grows with T and not with the squares of lengths; masks come from the device's default generator, so a recomputed pass draws them again.
+    grows with T + 128·S, which is what the derivative of `flash` takes, and not with the squares of lengths; masks come from the device's
+    default generator, so a recomputed pass draws them again.
     lengths: of the S sentences, on the host. boundaries: (S + 1,) int32 on the device of the tokens. One call of the kernel, or as many as
     its bounds ask for.
     """
     at_once = sentences_at_once(kernel, num_heads=query.shape[1], longest=longest, p=p)
     if len(lengths) <= at_once:
         return _one_call(kernel, query, key, value, boundaries=boundaries, longest=longest, scale=scale, p=p)
-    parts, start = [], 0
-    for first in range(0, len(lengths), at_once):
-        num_tokens = sum(lengths[first : first + at_once])
-        states = (whole.narrow(0, start, num_tokens) for whole in (query, key, value))
-        bounds = boundaries[first : first + at_once + 1] - start
-        parts.append(_one_call(kernel, *states, boundaries=bounds, longest=longest, scale=scale, p=p))
-        start += num_tokens
-    return torch.cat(parts)
+    firsts = range(0, len(lengths), at_once)
+    num_tokens = [sum(lengths[first : first + at_once]) for first in firsts]
+    parts = zip(*(whole.split(num_tokens) for whole in (query, key, value)), strict=True)  # whose derivative is one copy, not one a part
+    return torch.cat([
+        _one_call(kernel, *states, boundaries=boundaries[first : first + at_once + 1] - start, longest=longest, scale=scale, p=p)
+        for first, start, states in zip(firsts, accumulate(num_tokens, initial=0), parts, strict=False)
+    ])  # fmt: skip
 
 
 def sentences_at_once(kernel: Kernel, *, num_heads: int, longest: int, p: float) -> int:
     """How many sentences one call may take."""
-    if kernel == "flash" or p == 0.0:
+    if kernel == "flash":
+        return MOST_OF_FLASH
+    if p == 0.0:
         return MOST_SENTENCES
     return max(1, min(MOST_SENTENCES, MOST_DRAWS // (num_heads * longest**2)))
 

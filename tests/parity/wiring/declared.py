@@ -67,7 +67,7 @@ class Reference:
 
     defaults: of all its values. loss: (columns, values, rows, what it learns by name) to a scalar, without a line of the project.
     learns: by the beginning of the names of parameters. cases: what each value changes. given: values that other tests make it with, where
-    a recipe must say something or its defaults leave something out. waits: whether a step waits for the device to learn a number.
+    a recipe must say something or its defaults leave something out.
     """
 
     objective: str
@@ -76,7 +76,6 @@ class Reference:
     learns: Mapping[str, Learned] = field(default_factory=dict)
     cases: tuple[Case, ...] = ()
     given: Values = field(default_factory=dict)
-    waits: bool = False
 
 
 def cases_of(
