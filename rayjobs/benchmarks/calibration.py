@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import t, ttest_1samp, ttest_ind
 
 from rayjobs.benchmarks.null_worlds import NullWorld
-from sentdist.evaluation.decisive import Difference, against, may_be_best
+from sentdist.evaluation.significance import Difference, against, may_be_best
 from sentdist.evaluation.variation import Column, Entry
 
 LEVEL = 0.05
@@ -53,12 +53,12 @@ def monte_carlo_error(share: float, count: int, *, level: float = 0.95) -> float
     return float(t.ppf((1 + level) / 2, count - 1) * np.sqrt(share * (1 - share) / count))
 
 
-def decisive(values_RKNI: NDArray[np.float64], world: NullWorld) -> NDArray[np.float64]:
+def by_seeds_and_items(values_RKNI: NDArray[np.float64], world: NullWorld) -> NDArray[np.float64]:
     """The project's own test, p of each row alone."""
     return np.array([[1.0 if found.p is None else found.p for found in _differences(values, world)] for values in values_RKNI])
 
 
-def decisive_over_table(values_RKNI: NDArray[np.float64], world: NullWorld) -> NDArray[np.float64]:
+def over_table(values_RKNI: NDArray[np.float64], world: NullWorld) -> NDArray[np.float64]:
     """The project's own test, p over the whole table."""
     return np.array([[1.0 if found.table_p is None else found.table_p for found in _differences(values, world)] for values in values_RKNI])
 

@@ -1,4 +1,4 @@
-"""The page on how often the decisive test errs, and how often its intervals hold: `python -m rayjobs.benchmarks.calibration_page`."""
+"""How often the test of significance errs, and how often its intervals hold: `python -m rayjobs.benchmarks.calibration_page`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rayjobs.benchmarks import out_folder
 from rayjobs.benchmarks.calibration import (
     by_items_alone,
     by_seeds_alone,
-    decisive,
-    decisive_over_table,
+    by_seeds_and_items,
     errors,
     monte_carlo_error,
     not_best,
+    over_table,
 )
 from rayjobs.benchmarks.null_measures import MEASURES, false_positives
 from rayjobs.benchmarks.null_worlds import NullWorld
@@ -71,7 +71,7 @@ def main() -> None:
 def _head(count: int) -> Iterator[str]:
     yield "# How often the test of significance errs"
     yield ""
-    yield "`sentdist/evaluation/decisive.py` on made-up tables in which no system is better than another (`rayjobs/benchmarks/null_worlds.py`). A difference is told at 5 %."
+    yield "`sentdist/evaluation/significance.py` on made-up tables in which no system is better than another (`rayjobs/benchmarks/null_worlds.py`). A difference is told at 5 %."
     yield "The interval of a difference leaves out the truth exactly where its p < 0.05, so coverage is 100 % less the false positives (but against a checkpoint, where p has a floor)."
     yield f"Counting error (95 %) of 5 %: ± {100 * monte_carlo_error(0.05, count):.1f} for {count:,} tables."
     yield ""
@@ -84,7 +84,7 @@ def _head(count: int) -> Iterator[str]:
 def _curves_by_ratio(count: int) -> list[Curve]:
     """One row against a baseline, by the ratio of standard errors from items and from seeds."""
     worlds = {seeds: [NullWorld(num_seeds=seeds, items_over_seeds=ratio, num_items=ITEMS) for ratio in RATIOS] for seeds in SEEDS}
-    own = [Curve(label=f"decisive, {seeds} seeds", places=RATIOS, shares=[errors(decisive, one, count=count).one_row for one in row])
+    own = [Curve(label=f"seeds and items, {seeds} seeds", places=RATIOS, shares=[errors(by_seeds_and_items, one, count=count).one_row for one in row])
            for seeds, row in worlds.items()]  # fmt: skip
     old = [Curve(label=f"{label}, 3 seeds", places=RATIOS, shares=[errors(rule, one, count=count).one_row for one in worlds[3]])
            for label, rule in (("seeds alone", by_seeds_alone), ("items alone", by_items_alone))]  # fmt: skip
@@ -97,7 +97,7 @@ def _by_rows(count: int) -> list[Curve]:
     for rows in ROWS:
         world = NullWorld(num_rows=rows, num_items=ITEMS)
         fewer = max(100, count // max(1, rows // 3))
-        some.append(errors(decisive_over_table, world, count=fewer).any_row)
+        some.append(errors(over_table, world, count=fewer).any_row)
         best.append(not_best(world, count=max(60, count // (rows + 10))))
         before.append(errors(by_seeds_alone, world, count=fewer).any_row)
     labels = ("some mark in the table", "some equal said not to be the best", "some star by seeds alone")
@@ -119,7 +119,7 @@ def _ratio_table(curves: Sequence[Curve], count: int) -> Iterator[str]:
 def _row_table(curves: Sequence[Curve]) -> Iterator[str]:
     yield "## Many rows (3 seeds)"
     yield ""
-    yield "Share of tables in %, all rows being equal; `decisive_over_table` and `may_be_best`."
+    yield "Share of tables in %, all rows being equal; `over_table` and `may_be_best`."
     yield ""
     yield "| rows | " + " | ".join(map(str, ROWS)) + " |"
     yield "|---|" + "---:|" * len(ROWS)
@@ -131,12 +131,12 @@ def _row_table(curves: Sequence[Curve]) -> Iterator[str]:
 def _page(count: int) -> Iterator[str]:
     yield "## Unkind worlds (3 seeds but where said)"
     yield ""
-    yield "| | decisive | seeds alone | items alone |"
+    yield "| | seeds and items | seeds alone | items alone |"
     yield "|---|---:|---:|---:|"
     for name, world in WORLDS.items():
         fewer = count // 2 if world.num_items > 200 or world.num_rows > 1 else count
         one = world if world.num_items > 200 else replace(world, num_items=ITEMS)
-        shares = [errors(rule, one, count=fewer).one_row for rule in (decisive, by_seeds_alone, by_items_alone)]
+        shares = [errors(rule, one, count=fewer).one_row for rule in (by_seeds_and_items, by_seeds_alone, by_items_alone)]
         yield f"| {name} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |"
     yield ""
     yield "## Measures that are no means over items, on small test sets (3 seeds)"
@@ -153,10 +153,10 @@ def _page(count: int) -> Iterator[str]:
     yield ""
     for rows in (3, 10, 30):
         world = NullWorld(num_rows=rows, num_items=ITEMS, uneven=3.0)
-        found = errors(decisive_over_table, world, count=max(200, count // rows))
+        found = errors(over_table, world, count=max(200, count // rows))
         yield f"- {rows} rows: some mark in {100 * found.any_row:.1f} % of tables."
     yield ""
-    power = errors(decisive_over_table, NullWorld(num_rows=10, num_items=ITEMS, gain=4.0), count=count // 8).last_row
+    power = errors(over_table, NullWorld(num_rows=10, num_items=ITEMS, gain=4.0), count=count // 8).last_row
     yield f"With ten rows, three seeds and a last row that is better by four standard errors, its mark stands in {100 * power:.0f} % of tables."
 
 

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, v_measure_score
 
 from sentdist.evaluation.contributions import of_average_precision, of_mean, of_spearman, of_v_measure
-from sentdist.evaluation.decisive import against
+from sentdist.evaluation.significance import against
 from sentdist.evaluation.variation import Column, Entry
 
 Floats = NDArray[np.float64]

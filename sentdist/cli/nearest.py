@@ -20,6 +20,7 @@ from sentdist.cli.options import (
     StoreRoot,
     TextColumn,
     check_choice,
+    check_in_use,
     given_names,
     named_gpus,
     weights_of,
@@ -66,6 +67,8 @@ def search(
 
     weights = weights_of(relation or [])
     check_choice("--format", output, ("table", "jsonl"))
+    check_in_use({"--gpus-per-worker": gpus_per_worker}, needs="--workers", is_given=workers is not None)
+    check_in_use({"--query-column": query_column}, needs="--queries", is_given=query_file is not None)
     if corpus is None and embeddings is None:
         raise DataError(
             where="sentdist search", found="no corpus", expected="--corpus, --embeddings or both", remedy="Name what to search."

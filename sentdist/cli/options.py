@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -67,6 +67,15 @@ def check_choice(where: str, found: str, choices: Iterable[str]) -> None:
     if found not in choices:
         remedy = did_you_mean(found, choices, "Choose one of them.")
         raise DataError(where=where, found=found, expected=f"one of {', '.join(choices)}", remedy=remedy)
+
+
+def check_in_use(options: Mapping[str, object], *, needs: str, is_given: bool) -> None:
+    """DataError for an option that is given without what it needs to have an effect. options: their values; None, False: not given."""
+    for option, value in options.items():
+        if value is not None and value is not False and not is_given:
+            raise DataError(
+                where=option, found=f"no {needs}", expected=f"{needs} beside it", remedy=f"{option} has no effect: leave it out."
+            )
 
 
 def given_names(*columns: str | None) -> list[str]:

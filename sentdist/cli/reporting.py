@@ -41,7 +41,12 @@ def report(
     """
     if (sweep is None) == (paper is None):
         found = "neither a sweep nor --paper" if sweep is None else f"{sweep} and --paper {paper}"
-        raise DataError(where="sentdist report", found=found, expected="one of the two", remedy=_sweeps_there(open_store(store)))
+        raise DataError(
+            where="sentdist report",
+            found=found,
+            expected="one of the two",
+            remedy=_sweeps_there(open_store(store)) if sweep is None else "Leave one of them out.",
+        )
     if sweep is not None:
         from sentdist.report.sweep_report import report_sweep
 

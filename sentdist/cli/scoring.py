@@ -19,6 +19,7 @@ from sentdist.cli.options import (
     MaxLength,
     OwnPooling,
     StoreRoot,
+    check_in_use,
     named_gpus,
 )
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
@@ -62,7 +63,7 @@ def evaluate(
     """Score any encoder, ours or not."""
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
     if mteb or out is not None:
-        _on_mteb(use, mteb or [], out, without={"--tasks": tasks, "--workers": workers})
+        _on_mteb(use, mteb or [], out, without={"--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker})
         return
 
     from sentdist.report.evaluated import score_lines
@@ -95,7 +96,9 @@ def compare(
     pooling: OwnPooling = None,
     other_pooling: Annotated[str | None, typer.Option("--other-pooling", help="Pooling of the other, as --pooling for the first.")] = None,
     bayes: Annotated[bool, typer.Option("--bayes", help="Also how probable it is that one is better, here and on other tasks.")] = False,
-    rope: Annotated[float, typer.Option(help="Points within which two scores count as equal, for --bayes.", min=0.0)] = 0.5,
+    rope: Annotated[
+        float | None, typer.Option(help="Points within which two scores count as equal, for --bayes.  [default: 0.5]", min=0.0)
+    ] = None,
     max_length: MaxLength = None,
     precision: EncodingPrecision = "fp32",
     store: StoreRoot = None,
@@ -108,6 +111,7 @@ def compare(
     from sentdist.report.comparisons import p_text
     from sentdist.report.evaluated import compare_evaluated, second_opinion
 
+    check_in_use({"--rope": rope}, needs="--bayes", is_given=bayes)
     given = _given(tasks)
     opened = open_store(store)
     used = partial(encoder_use, store=store, max_length=max_length, precision=precision)

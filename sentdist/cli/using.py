@@ -19,6 +19,7 @@ from sentdist.cli.options import (
     StoreRoot,
     TextColumn,
     check_choice,
+    check_in_use,
     given_names,
     weights_of,
 )
@@ -86,8 +87,11 @@ def similarity(
     ] = None,
     relation: RelationWeights = None,
     directions: Annotated[
-        str, typer.Option("--directions", help="Of relations: max_both, the greater of both directions, or one, A as head.")
-    ] = "max_both",
+        str | None,
+        typer.Option(
+            "--directions", help="Of relations: max_both, the greater of both directions, or one, A as head.  [default: max_both]"
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the pairs with their scores to OUT.csv or OUT.parquet.")] = None,
     precision: EncodingPrecision = "fp32",
     max_length: MaxLength = None,
@@ -104,6 +108,9 @@ def similarity(
     from sentdist.inference.outputs import check_output
 
     weights = weights_of(relation or [])
+    check_in_use({"--directions": directions}, needs="--relation", is_given=bool(weights))
+    check_in_use({"--overwrite": overwrite}, needs="--out", is_given=out is not None)
+    directions = directions or "max_both"
     check_choice("--directions", directions, ("max_both", "one"))
     if out is not None:
         check_output(out, suffixes=(".csv", ".parquet"), overwrite=overwrite)

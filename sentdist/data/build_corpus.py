@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,6 @@ class CorpusFacts:
     """What was built, and what was left out on the way.
 
     num_rows, num_sentences: as in the corpus. num_dropped_duplicates: rows equal to an earlier row in every column;
-    num_dropped_empty: rows with an empty sentence.
     num_repeating: rows kept that hold one sentence twice (a positive equal to its anchor teaches little,
     a negative equal to its positive teaches wrong). num_over_long: unique sentences of more than 256 words. mean_words, max_words:
     whitespace-separated words a unique sentence.
@@ -35,7 +33,6 @@ class CorpusFacts:
     num_rows: int
     num_sentences: int
     num_dropped_duplicates: int
-    num_dropped_empty: int
     num_repeating: int
     num_over_long: int
     mean_words: float
@@ -52,27 +49,27 @@ def build_corpus(
     add_reversed: bool = False,
     num_positives: int = 1,
     values: tuple[str, ...] = (),
-    on_empty: Literal["error", "drop"] = "error",
+    where: str = "corpus",
 ) -> CorpusFacts:
     """Write the corpus of `rows` into `folder` (made if absent) and say what is in it.
 
     columns: the source's names for anchor, `num_positives` positives, and negatives.
     values: of its columns `label` and `relation`, those that rows keep;
     rows that differ in a value are not the same. limit: how many of the distinct rows to keep, drawn with `seed`, order kept.
-    add_reversed: append (positive, anchor[, negative]) for every row that is kept.
+    add_reversed: append (positive, anchor[, negative]) for every row that is kept. where: what errors call it.
     Sentences are equal when their strings are; ids follow the order of first appearance, row by row. Nulls and whitespace count as empty.
 
     Two passes over `rows`, which may be a memory-mapped table: nothing holds all text.
     Peak memory is about 80 bytes a cell (row × column; measured), among them 16 of digest and 24 for sorting,
     so 100 million distinct sentences in 50 million pairs take about 8 GB.
-    Raises DataError for absent or non-text columns, no rows, an empty sentence (naming row and column) unless on_empty is "drop".
+    Raises DataError for absent or non-text columns, no rows, an empty sentence (naming row and column).
     """
-    _check(rows, columns, values, limit)
-    digests_RC2, empty_R = _digests(rows, columns, on_empty)
+    _check(rows, columns, values, limit, where)
+    digests_RC2 = _digests(rows, columns, where)
     identity_RC = same_strings(digests_RC2)
     del digests_RC2
     values_VR = [rows[name].combine_chunks().to_numpy(zero_copy_only=False).astype(VALUES[name]) for name in values]
-    distinct_R = np.flatnonzero(first_of_each_row(_with_values(identity_RC, values_VR)) & ~empty_R)
+    distinct_R = np.flatnonzero(first_of_each_row(_with_values(identity_RC, values_VR)))
     kept_R = _limited(distinct_R, limit, seed)
     ids_RC, first_cells = number_by_appearance(identity_RC[kept_R])
     del identity_RC
@@ -93,8 +90,7 @@ def build_corpus(
     return CorpusFacts(
         num_rows=ids_CR.shape[1],
         num_sentences=len(first_cells),
-        num_dropped_duplicates=int(np.count_nonzero(~empty_R)) - len(distinct_R),
-        num_dropped_empty=int(np.count_nonzero(empty_R)),
+        num_dropped_duplicates=rows.num_rows - len(distinct_R),
         num_repeating=int(np.count_nonzero(np.diff(np.sort(ids_CR, axis=0), axis=0).min(axis=0, initial=1) == 0)),
         num_over_long=int(np.count_nonzero(words_S > LONG_WORDS)),
         mean_words=float(words_S.mean()),
@@ -147,51 +143,42 @@ def _with_values(identity_RC: np.ndarray, values_VR: list[np.ndarray]) -> np.nda
 
 def _limited(distinct_R: np.ndarray, limit: int | None, seed: int) -> np.ndarray:
     """Return at most `limit` of the row numbers, in their order."""
-    if len(distinct_R) == 0:
-        raise DataError(
-            where="corpus",
-            found="an empty sentence in every row",
-            expected="at least one whole row",
-            remedy="Check the columns of the source.",
-        )
     if limit is None or limit >= len(distinct_R):
         return distinct_R
     return np.sort(distinct_R[shuffled(len(distinct_R), seed=seed, stream="limit")[:limit]])
 
 
-def _check(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], limit: int | None) -> None:
+def _check(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], limit: int | None, where: str) -> None:
     if not columns:
-        raise DataError(where="corpus", found="0 columns", expected="anchor and positive", remedy="Name the columns in the recipe.")
+        raise DataError(where=where, found="0 columns", expected="anchor and positive", remedy="Name the columns in the recipe.")
     if limit is not None and limit < 1:
-        raise DataError(where="corpus", found=f"limit {limit}", expected="at least one row", remedy="Raise the limit or leave it out.")
-    check_columns("corpus", rows.column_names, (*columns, *values))
+        raise DataError(where=where, found=f"limit {limit}", expected="at least one row", remedy="Raise the limit or leave it out.")
+    check_columns(where, rows.column_names, (*columns, *values))
     for column in columns:
         kind = rows.schema.field(column).type
         if not (pa.types.is_large_string(kind) or pa.types.is_string(kind)):
-            raise DataError(where="corpus", found=f"column {column} of type {kind}", expected="text", remedy="Name a column of sentences.")
+            raise DataError(where=where, found=f"column {column} of type {kind}", expected="text", remedy="Name a column of sentences.")
     if rows.num_rows == 0:
-        raise DataError(where="corpus", found="no rows", expected="at least one", remedy="Check the split and the limit.")
+        raise DataError(where=where, found="no rows", expected="at least one", remedy="Check the split and the limit.")
 
 
-def _digests(rows: pa.Table, columns: tuple[str, ...], on_empty: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return (R, C, 2) uint64, a 128-bit BLAKE2b of each cell, and (R,) bool: has an empty cell."""
+def _digests(rows: pa.Table, columns: tuple[str, ...], where: str) -> np.ndarray:
+    """Return (R, C, 2) uint64, a 128-bit BLAKE2b of each cell."""
     digests = np.zeros((rows.num_rows, len(columns), 2), dtype=np.uint64)
-    empty = np.zeros(rows.num_rows, dtype=bool)
     for first, block in _blocks(rows, columns):
         span = slice(first, first + block.num_rows)
         for place, column in enumerate(columns):
             cells = pc.fill_null(block[column].combine_chunks(), "")
             blank = pc.equal(pc.utf8_trim_whitespace(cells), "").to_numpy(zero_copy_only=False)
-            if on_empty == "error" and blank.any():
+            if blank.any():
                 raise DataError(
-                    where="corpus",
+                    where=where,
                     found=f"an empty sentence in row {first + int(blank.argmax())}, column {column}",
                     expected="text in every cell",
-                    remedy='Correct the row, or leave such rows out (on_empty="drop").',
+                    remedy="Correct the row, or leave it out of the file.",
                 )
-            empty[span] |= blank
             digests[span, place] = _digests_of(cells)
-    return digests, empty
+    return digests
 
 
 def _digests_of(cells: pa.Array) -> np.ndarray:

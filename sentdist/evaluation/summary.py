@@ -14,7 +14,7 @@ from sentdist.errors import DataError
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """The scores of one system on one task over n seeds. `sd` (n − 1 in the divisor) and Student's interval over seeds, for figures of one
-    measure over a grid, are None for one seed. Whether systems differ is asked of `evaluation/decisive.py`."""
+    measure over a grid, are None for one seed. Whether systems differ is asked of `evaluation/significance.py`."""
 
     mean: float
     sd: float | None

@@ -23,7 +23,7 @@ def store_root(store: str | None) -> str:
         StoreError: a file; in a job a folder that is not named from the root.
     """
     default = Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE)
-    if store and "://" not in store and Path(store).expanduser().is_file():
+    if store and "://" not in store and _is_file(store):
         raise StoreError(
             where=f"--store {store}", found="a file", expected="a folder, which is made if it is not there", remedy="Name a folder."
         )
@@ -33,6 +33,14 @@ def store_root(store: str | None) -> str:
             remedy="Name it by its whole path, or an address such as s3://bucket/store.",
         )  # fmt: skip
     return store or str(default.absolute())
+
+
+def _is_file(store: str) -> bool:
+    from sentdist.store.access import reading
+
+    path = Path(store).expanduser()
+    with reading(str(path), awaited=True):  # the first question to a file server, which may be away
+        return path.is_file()
 
 
 def open_store(store: str | None) -> ArtifactStore:

@@ -38,7 +38,7 @@ def paraphrase(
     """
     if checkpoint is None:
         raise EncoderError(
-            where="paraphrase.checkpoint",
+            where="augmentation.checkpoint",
             found="none",
             expected="a sequence-to-sequence model that paraphrases (a folder, or a hub id with its revision)",
             remedy="Name one, such as a T5 trained on paraphrases; none comes with sentdist.",

@@ -81,9 +81,7 @@ class Plan:
     recipe: Recipe
     trials: tuple[Trial, ...]
     rows: dict[str, int]  # corpus key -> training rows, as far as planning can know
-    told: tuple[
-        str, ...
-    ] = ()  # what was found out about a person's own file, and which methods are not for it; what could not be looked at
+    told: tuple[str, ...] = ()  # what was found out about own files, which methods are not for them, what could not be looked at
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

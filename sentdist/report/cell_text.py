@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sentdist.evaluation.decisive import Difference
+from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
 from sentdist.report.columns import AVERAGE
 from sentdist.report.comparisons import SPEAKS_OF, Comparison, p_text

@@ -1,4 +1,4 @@
-"""How the rows of a table become what the decisive test takes: a column a task, and one of their average."""
+"""How the rows of a table become what the test of significance takes: a column a task, and one of their average."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from sentdist.evaluation.decisive import Difference, against, over_tasks
+from sentdist.evaluation.significance import Difference, against, over_tasks
 from sentdist.evaluation.variation import ALPHA
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows
 from sentdist.report.score_rows import SystemRows

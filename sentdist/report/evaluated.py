@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sentdist.errors import DataError
 from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
-from sentdist.evaluation.decisive import Difference
+from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
 from sentdist.plan.chosen_tasks import named_task
 from sentdist.plan.measures import Measure
@@ -112,8 +112,12 @@ def compare_evaluated(
     return Compared(lines=lines, sentence=sentence, notes=tuple(notes))
 
 
-def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
-    """What a Bayesian comparison says of the same differences, in sentences; rope: points within which two scores count as equal."""
+def second_opinion(found: Compared, *, rope: float | None) -> Iterator[str]:
+    """What a Bayesian comparison says of the same differences, in sentences.
+
+    rope: points within which two scores count as equal; None: 0.5.
+    """
+    rope = 0.5 if rope is None else rope
     lines = [line for line in found.lines if line.task != AVERAGE and line.difference.about == "items" and line.difference.error > 0]
     if not lines:
         yield "Second opinion: none, for no difference has a standard error."

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from sentdist.errors import DataError
-from sentdist.evaluation.decisive import Difference
+from sentdist.evaluation.significance import Difference
 from sentdist.report.comparisons import SPEAKS_OF, p_text
 from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, is_far, save
 

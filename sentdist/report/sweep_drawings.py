@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
-from sentdist.evaluation.decisive import Difference
+from sentdist.evaluation.significance import Difference
 from sentdist.palette import PALETTE
 from sentdist.plan.chosen_tasks import named_task, task_names
 from sentdist.plan.own_tasks import OWN, kind_of_rows

@@ -103,8 +103,7 @@ def _incomplete(sweep: SweepRecord, scores: Container[str]) -> Iterator[tuple[st
 
 def shared_trainings(sweep: SweepRecord, records: dict[str, Record]) -> tuple[int, int, float]:
     """Trainings of encoders whose embeddings fill banks: how often trials mention them, as a part or for themselves, how many differ,
-    and the
-    seconds that building each once has spared."""
+    and the seconds that building each once has spared."""
     mentions = sweep.mentions
     inputs_of_banks = {key for record in records.values() if record.kind == "bank" for key in record.inputs}
     entropy = {key for key in inputs_of_banks if key in records and records[key].kind == "train"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import DataError, duration
-from sentdist.evaluation.decisive import Difference, may_be_best
+from sentdist.evaluation.significance import Difference, may_be_best
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.evaluation.variation import Interval
 from sentdist.plan.measures import Measure

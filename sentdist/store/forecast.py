@@ -17,7 +17,6 @@ from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
 
 MAX_RECORDS = 40  # of each kind: enough for a median, and still quick on an object store
-START_UP_S = 20.0  # of one Ray Train run on two cores (a worker that imports torch and deepspeed); measured 15–25 s
 UNKNOWN_PAIRS = 1000  # of a task whose size is not published
 
 
@@ -47,7 +46,7 @@ class KindForecast:
             return 0.0
         if self.sentences_per_s is None:
             return None
-        return self.sentences / self.sentences_per_s + (START_UP_S * self.missing if self.kind == "train" else 0.0)
+        return self.sentences / self.sentences_per_s
 
 
 @dataclass(frozen=True, kw_only=True)

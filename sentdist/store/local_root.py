@@ -39,15 +39,19 @@ class LocalRoot:
         """
         if not self.was_written:
             make_folder(self._staging)
-        elif not self._is_there():
+        self.check()
+        self.was_written = True
+        make_folder(path)
+
+    def check(self) -> None:
+        """StoreError unless the store is where it was, if it was written."""
+        if self.was_written and not self._is_there():
             raise StoreError(
                 where=self._shown,
                 found=f"no {STAGING} in it any more, which every store has once it was written",
                 expected="the store that this run began with",
                 remedy="Was its file system unmounted, or the folder moved? Bring it back and submit again: what is finished in it is kept.",
             ) from FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._staging))
-        self.was_written = True
-        make_folder(path)
 
     def publish(self, folder: Path, record: Record) -> None:
         """Have a staged folder appear in its place with its record, unless another writer was faster.

@@ -352,14 +352,15 @@ class ArtifactStore:
                 with self.filesystem.open_input_stream(f"{self.base}/{place}") as stream:
                     return bytes(stream.read())
             except (FileNotFoundError, NotADirectoryError):
+                if self.is_local:
+                    self.local_root.check()  # or what went with a file system would pass for what was never there
                 return None
 
     def _damage(self, artifact: Artifact, folder: Path, names: tuple[str, ...]) -> str | None:
         """As `damage_unless_verified`; no names: of all files."""
         checksums = artifact.record.checksums
-        unknown = next((name for name in names if name not in checksums), None)
-        if unknown is not None:
-            return f"{unknown}: not among its files"
+        if unknown := [name for name in names if name not in checksums]:
+            return f"{unknown[0]}: not among its files"
         with reading(self.shown):
             return damage_unless_verified(folder, checksums, names or tuple(checksums))
 
@@ -373,8 +374,7 @@ class ArtifactStore:
 
     def _is_there(self, record: Record) -> bool:
         """Whether this very artifact still stands in the store: another process may have moved it aside, and built it again."""
-        now = self.at(record.place)
-        return now is not None and now.record == record
+        return (now := self.at(record.place)) is not None and now.record == record
 
     def _set_lost_aside(self, artifact: Artifact, damage: str) -> ArtifactLost:
         """Move a damaged artifact out of the way, unless it was built again meanwhile; returns what to raise."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rayjobs.benchmarks.calibration import by_items_alone, by_seeds_alone, decisive, decisive_over_table, errors, not_best
+from rayjobs.benchmarks.calibration import by_items_alone, by_seeds_alone, by_seeds_and_items, errors, not_best, over_table
 from rayjobs.benchmarks.null_worlds import NullWorld
 
 
@@ -45,21 +45,21 @@ WORLDS = {
 
 
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
-def test_the_decisive_test_errs_in_one_case_of_twenty_at_most(world: NullWorld) -> None:
+def test_the_test_of_significance_errs_in_one_case_of_twenty_at_most(world: NullWorld) -> None:
     """300 tables each: 5 % is counted as 15 ± 3.8; two and a half of those above. The page of the benchmark has 4000."""
     world = replace(world, num_items=min(world.num_items, 300) if world.group_size > 1 else 60)
-    assert errors(decisive, world, count=300).one_row <= 0.081
+    assert errors(by_seeds_and_items, world, count=300).one_row <= 0.081
 
 
 @pytest.mark.parametrize("num_rows", [3, 10, 30])
 def test_a_table_of_equals_has_a_mark_in_one_case_of_twenty_at_most(num_rows: int) -> None:
     """120 tables: 5 % is counted as 6 ± 2.4."""
     for world in (NullWorld(num_rows=num_rows, num_items=40), NullWorld(num_rows=num_rows, num_items=40, uneven=3.0)):
-        assert errors(decisive_over_table, world, count=120).any_row <= 0.1
+        assert errors(over_table, world, count=120).any_row <= 0.1
         assert not_best(world, count=20) <= 0.2
 
 
-def test_the_decisive_test_finds_what_is_there() -> None:
+def test_the_test_of_significance_finds_what_is_there() -> None:
     """A tenth row that is better by four standard errors is found over the table in most cases: rows lend each other their spread."""
     world = NullWorld(num_rows=10, num_items=60, gain=4.0)
-    assert errors(decisive_over_table, world, count=100).last_row > 0.6
+    assert errors(over_table, world, count=100).last_row > 0.6

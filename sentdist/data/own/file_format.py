@@ -218,7 +218,7 @@ def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequenc
             name,
             f"one column, or another number of them in each line, such as {brief(lines[0].strip())}",
             f"two columns or more, separated by one of {', '.join(SEPARATORS.values())}, as many in each line",
-            "Quote fields that hold the separator, or say --set 'corpus.separator=…'.",
+            "Quote fields that hold the separator, or name it in a recipe, as `separator` beside the file; JSON lines (.jsonl) need none.",
         )
     return max(found)[-1]
 

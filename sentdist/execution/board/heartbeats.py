@@ -100,5 +100,5 @@ def _is_draining(node: str) -> bool:
         return False
     try:
         return node in state.get_draining_nodes()
-    except Exception:  # the head does not answer just now (errors of many kinds); a heartbeats goes on
+    except Exception:  # the head does not answer just now (errors of many kinds); heartbeats go on
         return False

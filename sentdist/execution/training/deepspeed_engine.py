@@ -91,8 +91,8 @@ class DeepSpeedEngine:
         """As `Engine.step`. ZeRO 1–3 look at the norm themselves and skip the optimizer; stage 0 does not, so we look first, and clip:
         DeepSpeed would compute the norm again, parameter by parameter, and wait for the GPU twice."""
         if self._zero_stage == 0:
-            trained = [parameter for parameter in self.encoder.parameters() if parameter.grad is not None]
-            norm = get_total_norm([parameter.grad for parameter in trained], foreach=True)
+            trained = list(self.encoder.parameters())
+            norm = get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None], foreach=True)
             if not math.isfinite(grad_norm := float(norm)):
                 raise diverged_gradient(grad_norm)
             if self.optimization.clip_norm is not None:

@@ -72,7 +72,7 @@ class AuxiliaryLoss(nn.Module, Objective):
         """learning_rate: of the classifiers; None: the encoder's. RecipeError for another form or a negative warm-up."""
         super().__init__()
         if form not in ("entropy", "reversal"):
-            raise RecipeError(where="auxiliary.form", found=repr(form), expected="entropy or reversal", remedy="Choose one of them.")
+            raise RecipeError(where="auxiliary.adversary", found=repr(form), expected="entropy or reversal", remedy="Choose one of them.")
         if warmup_steps < 0:
             raise RecipeError(where="auxiliary.warmup_steps", found=str(warmup_steps), expected="0 or more", remedy="0 is no warm-up.")
         self.channels, self.form, self.warmup_steps = channels, form, warmup_steps

@@ -35,10 +35,10 @@ class Vocabulary:
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token_id is None:
             raise EncoderError(
-                where=f"encoder {encoder.model.config.name_or_path}: masked_lm",
+                where=f"encoder {encoder.model.config.name_or_path}: mlm",
                 found="a tokenizer without a mask token",
                 expected="one that was made for masked language modelling",
-                remedy="Take another encoder, or leave masked_lm out.",
+                remedy="Take another encoder, or leave the objective mlm out.",
             )
         return cls(mask_id=int(tokenizer.mask_token_id), special_ids=tuple(tokenizer.all_special_ids), num_tokens=len(tokenizer))
 
@@ -127,7 +127,7 @@ class MaskedLMLoss(nn.Module, Objective):
         super().__init__()
         if not 0 < fraction < 1:
             raise RecipeError(
-                where="masked_lm.fraction", found=repr(fraction), expected="a fraction above 0 and below 1", remedy="0.15 is usual."
+                where="mlm.fraction", found=repr(fraction), expected="a fraction above 0 and below 1", remedy="0.15 is usual."
             )
         self._vocabulary = Vocabulary.of(encoder)
         self._encoder = (encoder,)  # in a tuple, so that torch does not count its parameters as the objective's

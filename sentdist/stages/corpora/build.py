@@ -53,5 +53,6 @@ def build_corpus(stage: CorpusStage, context: Context) -> Artifact:
             seed=rows.limit_seed,
             add_reversed=rows.add_reversed,
             num_positives=stage.num_positives,
+            where=f"corpus {stage.label}",
         )
         return commit(stage, folder, context, seconds=time.perf_counter() - started, results=asdict(facts) | rows.facts)

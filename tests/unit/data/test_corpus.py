@@ -36,7 +36,6 @@ def test_ids_follow_the_first_appearance_row_by_row(tmp_path: Path) -> None:
         num_rows=3,
         num_sentences=4,
         num_dropped_duplicates=0,
-        num_dropped_empty=0,
         num_repeating=0,
         num_over_long=0,
         mean_words=1.25,
@@ -127,8 +126,6 @@ def test_an_empty_sentence_names_row_and_column(tmp_path: Path, empty: str | Non
     rows = _table([("a", "b"), ("c", "d"), ("e", empty)])
     with pytest.raises(DataError, match="an empty sentence in row 2, column two"):
         build_corpus(rows, columns=PAIRS, folder=tmp_path)
-    facts = build_corpus(rows, columns=PAIRS, folder=tmp_path, on_empty="drop")
-    assert (facts.num_rows, facts.num_dropped_empty, facts.num_dropped_duplicates) == (2, 1, 0)
 
 
 def test_rows_that_differ_in_a_value_are_not_the_same(tmp_path: Path) -> None:
@@ -137,11 +134,6 @@ def test_rows_that_differ_in_a_value_are_not_the_same(tmp_path: Path) -> None:
     corpus = OpenedCorpus.open(tmp_path)
     assert _rows_of(corpus) == [("a", "b"), ("a", "b"), ("c", "d")] and facts.num_dropped_duplicates == 1
     assert corpus.labels is not None and corpus.labels.tolist() == [1.0, 2.0, 0.0]
-
-
-def test_nothing_but_empty_rows(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="an empty sentence in every row"):
-        build_corpus(_table([("", "b")]), columns=PAIRS, folder=tmp_path, on_empty="drop")
 
 
 def test_over_long_sentences_are_counted(tmp_path: Path) -> None:

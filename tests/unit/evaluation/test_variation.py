@@ -12,8 +12,8 @@ from scipy.optimize import brentq
 from scipy.special import polygamma
 from scipy.stats import norm, t
 
-from sentdist.evaluation.decisive import Difference, against, may_be_best, over_tasks
 from sentdist.evaluation.few_seeds import moderated
+from sentdist.evaluation.significance import Difference, against, may_be_best, over_tasks
 from sentdist.evaluation.variation import Column, Entry
 
 

@@ -131,7 +131,7 @@ def test_a_tokenizer_without_a_mask_is_refused(tiny_encoder_dir: Path) -> None:
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, float("nan")])
 def test_a_fraction_out_of_range_is_refused(encoder: SentenceEncoder, fraction: float) -> None:
-    with pytest.raises(RecipeError, match=r"masked_lm\.fraction"):
+    with pytest.raises(RecipeError, match=r"mlm\.fraction"):
         make.masked_lm(encoder, fraction=fraction)
 
 

@@ -1,4 +1,4 @@
-"""The page on how often the decisive test errs is written, and its worlds are as equal as they say."""
+"""The page on how often the test of significance errs is written, and its worlds are as equal as they say."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def test_every_measure_keeps_the_level_on_thirty_items(measure: str) -> None:
 
 def test_the_picture_has_every_share() -> None:
     drawn = picture(
-        [Curve(label="decisive", places=(1.0, 2.0), shares=(0.04, 0.05))], [Curve(label="some mark", places=(1, 10), shares=(0.04, 0.03))]
+        [Curve(label="seeds and items", places=(1.0, 2.0), shares=(0.04, 0.05))],
+        [Curve(label="some mark", places=(1, 10), shares=(0.04, 0.03))],
     )
-    assert drawn.table.splitlines()[1:] == ["decisive,1,0.04", "decisive,2,0.05", "some mark,1,0.04", "some mark,10,0.03"]
+    assert drawn.table.splitlines()[1:] == ["seeds and items,1,0.04", "seeds and items,2,0.05", "some mark,1,0.04", "some mark,10,0.03"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sentdist.evaluation.decisive import Difference
+from sentdist.evaluation.significance import Difference
 from sentdist.report import cell_text
 from sentdist.report.comparisons import Comparison, p_text
 from sentdist.report.page_head import finding

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.evaluation.decisive import Difference
+from sentdist.evaluation.significance import Difference
 from sentdist.plan.stage import Json
 from sentdist.report.cost import Cost, cost_plot, costs, work, work_unit
 from sentdist.report.forest import task_forest

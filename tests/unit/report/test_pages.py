@@ -14,7 +14,7 @@ from matplotlib import rcParams
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.evaluation.decisive import NOTHING_VARIES, Difference
+from sentdist.evaluation.significance import NOTHING_VARIES, Difference
 from sentdist.report import citations
 from sentdist.report.block import Block
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from sentdist.evaluation.decisive import Difference
+from sentdist.evaluation.significance import Difference
 from sentdist.report.cost import Cost, cost_plot
 from sentdist.report.figures import LearningCurve, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot, task_forest

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import t, ttest_rel
 
 from sentdist.errors import DataError
-from sentdist.evaluation.decisive import Difference, over_tasks
+from sentdist.evaluation.significance import Difference, over_tasks
 from sentdist.evaluation.sts import score_similarities
 from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.report.columns import AVERAGE, lead_column, table_columns

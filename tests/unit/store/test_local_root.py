@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import StoreError
+from sentdist.plan.stages import Corpus
 from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import load_sweep
 
 
 def _staged(store: ArtifactStore) -> None:
@@ -58,3 +60,24 @@ def test_a_store_is_made_by_the_first_who_writes_it(tmp_path: Path) -> None:
     store = pickle.loads(pickle.dumps(ArtifactStore(tmp_path / "new" / "store")))
     store.write_text("sweeps/one.json", "{}")
     assert store.read_text("sweeps/one.json") == "{}"
+
+
+def test_an_artifact_that_went_with_its_store_is_not_said_to_be_lost(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store")
+    stage = Corpus(source="toy", source_revision="1")
+    with store.staged() as folder:
+        (folder / "rows").write_text("all")
+        artifact = store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
+    (tmp_path / "store").rename(tmp_path / "away")
+    (tmp_path / "store").mkdir()
+    with pytest.raises(StoreError, match="Was its file system unmounted"):
+        store.folder(artifact, "rows")
+
+
+def test_a_sweep_that_went_with_its_store_is_not_said_never_to_have_begun(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store")
+    store.write_text("sweeps/one.json", "{}")
+    (tmp_path / "store").rename(tmp_path / "away")
+    (tmp_path / "store").mkdir()
+    with pytest.raises(StoreError, match="Was its file system unmounted"):
+        load_sweep(store, "one")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
+from sentdist.inference.opening import store_root
 from sentdist.plan.stages import Corpus
 from sentdist.store import slow_store
 from sentdist.store import store as store_module
@@ -61,6 +62,25 @@ def test_a_store_that_does_not_answer_is_told_while_it_waits(
         is_back.set()
         asking.join(timeout=30)
     assert found == [None]
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_command_is_told_at_its_first_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Whether the store is a file, before anything of it is opened."""
+    is_back, is_file = threading.Event(), Path.is_file
+
+    def answer(path: Path) -> bool:
+        return is_back.wait() and is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", answer)
+    with caplog.at_level(logging.WARNING):
+        asking = threading.Thread(target=store_root, args=[str(tmp_path / "store")])
+        asking.start()
+        try:
+            wait_for(lambda: "has not answered for" in caplog.text, what="a line")
+        finally:
+            is_back.set()
+            asking.join(timeout=30)
 
 
 @pytest.mark.usefixtures("soon")

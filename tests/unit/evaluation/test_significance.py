@@ -1,4 +1,4 @@
-"""The decisive test, where it must agree with the classical test of a special case."""
+"""The test of significance, where it must agree with the classical test of a special case."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.stats import dunnett, ttest_1samp, ttest_rel
 
 from sentdist.errors import DataError
 from sentdist.evaluation.contributions import of_mean
-from sentdist.evaluation.decisive import Difference, against, may_be_best, over_tasks
+from sentdist.evaluation.significance import Difference, against, may_be_best, over_tasks
 from sentdist.evaluation.variation import Column, Entry
 
 CLOSE = 0.02  # of p: critical values are read off a grid
