@@ -122,7 +122,10 @@ def track(
     from sentdist.tracking.rebuild import rebuild as rebuild_runs
 
     opened = open_store(store)
-    for found in rebuild_runs(opened, uri, sweep):
+    if not (sweeps := rebuild_runs(opened, uri, sweep)):
+        typer.echo(f"{opened.shown} has no sweep: nothing was written.")
+        return
+    for found in sweeps:
         typer.echo(
             f"{found.name}: {found.num_scored} of {counted(found.num_trials, 'trial')} with scores; {counted(found.num_runs, 'run')} up to date"
         )

@@ -24,7 +24,6 @@ class LinkScore:
     num_candidates: the mean number ranked."""
 
     name: str
-    num_triples: int
     num_candidates: float
     mrr: float
     hits: dict[int, float]
@@ -117,7 +116,6 @@ def rank_links(
 def _score(name: str, ranks_T: NDArray[np.float64], counts_T: NDArray[np.float64]) -> LinkScore:
     return LinkScore(
         name=name,
-        num_triples=len(ranks_T),
         num_candidates=float(counts_T.mean()),
         mrr=100.0 * float((1.0 / ranks_T).mean()),
         hits={most: 100.0 * float((ranks_T <= most).mean()) for most in HITS},

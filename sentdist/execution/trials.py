@@ -206,18 +206,22 @@ class _TrialLines(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         known = self._trials[trial.config["trial"]]
-        lost = ResourceError(
-            where=known.name,
-            found=f"that its process was lost {LOST_ACTORS + 1} times",
-            expected="nodes that stay",
-            remedy="Look at the nodes with `ray status`. What is finished is kept; submit again.",
-        )
-        self.errors.setdefault(trial.config["trial"], lost)
+        self.errors.setdefault(trial.config["trial"], lost_too_often(known.name))
         self._print_end(f"{known.name}: FAILED")
 
     def _print_end(self, text: str) -> None:
         self._num_done += 1
         self._print_line(f"trial {self._num_done}/{len(self._trials)}  {text}")
+
+
+def lost_too_often(trial: str) -> ResourceError:
+    """The error of a trial whose process is not begun once more."""
+    return ResourceError(
+        where=trial,
+        found=f"that its process was lost {LOST_ACTORS + 1} times",
+        expected="nodes that stay",
+        remedy="Look at the nodes with `ray status`. What is finished is kept; submit again.",
+    )
 
 
 def packed(error: BaseException) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator, Mapping
 
-from sentdist.errors import RecipeError, brief
+from sentdist.errors import LONGEST_VALUE, RecipeError, one_line
 from sentdist.plan.dotted import with_path
 from sentdist.plan.recipe import Recipe, check_method_in_path, recipe_from_values
 from sentdist.plan.stage import Json
@@ -37,7 +38,12 @@ def recipe_at(recipe: Recipe, point: Mapping[str, Json], *, section: str = "swee
     values = recipe.model_dump(exclude_unset=True, exclude={"sweep", "search"})
     for path, value in point.items():
         values = with_path(values, path, value, where=f"{section}.{path}")
-    return recipe_from_values(values, where=f"{recipe.name}: {section} at {brief(dict(point))}" if point else recipe.name)
+    return recipe_from_values(values, where=f"{recipe.name}: {section} at {_spelled(point)}" if point else recipe.name)
+
+
+def _spelled(point: Mapping[str, Json]) -> str:
+    """As after --set; a long one is cut."""
+    return one_line(", ".join(f"{path}={json.dumps(value)}" for path, value in point.items()), LONGEST_VALUE)
 
 
 def paths_that_matter(paths: tuple[str, ...], keys: dict[tuple[str, ...], str]) -> set[str]:

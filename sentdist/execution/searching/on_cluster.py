@@ -35,6 +35,7 @@ from sentdist.execution.trials import (
     STOPPED,
     TRIAL_RESOURCES,
     keep_experiment,
+    lost_too_often,
     packed,
     quieten,
     scratch_trouble,
@@ -224,7 +225,7 @@ class _ConductorScheduler(FIFOScheduler):
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         number = int(trial.config[NUMBER])
-        error = self._failed.get(number) or RuntimeError(f"its process was lost {LOST_ACTORS + 1} times")
+        error = self._failed.get(number) or lost_too_often(f"trial {number}")
         self._conductor.fail(number, error)
         self._print_line(self._conductor.line(number))
 
