@@ -58,7 +58,7 @@ leaves_in_time() {
     "$@" &
     node="$!"
     # shellcheck disable=SC2064
-    trap "RAY_ADDRESS='$address' python3 -m sentdist.cli leave --within $((notice_s + 10)) && sleep $notice_s; kill $node" TERM
+    trap "RAY_ADDRESS='$address' python3 -m sentdist leave --within $((notice_s + 10)) && sleep $notice_s; kill $node" TERM
     trap 'kill "$node"' INT # Ctrl-C, which what runs in the background ignores
     end_with "$node"
 }

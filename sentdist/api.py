@@ -21,6 +21,7 @@ from sentdist.errors import RecipeError as RecipeError
 from sentdist.errors import SentdistError as SentdistError
 from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
+from sentdist.inference.given import counted_of, given_embeddings, given_sentences
 from sentdist.inference.opening import encoder_use, open_store, store_root
 from sentdist.plan.recipe import Recipe as Recipe
 from sentdist.plan.unroll import Plan as Plan
@@ -84,7 +85,7 @@ class Encoder:
             DataError: no sentence, or one without a visible character. EncoderError: embeddings that are not finite.
         """
         loaded = self.loaded if not normalize else replace(self.loaded, use=replace(self.loaded.use, normalize=True))
-        embeddings_SD = loaded.embed(_sentences("encode", sentences))
+        embeddings_SD = loaded.embed(given_sentences("encode", sentences))
         embedding: np.ndarray = embeddings_SD[0] if isinstance(sentences, str) else embeddings_SD
         return embedding
 
@@ -121,10 +122,10 @@ def similarity(
     """
     from sentdist.inference.similarity import pair_scorer
 
-    heads, tails = _sentences("similarity: first", first), _sentences("similarity: second", second)
+    heads, tails = given_sentences("similarity: first", first), given_sentences("similarity: second", second)
     if len(heads) != len(tails) or isinstance(first, str) != isinstance(second, str):
         raise DataError(
-            where="similarity", found=f"{_spelled(first)} and {_spelled(second)}", expected="two sentences, or two lists of one length",
+            where="similarity", found=f"{counted_of(first)} and {counted_of(second)}", expected="two sentences, or two lists of one length",
             remedy="To compare one sentence with many, use search.",
         )  # fmt: skip
     scores_S = pair_scorer(_loaded(encoder), relations or {}, directions=directions).scores(heads, tails)
@@ -181,16 +182,12 @@ def search(
     from sentdist.evaluation.nearest import search as exact_search
     from sentdist.inference.nearest import embed_queries
 
-    asked, documents = _sentences("search: queries", queries), _sentences("search: corpus", corpus, one_will_do=False)
-    if embeddings is not None and (embeddings.ndim != 2 or len(embeddings) != len(documents)):
-        raise DataError(
-            where="search: embeddings", found=f"an array of shape {embeddings.shape}",
-            expected=f"({len(documents)}, width), a row for each sentence of the corpus", remedy="Encode the corpus again.",
-        )  # fmt: skip
+    asked, documents = given_sentences("search: queries", queries), given_sentences("search: corpus", corpus, one_will_do=False)
+    given = None if embeddings is None else given_embeddings("search: embeddings", embeddings, of=len(documents))
     loaded = _loaded(encoder)
     vectors = embed_queries(loaded, asked, relations or {})
     tiles = (loaded.embed(documents[first : first + ROWS_PER_TILE]) for first in range(0, len(documents), ROWS_PER_TILE))
-    ranking = exact_search(vectors.vectors, tiles if embeddings is None else embeddings, depth=top)
+    ranking = exact_search(vectors.vectors, tiles if given is None else given, depth=top)
     scores_QK = (ranking.cosines * vectors.scale[:, None]).round(6)
     hits = [
         [Hit(row=row, score=score, text=documents[row]) for row, score in zip(rows, scores, strict=True)]
@@ -356,7 +353,7 @@ def _outcomes(plan: Plan, context: Context) -> Iterator[Outcome]:
 
 def _recipe(recipe: AnyRecipe, overrides: Sequence[str]) -> Recipe:
     if not isinstance(recipe, Recipe):
-        return Recipe.load(recipe, overrides)
+        return Recipe.load(recipe, [overrides] if isinstance(overrides, str) else overrides)
     if overrides:
         raise DataError(
             where="overrides", found="overrides beside a Recipe", expected="a path", remedy="Give them to Recipe.load, which checks both."
@@ -379,20 +376,6 @@ def _data(data: Place) -> Path | None:
     from sentdist.data.sources.mirror import data_folder
 
     return data_folder(named)
-
-
-def _sentences(where: str, given: str | Sequence[str], *, one_will_do: bool = True) -> list[str]:
-    """A list of sentences; a `str` is one of them, not a sequence of letters."""
-    sentences = [given] if isinstance(given, str) else list(given)
-    wrong = next((type(sentence).__name__ for sentence in sentences if not isinstance(sentence, str)), None)
-    if not sentences or wrong or (isinstance(given, str) and not one_will_do):
-        found = f"a {wrong} among them" if wrong else _spelled(given)
-        raise DataError(where=where, found=found, expected="a list of sentences", remedy="Give at least one, each a str.")
-    return sentences
-
-
-def _spelled(given: str | Sequence[str]) -> str:
-    return "one sentence" if isinstance(given, str) else f"a list of {len(given)}"
 
 
 def _numbers(results: Mapping[str, Json]) -> dict[str, float | None]:

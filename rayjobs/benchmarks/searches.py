@@ -227,7 +227,7 @@ def _submit(values: dict[str, Json], store: Path) -> subprocess.Popen[bytes]:
     store.mkdir(parents=True, exist_ok=True)
     recipe = store / "recipe.yaml"
     recipe.write_text(json.dumps(values))
-    command = [sys.executable, "-m", "sentdist.cli", "sweep", str(recipe), "--local", "--store", str(store)]
+    command = [sys.executable, "-m", "sentdist", "sweep", str(recipe), "--local", "--store", str(store)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
+from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, made_folder
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.inference.opening import store_root
 from sentdist.reading import drop_remedy, read_parquet
@@ -41,7 +41,7 @@ def leaks(
 
     table = empty_table(f"{plan.recipe.name}: test items in training data", *LEAKS_HEADER)
     path = out or Path(".sentdist") / "leaks" / f"{plan.recipe.name}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    made_folder(path.parent)
     with path.open("w", newline="", encoding="utf-8") as sheet:
         write_csv(sheet, [["training data", "task", "item", "level", "one", "other", "train_one", "train_other"]])
         for corpus in {corpus.key: corpus for overlap in overlaps_of(plan) for corpus in overlap.inputs}.values():

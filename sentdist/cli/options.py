@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sentdist.cli.completing import fields, recipes
-from sentdist.errors import DataError
+from sentdist.errors import DataError, first_line
 from sentdist.inference.opening import DEFAULT_STORE
 from sentdist.poolings import POOLINGS
 from sentdist.spelling import did_you_mean
@@ -76,6 +76,17 @@ def check_in_use(options: Mapping[str, object], *, needs: str, is_given: bool) -
             raise DataError(
                 where=option, found=f"no {needs}", expected=f"{needs} beside it", remedy=f"{option} has no effect: leave it out."
             )
+
+
+def made_folder(path: Path) -> Path:
+    """The folder, made with its parents where it is not there; DataError where it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            where=f"--out {path}", found=first_line(error), expected="a folder, which is made", remedy="Name another."
+        ) from None
+    return path
 
 
 def given_names(*columns: str | None) -> list[str]:

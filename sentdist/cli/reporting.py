@@ -9,7 +9,7 @@ import typer
 
 from sentdist.addresses import without_secrets
 from sentdist.cli.completing import papers, sweeps
-from sentdist.cli.options import StoreRoot
+from sentdist.cli.options import StoreRoot, made_folder
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import open_store
@@ -58,7 +58,7 @@ def report(
         assert paper is not None
         made = report_paper(open_store(store), paper)
     folder = out or Path(".sentdist") / "reports" / made.name
-    page = made.write(folder)
+    page = made.write(made_folder(folder))
     typer.echo(made.markdown)
     typer.echo(f"Written: {page} and {folder / 'report.md'}")
 

@@ -73,6 +73,7 @@ def tune(
     from sentdist.plan.wording import NAME
     from sentdist.stages.planning.planned import planned_search
     from sentdist.stages.planning.resolve import FileResolver
+    from sentdist.store.searches import find_search
 
     hours = hours_of(budget)
     if shape is not None:
@@ -109,6 +110,12 @@ def tune(
     asked, context = planned_search(recipe, store=store_root(store), data=data)  # what is wrong is told before a file is written
     path = _write(folder / "recipe.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(values)}")
     typer.echo(f"Recipe: {path}")
+    before = find_search(context.store, recipe.name)
+    if before is not None and before.identity != asked.identity:
+        typer.echo(
+            f"An earlier search {recipe.name}, of other data or options, gives way to this one in recipe and report; its trainings are kept. "
+            "--name NAME keeps both."
+        )
     try:
         if local:
             build_within(asked, context, data)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from sentdist.data.cells import some_text_in, text_in
 from sentdist.data.sources.files import check_columns
 from sentdist.data.sources.pinned import read_source
-from sentdist.errors import DataError
+from sentdist.errors import DataError, brief
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+TRUTHS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0}
 EMPTY = "."  # what SentEval encodes where a text has no words
 
 
@@ -77,6 +78,21 @@ def read_labelled(
         splits=tuple(parts[row] for row in kept),
         num_empty=sum(not text for column in texts for text in column),
     )
+
+
+def truths_of(rows: Labelled, *, where: str) -> tuple[int, ...]:
+    """Labels that say yes or no, as 1 and 0.
+
+    Raises:
+        DataError: a label that is neither.
+    """
+    for row, label in enumerate(rows.labels):
+        if label.casefold() not in TRUTHS:
+            raise DataError(
+                where=where, found=f"label {brief(label)} in row {row} of the {rows.num_rows} that are read", expected="1 or 0, true or false",
+                remedy="Correct the labels.",
+            )  # fmt: skip
+    return tuple(TRUTHS[label.casefold()] for label in rows.labels)
 
 
 def read_texts(

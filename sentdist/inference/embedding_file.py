@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Protocol
@@ -22,7 +23,23 @@ DTYPES = ("float32", "float16")
 SUFFIXES = (".npy", ".parquet")
 EXPECTED = "a .npy file with one (sentences, width) array of floats"
 MAKE = "Make it: sentdist encode ENCODER CORPUS --out FILE.npy"
+TEXTS = "texts_blake2b"  # among the facts: `TextsDigest` of what was encoded
 FACTS = "sentdist"  # metadata key in Parquet; suffix of the file beside a .npy
+
+
+class TextsDigest:
+    """Of sentences in their order, however they are dealt out: BLAKE2b, 128 bits."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def add(self, sentences: Sequence[str]) -> None:
+        """The next ones."""
+        self._hash.update("".join(f"{sentence}\0" for sentence in sentences).encode())
+
+    @property
+    def hex(self) -> str:
+        return self._hash.hexdigest()
 
 
 class EmbeddingWriter(Protocol):
@@ -35,8 +52,8 @@ class EmbeddingWriter(Protocol):
 def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Json], with_ids: bool) -> Iterator[EmbeddingWriter]:
     """Write OUT.npy, an (S, D) array, or OUT.parquet with a column `embedding`, and `id` if asked for.
 
-    What has the name is whole: see `whole_file`. `facts` lie beside a .npy in
-    OUT.npy.json and inside a Parquet file.
+    What has the name is whole: see `whole_file`. `facts` lie beside a .npy in OUT.npy.json, also those that come while it is written,
+    and inside a Parquet file.
 
     Raises:
         DataError: numbers that float16 cannot hold.
@@ -78,9 +95,7 @@ def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: d
             expected=f"width {width}, as the encoder gives",
             remedy="Name the encoder that made them, or encode the corpus again.",
         )
-    if not os.path.lexists(_facts_file(path)):
-        return
-    made_with = read_json_object(_facts_file(path), expected="how the embeddings were made", remedy=MAKE)
+    made_with = facts_of(path)
     for name in ("encoder", "pooling", "max_length"):
         if name in made_with and made_with[name] != facts[name]:
             raise DataError(
@@ -89,6 +104,13 @@ def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: d
                 expected=f"{name} {facts[name]}, as the queries have",
                 remedy="Use the same encoder in the same way, or encode the corpus again.",
             )
+
+
+def facts_of(path: Path) -> dict[str, object]:
+    """How the embeddings of a .npy were made; nothing where that does not lie beside it."""
+    if not os.path.lexists(_facts_file(path)):
+        return {}
+    return read_json_object(_facts_file(path), expected="how the embeddings were made", remedy=MAKE)
 
 
 class _NpyWriter:

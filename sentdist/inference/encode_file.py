@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sentdist.data.texts import Texts
-from sentdist.inference.embedding_file import embedding_writer
+from sentdist.inference.embedding_file import TEXTS, TextsDigest, embedding_writer
 from sentdist.inference.ready_encoder import LoadedEncoder
 
 SENTENCES_AT_ONCE = 16_384  # embedded and written together: sorting by length has nothing to gain beyond that
@@ -20,12 +20,14 @@ def encode_file(loaded: LoadedEncoder, texts: Texts, out: Path, *, dtype: str = 
     Raises:
         DataError: as `Texts.batches` and `embedding_writer`. EncoderError: as `LoadedEncoder.embed`.
     """
-    done = 0
+    done, digest = 0, TextsDigest()
     with_ids = texts.id_column is not None
     facts = {**loaded.facts, "checkpoint": loaded.use.checkpoint, "source": texts.name, "dtype": dtype}
     with embedding_writer(out, width=loaded.width, dtype=dtype, facts=facts, with_ids=with_ids) as writer:
         for batch in texts.batches(SENTENCES_AT_ONCE):
             sentences = batch[texts.columns[0]]
             writer.write(loaded.embed(sentences), batch[texts.id_column] if texts.id_column is not None else None)
+            digest.add(sentences)
             done += len(sentences)
             yield done
+        facts[TEXTS] = digest.hex

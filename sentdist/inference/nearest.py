@@ -11,7 +11,7 @@ import numpy as np
 from sentdist.data.texts import Texts
 from sentdist.errors import DataError
 from sentdist.evaluation.nearest import ROWS_PER_TILE, NearestDocuments
-from sentdist.inference.embedding_file import check_made_by, open_embeddings
+from sentdist.inference.embedding_file import TEXTS, TextsDigest, check_made_by, facts_of, open_embeddings
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.inference.similarity import scorer_of
 from sentdist.plan.specs import EncoderUse
@@ -59,9 +59,10 @@ class SearchedFiles:
             for first in range(0, num_embedded, rows_per_tile):
                 yield Tile(first_row=first, num_rows=min(rows_per_tile, num_embedded - first), sentences=None, ids=None)
             return
-        done = 0
+        done, digest = 0, TextsDigest()
         for batch in self.texts.batches(rows_per_tile):
             sentences = batch[self.texts.columns[0]]
+            digest.add(sentences)
             if num_embedded is not None and done + len(sentences) > num_embedded:
                 raise self._of_another_length(f"more than {num_embedded}", num_embedded)
             ids = None if self.texts.id_column is None else batch[self.texts.id_column]
@@ -69,6 +70,13 @@ class SearchedFiles:
             done += len(sentences)
         if num_embedded is not None and done != num_embedded:
             raise self._of_another_length(str(done), num_embedded)
+        if self.embeddings is not None and facts_of(self.embeddings).get(TEXTS, digest.hex) != digest.hex:
+            raise DataError(
+                where=f"{self.texts.name} and {self.embeddings}",
+                found="other sentences than those that were encoded, or in another order",
+                expected="one embedding for each sentence, in the same order",
+                remedy="Encode the corpus again.",
+            )
 
     def _of_another_length(self, found: str, num_embedded: int) -> DataError:
         assert self.texts is not None

@@ -78,8 +78,8 @@ class Optimization:
 
     @property
     def num_warmup_steps(self) -> int:
-        """Steps in which the learning rate rises."""
-        return math.ceil(self.num_schedule_steps * self.warmup_fraction)
+        """Steps in which the learning rate rises, from 0 at the first. None of a single step, which would learn nothing."""
+        return 0 if self.num_steps == 1 else math.ceil(self.num_schedule_steps * self.warmup_fraction)
 
 
 def adamw(module: nn.Module, optimization: Optimization) -> torch.optim.AdamW:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from sentdist.errors import RecipeError, brief
 from sentdist.plan.stage import Json
 
+_ITEM = re.compile(r"\w+\[\d*\]")  # as other languages write it
+
 
 def with_path(values: dict[str, Json], dotted: str, value: Json, *, where: str) -> dict[str, Json]:
     """A copy of nested mappings with one dotted path set; every mapping on the way is copied."""
     head, _, rest = dotted.partition(".")
+    if _ITEM.fullmatch(head):
+        raise RecipeError(
+            where=where, found=f'"{head}"', expected="the items of a list by their numbers, from 0, between points",
+            remedy=f"For the first one: {head.partition('[')[0]}.0",
+        )  # fmt: skip
     copy = dict(values)
     if not rest:
         copy[head] = value

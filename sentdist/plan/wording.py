@@ -23,7 +23,7 @@ ABSENT = {
     "evaluation": "tasks, such as {tasks: [sts]}",
     "methods": "the rows of the result table, each a method by its name",
 }
-_MEMBER = re.compile(r"constrained-\w+|\w+\[.*\]")  # of a union, as pydantic calls one in the place of an error
+_MEMBER = re.compile(r"constrained-\w+|\w+\[(?!\d*\]).*\]")  # of a union, as pydantic calls one in the place of an error
 _PLAIN = ("bool", "int", "float", "str")  # likewise, of a field below methods.NAME.training or .encoder
 _OF_ANOTHER_KIND = ("int_type", "float_type", "bool_type", "string_type", "tuple_type", "dict_type", "model_type", "literal_error")
 _FIELD = re.compile(r"[\w.\[\]-]+: ")

@@ -23,6 +23,7 @@ REASONS: dict[int | None, str] = {
     errno.EEXIST: "a file where a folder should be",
     errno.ELOOP: "symbolic links that lead round in a circle",
 }
+BRING_BACK = "Was its file system unmounted, or the folder moved? Bring it back and submit again: what is finished in it is kept."
 # What a store's server answers, as the libraries of AWS and Google put it; a request that asks for no body (HEAD) is told only the status.
 REMOTE_REASONS = (
     (r"OAuth2 access token", "no credentials of Google's, or none that work"),
@@ -120,6 +121,11 @@ def reason_of(error: OSError) -> str:
 
 def not_written(root: str, error: OSError) -> StoreError:
     """Why a store could not be written."""
+    if error.errno == errno.ENOENT:  # it was there: all that is written begins with a folder that was made
+        return StoreError(
+            where=root, found=f"no folder any more where it was written: {error.filename}", expected="the store that this run began with",
+            remedy=BRING_BACK,
+        )  # fmt: skip
     return StoreError(
         where=root,
         found="no right to write" if error.errno in NO_RIGHT else reason_of(error),

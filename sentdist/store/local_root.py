@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sentdist.durable import make_folder, publish_folder, whole_file
 from sentdist.errors import StoreError
+from sentdist.store.access import BRING_BACK
 from sentdist.store.record import RECORD, Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.slow_store import told_if_silent
@@ -50,7 +51,7 @@ class LocalRoot:
                 where=self._shown,
                 found=f"no {STAGING} in it any more, which every store has once it was written",
                 expected="the store that this run began with",
-                remedy="Was its file system unmounted, or the folder moved? Bring it back and submit again: what is finished in it is kept.",
+                remedy=BRING_BACK,
             ) from FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._staging))
 
     def publish(self, folder: Path, record: Record) -> None:

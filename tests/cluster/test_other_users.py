@@ -94,7 +94,7 @@ def servers() -> Iterator[Servers]:
     folder.chmod(0o755)  # as a checkout in a shared folder: what protects is .sentdist's own mode
     (folder / "job").mkdir()
     (folder / "job" / "job.py").write_text(JOB)
-    command = "python -m sentdist.cli"
+    command = "python -m sentdist"
     try:
         for told in ("Starting Ray", "Ray is up already"):
             done = _bash(f"{command} up", folder, environment)
@@ -284,7 +284,7 @@ def _without_secret(port: int) -> str:
 
 
 def test_the_owners_shell_is_let_in_everywhere(servers: Servers) -> None:
-    done = servers.types(f"cd {ROOT}; python -m sentdist.cli doctor")
+    done = servers.types(f"cd {ROOT}; python -m sentdist doctor")
     for server in ("Ray", "Ray's dashboard", "MLflow"):
         assert re.search(rf"^ok +{server} +.*answers at", done.stdout, re.MULTILINE), done.stdout
 

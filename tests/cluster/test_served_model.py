@@ -44,7 +44,7 @@ def _registered(server: MlflowServer, folder: Path, encoder: Path) -> None:
 
 
 def _command(model: str, *, uri: str, port: str) -> list[str]:
-    return [sys.executable, "-m", "sentdist.cli", "serve", model, "--uri", uri, "--port", port]
+    return [sys.executable, "-m", "sentdist", "serve", model, "--uri", uri, "--port", port]
 
 
 class ServedModel:

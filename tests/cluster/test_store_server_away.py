@@ -101,7 +101,7 @@ def _start(folder: Path, *arguments: str) -> Command:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     printed, told = folder / f"{time.monotonic_ns()}.out", folder / f"{time.monotonic_ns()}.err"
     with printed.open("w") as out, told.open("w") as err:
-        process = subprocess.Popen([sys.executable, "-m", "sentdist.cli", *arguments], stdout=out, stderr=err, env=environment, cwd=ROOT)
+        process = subprocess.Popen([sys.executable, "-m", "sentdist", *arguments], stdout=out, stderr=err, env=environment, cwd=ROOT)
     return Command(process=process, printed=printed, told=told)
 
 

@@ -106,7 +106,7 @@ def _store_costs(folder: Path, size: int, encoder: Path, data: Path) -> Iterator
     ):
         with (folder / "output").open("wb") as output:
             shown = f"`sentdist {' '.join(command[:2] if command[0] == 'store' else command[:1])}`"
-            yield _cost(shown, num_made, [sys.executable, "-m", "sentdist.cli", *command, "--store", str(store)], output=output.fileno())
+            yield _cost(shown, num_made, [sys.executable, "-m", "sentdist", *command, "--store", str(store)], output=output.fileno())
     shutil.rmtree(store)
 
 
@@ -136,7 +136,7 @@ def _sweep_cost(folder: Path, size: int, encoder: Path, data: Path) -> Cost:
         address = f"RAY_ADDRESS={some.address(0)}:{RAY_PORT}"
         with (folder / "output").open("wb") as output:
             started = time.monotonic()
-            driver = some.start(0, "env", address, sys.executable, "-m", "sentdist.cli", *command, stdout=output)
+            driver = some.start(0, "env", address, sys.executable, "-m", "sentdist", *command, stdout=output)
             return _ended("`sentdist run`", size, driver, started)
 
 

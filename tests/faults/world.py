@@ -80,7 +80,7 @@ class World:
         settings += [f"MLFLOW_TRACKING_URI={self.mlflow}"] * tracking
         with log.open("ab") as errors:
             return self.hosts.start(
-                host, "env", *settings, sys.executable, "-m", "sentdist.cli", *arguments, stdout=subprocess.PIPE, stderr=errors
+                host, "env", *settings, sys.executable, "-m", "sentdist", *arguments, stdout=subprocess.PIPE, stderr=errors
             )
 
     def start_cluster(self) -> None:

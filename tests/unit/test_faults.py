@@ -157,7 +157,7 @@ def test_moments(moment: str, events: list[Observed], checkpoints: dict[str, fro
         ("ray::ShardMaker.work ", "pool worker"),
         ("/lib/ray/core/src/ray/raylet/raylet --raylet_socket_name=/tmp/ray/session ", "raylet"),
         ("ray::IDLE ", None),
-        ("python -m sentdist.cli run ", None),
+        ("python -m sentdist run ", None),
     ],
 )
 def test_processes_are_known_by_their_titles(title: str, what: str | None) -> None:

@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services": set(),
     "api": {"plan", "store", "learning", "data", "evaluation", "stages", "inference", "execution", "report", "tracking"},
     "__init__": {"api"},
-}  # cli and rayjobs: all
+}  # cli, rayjobs and __main__: all
 
 # third party -> the only places that may import it.
 OWNED_BY: dict[str, set[str]] = {
@@ -115,7 +115,7 @@ def test_every_package_imports_only_what_the_table_allows() -> None:
     broken = []
     for path in _sources():
         package = _package(path)
-        if package in ("cli", "rayjobs"):
+        if package in ("cli", "rayjobs", "__main__"):
             continue
         for line, module in _imports(path):
             parts = module.split(".")

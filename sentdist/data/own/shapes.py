@@ -83,6 +83,11 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
         _check_nli(name, table, chosen)
     layout = Layout(shape=settled, columns=chosen, group=own_group, split=split)
     for column in layout.texts:
+        if columns is not None and _is_numbers(table, column):
+            raise DataError(
+                where=f"{name}, {column}", found="numbers", expected=f"texts, in place {chosen.index(column) + 1} of {listed(chosen)}",
+                remedy="Name the columns in their order: the texts first, a score last.",
+            )  # fmt: skip
         if not _is_text(table, column):
             is_list = str(table.schema.field(column).type).startswith(("list", "large_list"))
             raise DataError(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sentdist.data.labels import Labelled, read_labelled
 from sentdist.data.task_texts import TaskTexts
+from sentdist.errors import DataError, brief
 from sentdist.evaluation.classification import cross_validated, pair_features, split_classified
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
@@ -78,4 +79,9 @@ def load_classification(task: ClassificationTask, root: Path | None) -> LoadedCl
     rows = read_labelled(
         task.source, columns=task.columns, label=task.label, splits=splits, data_root=root, hub_revision=task.revision
     )  # fmt: skip
+    if len(set(rows.labels)) < 2:
+        raise DataError(
+            where=task.source, found=f"one label, {brief(rows.labels[0])}, in all rows", expected="two or more",
+            remedy="A classifier needs something to tell apart.",
+        )  # fmt: skip
     return LoadedClassification(task=task, rows=rows)

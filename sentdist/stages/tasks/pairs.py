@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.labels import Labelled, read_labelled
+from sentdist.data.labels import Labelled, read_labelled, truths_of
 from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.paraphrases import score_paraphrases
@@ -25,6 +25,7 @@ class LoadedPairs:
 
     task: ParaphraseTask
     rows: Labelled
+    labels: tuple[int, ...]
 
     @property
     def sentences(self) -> Sequence[str]:
@@ -42,13 +43,13 @@ class LoadedPairs:
         return TaskTexts.of_pairs(self.task.name, zip(first, second, strict=True))
 
     def _task_score(self, similarities_P: np.ndarray) -> TaskScore:
-        found = score_paraphrases(similarities_P, self.rows.labels, where=self.task.name)
+        found = score_paraphrases(similarities_P, self.labels, where=self.task.name)
         items = pa.table({"label": found.labels, "similarity": found.similarities})
         return TaskScore(task=self.task.name, main=found.ap, measures={"ap": found.ap, "share": found.share}, items=items)
 
 
 def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
-    """Read the pairs of a task; DataError as `read_labelled` says."""
+    """Read the pairs of a task; DataError as `read_labelled` and `truths_of` say."""
     rows = read_labelled(
         task.source,
         columns=task.columns,
@@ -57,4 +58,4 @@ def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
         data_root=root,
         hub_revision=task.revision,
     )
-    return LoadedPairs(task=task, rows=rows)
+    return LoadedPairs(task=task, rows=rows, labels=truths_of(rows, where=task.source))

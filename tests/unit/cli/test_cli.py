@@ -208,3 +208,16 @@ def test_the_job_that_is_named_has_the_same_overrides(command: str, overrides: l
     (line,) = [line for line in done.output.splitlines() if "ray job submit" in line]
     words = shlex.split(line.partition("python -m ")[2])
     assert words == [f"rayjobs.{command}", DEMO, *given, "--store", str(tmp_path)]
+
+
+def test_a_report_that_cannot_be_written_is_told(tiny_run: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        refused = _call("report", "tiny", "--store", tiny_run["store"], "--out", str(place))
+        assert refused.exit_code == 2 and "expected a folder, which is made" in refused.output, refused.output
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_package_is_its_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "sentdist", "--version"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "sentdist" in done.stdout, done.stderr

@@ -135,3 +135,12 @@ def test_a_mistake_is_told_in_one_sentence(arguments: tuple[str, ...], words: st
     assert words in answer.stderr
     assert len(answer.stderr.splitlines()) == 1
     assert not answer.stdout
+
+
+def test_embeddings_of_other_sentences_are_refused(files: dict[str, Path], tmp_path: Path) -> None:
+    """As many, in another order: nothing else would tell that the hits are wrong."""
+    (tmp_path / "turned.txt").write_text("\n".join(reversed(SENTENCES)))
+    given = ("search", files["encoder"], "a dog sleeps", "--embeddings", files["embeddings"], "--corpus")
+    assert _call(*given, files["plain"]).exit_code == 0
+    refused = _call(*given, tmp_path / "turned.txt")
+    assert refused.exit_code == 2 and "other sentences than those that were encoded" in refused.output, refused.output

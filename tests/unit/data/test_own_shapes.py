@@ -7,11 +7,12 @@ import json
 import math
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from sentdist.data.candidates import read_candidates
 from sentdist.data.labels import read_labelled
-from sentdist.data.own.shapes import scale_of
+from sentdist.data.own.shapes import layout_of, scale_of
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.files import read_file
 from sentdist.data.sources.pinned import read_source
@@ -141,3 +142,11 @@ def test_a_score_on_any_scale_is_a_finite_number(tmp_path: Path, score: str) -> 
     (tmp_path / "s.csv").write_text(f"sentence1,sentence2,score\na,b,1\nc,d,{score}\n")
     with pytest.raises(DataError, match=r"in row 1; expected a finite number, with a point"):
         read_pairs("s", data_root=tmp_path, score_range=(-math.inf, math.inf))
+
+
+@pytest.mark.parametrize("columns", [("score", "sentence1", "sentence2"), ("sentence1", "score")])
+def test_numbers_are_no_texts_where_columns_are_named_in_another_order(columns: tuple[str, ...]) -> None:
+    cells = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": ["4.2", "0,5"]}
+    table = pa.table({name: pa.array(column, pa.large_string()) for name, column in cells.items()})
+    with pytest.raises(DataError, match=r"my\.csv, score: found numbers; expected texts, in place"):
+        layout_of("my.csv", table, shape=None, columns=columns, group=None)

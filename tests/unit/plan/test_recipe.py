@@ -70,6 +70,11 @@ def test_an_override_reaches_one_axis_of_the_sweep(tmp_path: Path) -> None:
         ("training.batch_size=[1", "a YAML value"),
         ("training.batch_size=many", "found 'many'"),
         ("name.first=x", "expected a mapping there"),
+        (
+            "seeds[0]=3",
+            'found "seeds[0]"; expected the items of a list by their numbers, from 0, between points. For the first one: seeds.0',
+        ),
+        ("evaluation.tasks[]=sts", "For the first one: tasks.0"),
         ("methods.fine_tund.select=false", 'Did you mean "fine_tuned"'),
     ],
 )
@@ -87,6 +92,7 @@ def test_a_wrong_override_is_refused(tmp_path: Path, override: str, message: str
         (SMALL + "[a, b]: c\n", "valid YAML"),
         (SMALL + "a: [\n", "valid YAML"),
         ("- a\n- b\n", "found a list; expected a recipe"),
+        (SMALL + "seeds[0]: 3\n", 'seeds[0]: unknown key; did you mean "seeds"?'),
         ("", "found an empty file; expected a recipe"),
     ],
 )

@@ -61,3 +61,15 @@ def test_the_rows_of_each_side_are_all_that_the_file_holds(
     build_here(train, context)
     scores = build_here(plan.trials[-1].scores, context).record.results
     assert all(isinstance(scores[task.name], float) for task in plan.trials[-1].scores.tasks)
+
+
+@pytest.mark.parametrize(("batch_size", "is_said"), [(16, True), (19, False)])
+def test_rows_that_fill_no_batch_are_said(batch_size: int, is_said: bool, tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """38 rows train: 16 fill two batches and 6 are left; 19 leave none."""
+    file = tmp_path / "pairs.csv"
+    file.write_text("\n".join(ROWS["pairs"]) + "\n")
+    changes = (f"corpus.file={file}", f"encoder.checkpoint={tiny_encoder_dir}", f"training.batch_size={batch_size}")
+    changes += ("training.max_length=20", "evaluation.max_length=20")
+    plan, _ = planned_recipe(load_recipe(RECIPES / "own.yaml", changes), store=str(tmp_path / "store"))
+    said = "6 of 38 training rows fill no batch of 16: each epoch leaves out as many." in " ".join(plan.told)
+    assert said == is_said, plan.told

@@ -1,4 +1,4 @@
-"""`python -m sentdist.cli` is `sentdist`."""
+"""`python -m sentdist` is `sentdist`."""
 
 from sentdist.cli.application import app
 

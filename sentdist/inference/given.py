@@ -1,0 +1,56 @@
+"""What a Python program gives: sentences, embeddings, checked before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sentdist.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike
+
+
+def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool = True) -> list[str]:
+    """A list of sentences; a `str` is one of them, not a sequence of letters.
+
+    Raises:
+        DataError: none, something that is no `str`, half of a surrogate pair, which cannot be written; one `str` if that will not do.
+    """
+    if not isinstance(given, Iterable):
+        raise DataError(where=where, found=f"a {type(given).__name__}", expected="a list of sentences", remedy="Give each as a str.")
+    sentences = [given] if isinstance(given, str) else list(given)
+    wrong = next((type(sentence).__name__ for sentence in sentences if not isinstance(sentence, str)), None)
+    if not sentences or wrong or (isinstance(given, str) and not one_will_do):
+        found = f"a {wrong} among them" if wrong else counted_of(given)
+        raise DataError(where=where, found=found, expected="a list of sentences", remedy="Give at least one, each a str.")
+    for number, sentence in enumerate(sentences):
+        if not sentence.isascii() and any("\ud800" <= letter <= "\udfff" for letter in sentence):
+            raise DataError(
+                where=f"{where}: sentence {number}", found="half of a surrogate pair", expected="text that UTF-8 can hold",
+                remedy="Decode it again, or drop it: sentence.encode(errors='replace').decode().",
+            )  # fmt: skip
+    return sentences
+
+
+def counted_of(given: str | Iterable[str]) -> str:
+    """How much was given, for an error."""
+    return "one sentence" if isinstance(given, str) else f"a list of {len(list(given))}"
+
+
+def given_embeddings(where: str, given: ArrayLike, *, of: int) -> np.ndarray:
+    """(S, D) numbers, one row for each of S sentences: an array, a tensor or lists.
+
+    Raises:
+        DataError: another shape.
+    """
+    import numpy as np
+
+    embeddings_SD = np.asarray(given)
+    if embeddings_SD.ndim != 2 or len(embeddings_SD) != of:
+        raise DataError(
+            where=where, found=f"an array of shape {embeddings_SD.shape}", expected=f"({of}, width), a row for each sentence of the corpus",
+            remedy="Encode the corpus again.",
+        )  # fmt: skip
+    return embeddings_SD
