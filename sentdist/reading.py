@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 WRITE_AGAIN = "Fetch or write it again."
 QUOTE_FIELDS = "Put fields that hold the separator or a line break into quotation marks, and complete rows that lack some."
 SAVE_AS_UTF8 = "Save it as UTF-8 text."
+FOREIGN_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 MOST_JSON_BYTES = 1 << 28  # 256 MiB: tokenizers of large vocabularies take tens of MB
 
 _KINDS = (
@@ -86,8 +87,21 @@ def reading(
     except Exception as error:
         if (ragged := re.match(r"CSV parse error: Expected (\d+) columns, got (\d+): (.*)", first_line(error))) and remedy == WRITE_AGAIN:
             found = f"a row of {counted(int(ragged[2]), 'field')} where {ragged[1]} belong: {brief(ragged[3])}"
-            raise kind(where=name, found=found, expected="as many in each row", remedy=QUOTE_FIELDS) from error
+            foreign = foreign_separator(ragged[3]) if ragged[1] == "1" else None
+            raise kind(
+                where=name, found=found, expected="as many in each row", remedy=QUOTE_FIELDS if foreign is None else of_its_suffix(foreign)
+            ) from error
         raise damaged(f"a file that cannot be read ({_explained(error)})") from error
+
+
+def foreign_separator(line: str) -> str | None:
+    """What parts the fields of a line that was read as one, in a word."""
+    return next((word for mark, word in FOREIGN_SEPARATORS.items() if mark in line), None)
+
+
+def of_its_suffix(foreign: str) -> str:
+    """What to do with a file that another separator parts than its suffix says."""
+    return f"Save it with the separator of its suffix: these are {foreign}."
 
 
 def unreadable(path: Path, *, most_bytes: int | None = None, may_be_pipe: bool = False) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -179,7 +180,8 @@ def _check_folder(path: Path, file: str) -> None:
 
 def _as_name(text: str) -> str:
     """The nearest name that a recipe may have."""
-    return re.sub("[^a-z0-9_-]+", "-", text.lower()).strip("-_")
+    plain = unicodedata.normalize("NFKD", text.lower()).encode("ascii", "ignore").decode()  # ü is u
+    return re.sub("[^a-z0-9_-]+", "-", plain).strip("-_")
 
 
 def _split_commit(name: str) -> tuple[str, str | None]:

@@ -12,7 +12,7 @@ from sentdist.data.quotes import check_escapes, check_quotes
 from sentdist.data.sources import mirror
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
 from sentdist.errors import DataError, listed
-from sentdist.reading import reading, unreadable
+from sentdist.reading import foreign_separator, of_its_suffix, reading, unreadable
 from sentdist.spelling import all_near, did_you_mean
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB,
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 TABLES = (*SUFFIXES, ".jsonl.gz", ".json")  # what a source's file may be called: .json holds a list of objects
-FOREIGN_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}  # in the only column's name
 LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is told otherwise
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
@@ -131,8 +130,8 @@ def check_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> Non
     """Raise DataError unless all wanted columns are among those found."""
     absent = [column for column in wanted if column not in found]
     if absent:
-        separator = next((word for mark, word in FOREIGN_SEPARATORS.items() if len(found) == 1 and mark in found[0]), None)
-        hint = did_you_mean(absent[0], found) if separator is None else f"Save it with the separator of its suffix: these are {separator}."
+        foreign = foreign_separator(found[0]) if len(found) == 1 else None
+        hint = did_you_mean(absent[0], found) if foreign is None else of_its_suffix(foreign)
         raise DataError(
             where=name,
             found=f"columns {listed(found)}",

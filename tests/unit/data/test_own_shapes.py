@@ -132,6 +132,12 @@ def test_another_separator_than_the_suffix_says_is_told(tmp_path: Path, name: st
         read_pairs("s", data_root=tmp_path)
 
 
+def test_a_foreign_separator_is_told_where_a_text_holds_the_usual_one(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("sentence1;sentence2;score\na dog, yes;a puppy;1\n")
+    with pytest.raises(DataError, match=r"a row of 2 fields where 1 belong.*these are semicolons"):
+        read_pairs("s", data_root=tmp_path)
+
+
 def test_a_cell_of_a_task_may_be_long(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text(f"sentence1,sentence2,score\na,{'b' * 3_000_000},1\nc,d,2\n")
     assert read_pairs("s", data_root=tmp_path).num_pairs == 2
