@@ -9,6 +9,7 @@ from sentdist.plan.recipe import Recipe, recipe_from_values
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.stage import Json
 
+BATCH_SIZE = "training.batch_size"
 MANY_LEFT = 0.1  # of the rows
 
 
@@ -20,7 +21,8 @@ def for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str,
     unfit = [name for name, method in recipe.methods.items() if method.shapes and pin.rows.shape not in method.shapes]
     values = recipe.model_dump(exclude_unset=True)
     values["corpus"] = values["corpus"] | {"shape": pin.rows.shape}  # so that who has the recipe alone knows what its tasks are called
-    said = (*pin.told, *_left_over(pin.num_rows, recipe.training.batch_size))
+    varied = {*recipe.sweep, *(recipe.search.space if recipe.search is not None else ())}
+    said = (*pin.told, *(() if BATCH_SIZE in varied else _left_over(pin.num_rows, recipe.training.batch_size)))
     if not unfit:
         return recipe_from_values(values, where=recipe.name), said
     values["methods"] = {name: method for name, method in values["methods"].items() if name not in unfit}
