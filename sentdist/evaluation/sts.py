@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, assert_never, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,12 +75,15 @@ def score_similarities(
                 pearson=pearson(similarities_S[of_subset], gold_S[of_subset]),
             )
         )
-    if aggregation == "all":
-        rank, linear = spearman(similarities_S, gold_S), pearson(similarities_S, gold_S)
-    else:
-        weights = [part.num_pairs if aggregation == "wmean" else 1 for part in parts]
-        rank = _average([part.spearman for part in parts], weights)
-        linear = _average([part.pearson for part in parts], weights)
+    match aggregation:
+        case "all":
+            rank, linear = spearman(similarities_S, gold_S), pearson(similarities_S, gold_S)
+        case "mean" | "wmean":
+            weights = [part.num_pairs if aggregation == "wmean" else 1 for part in parts]
+            rank = _average([part.spearman for part in parts], weights)
+            linear = _average([part.pearson for part in parts], weights)
+        case _:
+            assert_never(aggregation)
     return StsScore(
         spearman=rank,
         pearson=linear,

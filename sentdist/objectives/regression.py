@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
@@ -145,11 +145,16 @@ class Regression(ObjectiveSpec):
             assert self.spacing is not None, "the plan asks for a grid of labels"
             return cross_entropy(outputs, labels_B, low=low, spacing=self.spacing)
         errors_B = prediction_errors(outputs, labels_B, boundary=self.boundary, low=low, high=high)
-        if self.loss in ("l1", "mse"):
-            return l1(errors_B) if self.loss == "l1" else mse(errors_B)
-        assert self.slope is not None and self.threshold is not None, "the values were checked"
-        buffered = translated_relu if self.loss == "translated_relu" else smooth_k2
-        return buffered(errors_B, slope=self.slope, threshold=self.threshold)
+        match self.loss:
+            case "l1":
+                return l1(errors_B)
+            case "mse":
+                return mse(errors_B)
+            case "translated_relu" | "smooth_k2":
+                assert self.slope is not None and self.threshold is not None, "the values were checked"
+                buffered = {"translated_relu": translated_relu, "smooth_k2": smooth_k2}[self.loss]
+                return buffered(errors_B, slope=self.slope, threshold=self.threshold)
+        assert_never(self.loss)
 
 
 def translated_relu(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
@@ -75,8 +75,13 @@ def triplet_margin(anchors_BD: Tensor, positives_BD: Tensor, negatives_BD: Tenso
     from torch.nn import functional as F
 
     def measure(others_BD: Tensor) -> Tensor:
-        if distance == "cosine":
-            return 1 - F.cosine_similarity(anchors_BD, others_BD)
-        return F.pairwise_distance(anchors_BD, others_BD, p=2 if distance == "euclidean" else 1)
+        match distance:
+            case "cosine":
+                return 1 - F.cosine_similarity(anchors_BD, others_BD)
+            case "euclidean":
+                return F.pairwise_distance(anchors_BD, others_BD, p=2)
+            case "manhattan":
+                return F.pairwise_distance(anchors_BD, others_BD, p=1)
+        assert_never(distance)
 
     return F.relu(measure(positives_BD) - measure(negatives_BD) + margin).mean()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Literal
+from typing import Literal, assert_never
 
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.resolver import Resolver
@@ -31,7 +31,12 @@ def own_test_tasks(section: OwnSection, resolver: Resolver, *, where: str) -> tu
 
 def kind_of_rows(shape: Shape) -> Literal["sts", "retrieval"]:
     """The kind of the task that held-out rows of a shape make, which also chooses checkpoints."""
-    return "sts" if shape == "graded" else "retrieval"
+    match shape:
+        case "graded":
+            return "sts"
+        case "pairs" | "triplets" | "faq":
+            return "retrieval"
+    assert_never(shape)
 
 
 def own_test_names(file: str, shape: Shape) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import assert_never
 
 import pyarrow as pa
 
@@ -49,11 +51,15 @@ def rows(stage: plan.GradedCorpus, context: Context) -> CorpusTable:
 
 
 def _label_map(scale: plan.Scale, stage: plan.GradedCorpus) -> LabelMap:
-    top = plan.TOP_LABEL[scale]
-    if scale == "nli":
-        return LabelMap(low=0.0, high=top, words=NLI_LABELS)
-    source_range = (1.0, 5.0) if scale == "one_to_five" else None
-    return LabelMap(low=0.0, high=top, source_range=source_range, rounding=stage.rounding, spacing=stage.spacing)
+    on_a_scale = partial(LabelMap, low=0.0, high=plan.TOP_LABEL[scale], rounding=stage.rounding, spacing=stage.spacing)
+    match scale:
+        case "nli":
+            return LabelMap(low=0.0, high=plan.TOP_LABEL[scale], words=NLI_LABELS)
+        case "one_to_five":
+            return on_a_scale(source_range=(1.0, 5.0))
+        case "zero_to_five":
+            return on_a_scale(source_range=None)
+    assert_never(scale)
 
 
 def _read(part: plan.GradedPart, context: Context) -> pa.Table:
