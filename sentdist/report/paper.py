@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from sentdist.plan.papers import PAPERS
@@ -39,6 +39,8 @@ class PaperTables(Generic[Facts]):
     compared: the printed tables that are set beside one of ours, from ours and its labels' rows; None: see `told_apart`.
     not_compared: numbers of the tables that are not set beside ours in a sweep's report.
     further: tables made of records alone, such as those of link prediction.
+    links: printed scores of link prediction, by relation, for the table of a sweep's report.
+    regulators: number of regulators -> printed score, for the curve of a sweep's report.
     """
 
     title: str
@@ -48,6 +50,8 @@ class PaperTables(Generic[Facts]):
     compared: Callable[[ResultTable, Mapping[str, Facts]], Iterator[SideBySide]] | None = None
     not_compared: tuple[str, ...] = ()
     further: Callable[[SweepRecord, Mapping[str, Record], Mapping[str, CellFacts]], Iterator[FurtherTable]] | None = None
+    links: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    regulators: Mapping[int, float] | None = None
 
     def our_rows(self, cells: Mapping[str, CellFacts]) -> Matches:
         """The printed rows of all cells of a sweep."""

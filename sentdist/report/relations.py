@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,15 +18,6 @@ from sentdist.store.sweep import SweepRecord, TrialRecord
 SCORE = "average STS score (Spearman × 100)"  # what weights are scored by
 LINK_COLUMNS = ("MRR", "Hits@1", "Hits@3", "Hits@10")
 LINK_HEADER = ("system", "relation", *LINK_COLUMNS, "seeds")
-# RSE, arXiv 2212.08802, Table 7, on six large corpora with BERT-base; × 100.
-PAPER_LINKS: Mapping[str, tuple[float, float, float, float]] = {
-    "entailment": (80, 74, 85, 93),
-    "duplicate-question": (83, 76, 88, 97),
-    "paraphrase": (97, 95, 98, 100),
-    "qa-entailment": (85, 80, 90, 95),
-    "same-caption": (56, 45, 63, 79),
-    "all": (81, 74, 84, 92),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,15 +52,18 @@ def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record], *, look
         yield weight_curves(scores, relation=relation, name=f"weights-{slug(relation)}", looks=looks)
 
 
-def link_table(sweep: SweepRecord, records: Mapping[str, Record]) -> list[list[str]]:
-    """Rows under LINK_HEADER of every cell that was asked for links, and the paper's for the relations among them; empty where none was."""
+def link_table(sweep: SweepRecord, records: Mapping[str, Record], *, printed: Mapping[str, Sequence[float]]) -> list[list[str]]:
+    """Rows under LINK_HEADER of every cell that was asked for links, and those printed for the relations among them; empty where none was.
+
+    printed: of a paper, by relation, in the order of LINK_COLUMNS.
+    """
     results: dict[str, list[Mapping[str, object]]] = {}
     for trial in sweep.trials:
         if trial.key in records:
             results.setdefault(trial.cell, []).append(records[trial.key].results)
     rows = link_rows(results, task="links")
-    paper = paper_link_rows(list(dict.fromkeys(row.relation for row in rows))) if sweep.paper == "rse" else []
-    return [row.cells for row in (*rows, *paper)]
+    asked = dict.fromkeys(row.relation for row in rows)
+    return [row.cells for row in (*rows, *printed_link_rows(printed, asked))]
 
 
 def _curves(trials: Sequence[TrialRecord], records: Mapping[str, Record]) -> dict[str, dict[str, dict[float, list[float]]]]:
@@ -185,10 +179,10 @@ def link_rows(results: Mapping[str, Sequence[Mapping[str, object]]], *, task: st
     return rows
 
 
-def paper_link_rows(relations: Sequence[str]) -> list[LinkRow]:
-    """What the paper prints for these relations."""
+def printed_link_rows(printed: Mapping[str, Sequence[float]], relations: Iterable[str]) -> list[LinkRow]:
+    """What a paper prints for these relations."""
     return [
-        LinkRow(system="paper (BERT-base)", relation=relation, means=tuple(map(float, PAPER_LINKS[relation])), num_seeds=1)
+        LinkRow(system="paper (BERT-base)", relation=relation, means=tuple(map(float, printed[relation])), num_seeds=1)
         for relation in relations
-        if relation in PAPER_LINKS
+        if relation in printed
     ]

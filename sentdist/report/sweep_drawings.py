@@ -19,7 +19,7 @@ from sentdist.report.columns import AVERAGE
 from sentdist.report.cost import cost_plot, costs, work_unit
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot, task_forest
-from sentdist.report.papers.rcl import PAPER_REGULATORS
+from sentdist.report.paper import tables_of
 from sentdist.report.papers.sts_regression import regression_facts
 from sentdist.report.probes import probe_drawings
 from sentdist.report.relations import relation_drawings
@@ -46,7 +46,8 @@ def sweep_drawings(
     unit = score_unit(headline)
     rows = found.sts or next(iter((found.retrieval or found.other).values()))
     value = {id(row): _headline(row, headline, column) for row in rows}
-    yield from _regulators(rows, value, found.facts, unit, paper=PAPER_REGULATORS if sweep.paper == "rcl" and found.sts else None)
+    printed = tables_of(sweep.paper).regulators if sweep.paper is not None and found.sts else None
+    yield from _regulators(rows, value, found.facts, unit, paper=printed)
     yield from _grid(rows, value, found.facts, unit)
     yield from _thresholds(rows, value, found.facts, unit)
     yield from _loss_shapes(found)

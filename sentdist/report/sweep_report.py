@@ -290,7 +290,8 @@ def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable,
         yield Block(title=LEAKS_TITLE, said=(LEAKS_NOTE if leaks.is_known else NOT_CHECKED,), header=LEAKS_HEADER, rows=leaks.rows)
     if geometry := _geometry_rows(sweep, records):
         yield Block(title="Geometry", header=GEOMETRY_HEADER, rows=geometry)
-    if links := link_table(sweep, records):
+    printed = {} if sweep.paper is None else tables_of(sweep.paper).links
+    if links := link_table(sweep, records, printed=printed):
         yield Block(title="Link prediction", said=(LINK_NOTE,), header=LINK_HEADER, rows=links)
     other = not_understood(records)
     unread = (f"Of another version, with fields that this one does not know; only times are read of {listed(other)}.",) if other else ()

@@ -228,4 +228,5 @@ TABLES = PaperTables(
     matches=rcl_matches,
     compared=rcl_compared,
     further=faq_tables,
+    regulators=PAPER_REGULATORS,
 )

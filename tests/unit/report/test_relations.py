@@ -11,7 +11,8 @@ import pytest
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.report.relations import link_rows, paper_link_rows, relation_matrix, weight_curves
+from sentdist.report.papers.rse import PAPER_LINKS
+from sentdist.report.relations import link_rows, printed_link_rows, relation_matrix, weight_curves
 from sentdist.report.style import Drawing
 
 NAMES = ("entailment", "duplicate-question", "same-caption")
@@ -65,7 +66,7 @@ def test_link_prediction_is_averaged_over_seeds() -> None:
         ["RSE", "entailment", "81.0", "71.0", "86.0", "91.0", "2"],
         ["RSE", "all", "81.0", "71.0", "86.0", "91.0", "2"],
     ]
-    assert [row.relation for row in paper_link_rows(["entailment", "same-sentence", "all"])] == ["entailment", "all"]
+    assert [row.relation for row in printed_link_rows(PAPER_LINKS, ["entailment", "same-sentence", "all"])] == ["entailment", "all"]
 
 
 def test_nothing_to_draw() -> None:
