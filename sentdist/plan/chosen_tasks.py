@@ -68,7 +68,7 @@ def named_task(given: str) -> NamedTask:
             remedy="Correct it.",
         )
     name = "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{source.removeprefix('hub:')}-{split}".lower()).strip("-")
-    card = TaskCard(kind=known, source=source, split=split or None, metric=TASK_KINDS[known].main.name, licence="the user's", citation=None)
+    card = TaskCard(kind=known, source=source, split=split or None, licence="the user's", citation=None)
     return NamedTask(name=name, card=card, revision=commit or None)
 
 

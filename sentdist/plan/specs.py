@@ -141,7 +141,7 @@ class OwnRows(Frozen):
 
 
 class Task(Frozen):
-    """A pinned evaluation set with its metric."""
+    """Pairs with graded likeness, or questions with documents, pinned: a test set, or what chooses checkpoints."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("own", "limit")
 

@@ -1,4 +1,4 @@
-"""The table of evaluation tasks: source, metric, licence and citation of each, in one literal."""
+"""The table of evaluation tasks: source, licence and citation of each, in one literal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ class TaskCard:
     kind: str  # of `TASK_KINDS`
     source: str
     split: str | None  # that is scored; None: all rows
-    metric: str
     licence: str
     citation: str | None
     title: str | None = None  # of its column in a report; None: its name
@@ -34,7 +33,6 @@ TASKS: dict[str, TaskCard] = {
         kind="sts",
         source="sts/sts12",
         split=None,
-        metric="spearman",
         licence="SemEval shared task",
         citation="sts12",
         num_items=3108,
@@ -44,7 +42,6 @@ TASKS: dict[str, TaskCard] = {
         kind="sts",
         source="sts/sts13",
         split=None,
-        metric="spearman",
         licence="SemEval shared task",
         citation="sts13",
         num_items=1500,
@@ -54,7 +51,6 @@ TASKS: dict[str, TaskCard] = {
         kind="sts",
         source="sts/sts14",
         split=None,
-        metric="spearman",
         licence="SemEval shared task",
         citation="sts14",
         num_items=3750,
@@ -64,7 +60,6 @@ TASKS: dict[str, TaskCard] = {
         kind="sts",
         source="sts/sts15",
         split=None,
-        metric="spearman",
         licence="SemEval shared task",
         citation="sts15",
         num_items=3000,
@@ -74,7 +69,6 @@ TASKS: dict[str, TaskCard] = {
         kind="sts",
         source="sts/sts16",
         split=None,
-        metric="spearman",
         licence="SemEval shared task",
         citation="sts16",
         num_items=1186,
@@ -84,42 +78,35 @@ TASKS: dict[str, TaskCard] = {
         kind="sts",
         source="sts/stsb",
         split="test",
-        metric="spearman",
         licence="CC BY-SA 4.0",
         citation="stsb",
         num_items=1379,
     ),
-    "stsb-dev": TaskCard(
-        kind="sts", source="sts/stsb", split="dev", metric="spearman", licence="CC BY-SA 4.0", citation="stsb", num_items=1500
-    ),
+    "stsb-dev": TaskCard(kind="sts", source="sts/stsb", split="dev", licence="CC BY-SA 4.0", citation="stsb", num_items=1500),
     "sickr": TaskCard(
         title="SICK-R",
         kind="sts",
         source="sts/sick",
         split="test",
-        metric="spearman",
         licence="CC BY-NC-SA 3.0",
         citation="sick",
         num_items=4927,
     ),
     "sickr-dev": TaskCard(  # SemEval's trial split
-        kind="sts", source="sts/sick", split="trial", metric="spearman", licence="CC BY-NC-SA 3.0", citation="sick", num_items=500
+        kind="sts", source="sts/sick", split="trial", licence="CC BY-NC-SA 3.0", citation="sick", num_items=500
     ),
     "stsb-pooled": TaskCard(  # train, dev and test as one: how RSE's own rows are scored (its dev pairs also choose the checkpoint)
-        kind="sts", source="sts/stsb", split=None, metric="spearman", licence="CC BY-SA 4.0", citation="stsb", num_items=8628
+        kind="sts", source="sts/stsb", split=None, licence="CC BY-SA 4.0", citation="stsb", num_items=8628
     ),
-    "sickr-pooled": TaskCard(
-        kind="sts", source="sts/sick", split=None, metric="spearman", licence="CC BY-NC-SA 3.0", citation="sick", num_items=9927
-    ),
+    "sickr-pooled": TaskCard(kind="sts", source="sts/sick", split=None, licence="CC BY-NC-SA 3.0", citation="sick", num_items=9927),
     "stackfaq": TaskCard(
-        kind="retrieval", source="retrieval/stackfaq", split=None, metric="map", licence="unstated", citation="stackfaq", num_items=1249
+        kind="retrieval", source="retrieval/stackfaq", split=None, licence="unstated", citation="stackfaq", num_items=1249
     ),
     "mr": TaskCard(
         title="MR",
         kind="classification",
         source="transfer/mr",
         split=None,
-        metric="accuracy",
         licence="unstated",
         citation="mr",
         num_items=10662,
@@ -130,7 +117,6 @@ TASKS: dict[str, TaskCard] = {
         kind="classification",
         source="transfer/cr",
         split=None,
-        metric="accuracy",
         licence="unstated",
         citation="cr",
         num_items=3775,
@@ -141,7 +127,6 @@ TASKS: dict[str, TaskCard] = {
         kind="classification",
         source="transfer/subj",
         split=None,
-        metric="accuracy",
         licence="unstated",
         citation="subj",
         num_items=10000,
@@ -152,7 +137,6 @@ TASKS: dict[str, TaskCard] = {
         kind="classification",
         source="transfer/mpqa",
         split=None,
-        metric="accuracy",
         licence="unstated",
         citation="mpqa",
         num_items=10606,
@@ -163,7 +147,6 @@ TASKS: dict[str, TaskCard] = {
         kind="classification",
         source="transfer/sst2",
         split="test",
-        metric="accuracy",
         licence="unstated",
         citation="sst2",
         num_items=70042,
@@ -175,7 +158,6 @@ TASKS: dict[str, TaskCard] = {
         kind="classification",
         source="transfer/trec",
         split="test",
-        metric="accuracy",
         licence="unstated",
         citation="trec",
         num_items=5952,
@@ -186,7 +168,6 @@ TASKS: dict[str, TaskCard] = {
         kind="classification",
         source="transfer/mrpc",
         split="test",
-        metric="accuracy",
         licence="Microsoft Research, non-commercial",
         citation="mrpc",
         num_items=5801,
@@ -198,7 +179,6 @@ TASKS: dict[str, TaskCard] = {
         kind="sts",
         source="sts/sem_text_rel_ranked.csv",
         split=None,
-        metric="spearman",
         licence="CC BY 4.0",
         citation="str2022",
         num_items=5500,
@@ -207,7 +187,6 @@ TASKS: dict[str, TaskCard] = {
         kind="retrieval",
         source="retrieval/faqir",
         split="questions",
-        metric="map",
         licence="CC BY-NC-SA 3.0",
         citation="faqir",
         num_items=4133,
@@ -216,7 +195,6 @@ TASKS: dict[str, TaskCard] = {
         kind="retrieval",
         source="retrieval/faqir",
         split="queries",
-        metric="map",
         licence="CC BY-NC-SA 3.0",
         citation="faqir",
         num_items=1233,
@@ -225,7 +203,6 @@ TASKS: dict[str, TaskCard] = {
         kind="retrieval",
         source="retrieval/cough",
         split="questions",
-        metric="map",
         licence="CC BY-NC-SA 4.0",
         citation="cough",
         num_items=7117,
@@ -234,7 +211,6 @@ TASKS: dict[str, TaskCard] = {
         kind="retrieval",
         source="retrieval/cough",
         split="queries",
-        metric="map",
         licence="CC BY-NC-SA 4.0",
         citation="cough",
         num_items=1201,
@@ -243,36 +219,31 @@ TASKS: dict[str, TaskCard] = {
         kind="retrieval",
         source="retrieval/scifact",
         split="test",
-        metric="map",
         licence="CC BY 4.0, ODC-By",
         citation="scifact",
         num_items=300,
     ),
     "cranfield": TaskCard(
-        kind="retrieval", source="retrieval/cranfield", split=None, metric="map", licence="unstated", citation="cranfield", num_items=225
+        kind="retrieval", source="retrieval/cranfield", split=None, licence="unstated", citation="cranfield", num_items=225
     ),
-    "qqp-pairs": TaskCard(
-        kind="pairs", source="pairs/qqp", split="test", metric="ap", licence="Quora, non-commercial", citation="qqp", num_items=10000
-    ),
+    "qqp-pairs": TaskCard(kind="pairs", source="pairs/qqp", split="test", licence="Quora, non-commercial", citation="qqp", num_items=10000),
     "mrpc-pairs": TaskCard(
         kind="pairs",
         source="transfer/mrpc",
         split="test",
-        metric="ap",
         licence="Microsoft Research, non-commercial",
         citation="mrpc",
         num_items=1725,
         columns=("text", "text2"),
     ),
     "twitter-url": TaskCard(
-        kind="pairs", source="pairs/Twitter_URL_Corpus_test.txt", split=None, metric="ap", licence="unstated", citation="twitter_url"
+        kind="pairs", source="pairs/Twitter_URL_Corpus_test.txt", split=None, licence="unstated", citation="twitter_url"
     ),
-    "twitter-pit": TaskCard(kind="pairs", source="pairs/test.data", split=None, metric="ap", licence="CC BY-NC-SA 3.0", citation="pit2015"),
+    "twitter-pit": TaskCard(kind="pairs", source="pairs/test.data", split=None, licence="CC BY-NC-SA 3.0", citation="pit2015"),
     "semeval2016-cqa": TaskCard(
         kind="reranking",
         source="retrieval/semeval2016_cqa_question_similarity",
         split="dev",
-        metric="map",
         licence="unstated",
         citation="semeval2016cqa",
         num_items=500,
@@ -280,40 +251,33 @@ TASKS: dict[str, TaskCard] = {
         documents=("doc_subject", "doc_body"),
     ),
     "askubuntu": TaskCard(
-        kind="reranking", source="reranking/askubuntu", split="test", metric="map", licence="unstated", citation="askubuntu", num_items=4000
+        kind="reranking", source="reranking/askubuntu", split="test", licence="unstated", citation="askubuntu", num_items=4000
     ),
-    "askubuntu-dev": TaskCard(
-        kind="reranking", source="reranking/askubuntu", split="dev", metric="map", licence="unstated", citation="askubuntu"
-    ),
-    "cqadupstack": TaskCard(
-        kind="forums", source="retrieval/cqadupstack", split="test", metric="map@100", licence="Apache-2.0", citation="cqadupstack"
-    ),
-    "cqadupstack-dev": TaskCard(
-        kind="forums", source="retrieval/cqadupstack", split="valid", metric="map@100", licence="Apache-2.0", citation="cqadupstack"
-    ),
+    "askubuntu-dev": TaskCard(kind="reranking", source="reranking/askubuntu", split="dev", licence="unstated", citation="askubuntu"),
+    "cqadupstack": TaskCard(kind="forums", source="retrieval/cqadupstack", split="test", licence="Apache-2.0", citation="cqadupstack"),
+    "cqadupstack-dev": TaskCard(kind="forums", source="retrieval/cqadupstack", split="valid", licence="Apache-2.0", citation="cqadupstack"),
     **{
         f"scidocs-{relation}-dev": TaskCard(
-            kind="reranking", source="reranking/scidocs", split=f"{relation}-valid", metric="map", licence="unstated", citation="scidocs"
+            kind="reranking", source="reranking/scidocs", split=f"{relation}-valid", licence="unstated", citation="scidocs"
         )
         for relation in ("cite", "cocite", "coview", "coread")
     },
     "scidocs-cite": TaskCard(
-        kind="reranking", source="reranking/scidocs", split="cite", metric="map", licence="unstated", citation="scidocs", num_items=30000
+        kind="reranking", source="reranking/scidocs", split="cite", licence="unstated", citation="scidocs", num_items=30000
     ),
     "scidocs-cocite": TaskCard(
-        kind="reranking", source="reranking/scidocs", split="cocite", metric="map", licence="unstated", citation="scidocs", num_items=30000
+        kind="reranking", source="reranking/scidocs", split="cocite", licence="unstated", citation="scidocs", num_items=30000
     ),
     "scidocs-coview": TaskCard(
-        kind="reranking", source="reranking/scidocs", split="coview", metric="map", licence="unstated", citation="scidocs", num_items=30000
+        kind="reranking", source="reranking/scidocs", split="coview", licence="unstated", citation="scidocs", num_items=30000
     ),
     "scidocs-coread": TaskCard(
-        kind="reranking", source="reranking/scidocs", split="coread", metric="map", licence="unstated", citation="scidocs", num_items=30000
+        kind="reranking", source="reranking/scidocs", split="coread", licence="unstated", citation="scidocs", num_items=30000
     ),
     "banking77": TaskCard(
         kind="classification",
         source="retrieval/banking77",
         split="test",
-        metric="accuracy",
         licence="CC BY 4.0",
         citation="banking77",
         label="label_name",
@@ -324,20 +288,17 @@ TASKS: dict[str, TaskCard] = {
         kind="clustering",
         source="retrieval/banking77",
         split="test",
-        metric="v_measure",
         licence="CC BY 4.0",
         citation="banking77",
         label="label_name",
         num_items=3080,
     ),
     "geometry-stsb": TaskCard(
-        kind="geometry", source="sts/stsb", split="test", metric="uniformity", licence="CC BY-SA 4.0", citation="geometry", num_items=1379
+        kind="geometry", source="sts/stsb", split="test", licence="CC BY-SA 4.0", citation="geometry", num_items=1379
     ),
-    "scenes-sts": TaskCard(
-        title="Scenes STS", kind="sts", source="generated/sts", split="test", metric="spearman", licence="Apache-2.0", citation=None
-    ),
-    "scenes-sts-dev": TaskCard(kind="sts", source="generated/sts", split="dev", metric="spearman", licence="Apache-2.0", citation=None),
-    "scenes-faq": TaskCard(kind="retrieval", source="generated/faq", split=None, metric="map", licence="Apache-2.0", citation=None),
+    "scenes-sts": TaskCard(title="Scenes STS", kind="sts", source="generated/sts", split="test", licence="Apache-2.0", citation=None),
+    "scenes-sts-dev": TaskCard(kind="sts", source="generated/sts", split="dev", licence="Apache-2.0", citation=None),
+    "scenes-faq": TaskCard(kind="retrieval", source="generated/faq", split=None, licence="Apache-2.0", citation=None),
 }
 
 TASKS |= {

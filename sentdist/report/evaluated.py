@@ -71,7 +71,7 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
         members = [named_task(task) for task in TASK_GROUPS.get(name, (name,))]
         kinds = {task.name: TASK_KINDS[task.card.kind] for task in members}
         scored = {name: kind.main for name, kind in kinds.items() if kind.is_compared}
-        has_average = len(members) > 1 and len({task.card.metric for task in members}) == 1
+        has_average = len(members) > 1 and len({kind.main.name for kind in kinds.values()}) == 1
         columns = table_columns(group_rows([_row(IT, results, folder, scored)]), scored, average=has_average)
         for task in members:
             if task.name not in scored:
@@ -80,12 +80,14 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
                 continue
             num_items, num_groups = columns.sizes.get(task.name, (0, 0))
             yield ScoreLine(
-                task=task.name, measure=task.card.metric, score=as_number(results[task.name]), interval=columns.interval(task.name, IT),
+                task=task.name, measure=kinds[task.name].main.name, score=as_number(results[task.name]), interval=columns.interval(task.name, IT),
                 num_items=num_items, num_groups=num_groups, left_out=_left_out(folder, task.name),
             )  # fmt: skip
         if has_average:
             mean = float(columns.by_name[AVERAGE].means[0]) if AVERAGE in columns.by_name else None
-            yield ScoreLine(task=f"average of {name}", measure=members[0].card.metric, score=mean, interval=columns.interval(AVERAGE, IT))
+            yield ScoreLine(
+                task=f"average of {name}", measure=kinds[members[0].name].main.name, score=mean, interval=columns.interval(AVERAGE, IT)
+            )
 
 
 def compare_evaluated(
