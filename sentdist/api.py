@@ -324,14 +324,13 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     found = _data(data)
     asked, context = requested(recipe, store=store_root(_store(store)), data=found)  # before torch is loaded: a mistake is told at once
 
-    from sentdist.execution.carry_out import carry_out
+    from sentdist.execution.carry_out import carry_out, search_here
     from sentdist.execution.local_progress import build_locally
-    from sentdist.execution.searching.in_process import search_in_process
 
     for line in asked.told if isinstance(asked, Plan) else ():
         print_line(line)
     build = partial(build_locally, print_line=print_line)
-    done = carry_out(asked, context, found, search=search_in_process, build=build, print_line=print_line)
+    done = carry_out(asked, context, found, search=search_here, build=build, print_line=print_line)
     return [outcome for one in done for outcome in _outcomes(one.plan, context)]
 
 

@@ -177,9 +177,8 @@ def stop(
 
 def _build(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, local: bool) -> None:
     without_grid = ["sweep={}"] if command == "run" else []
-    asked, context = _planned(
-        recipe, [*overrides, *without_grid], store, data
-    )  # before torch and Ray are loaded: a mistake is told at once
+    # Before torch and Ray are loaded: a mistake is told at once.
+    asked, context = _planned(recipe, [*overrides, *without_grid], store, data)
     if local:
         build_within(asked, context, data)
         return
@@ -210,9 +209,8 @@ def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path |
 
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
     """Carry it out in this process, with its tables at the end. data: where confirmations find what the plan has found."""
-    from sentdist.execution.carry_out import carry_out
+    from sentdist.execution.carry_out import carry_out, search_here
     from sentdist.execution.local_progress import build_locally
-    from sentdist.execution.searching.in_process import search_in_process
     from sentdist.execution.sigterm import end_on_sigterm
     from sentdist.tracking.server import is_server
 
@@ -224,7 +222,7 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     live = tracking if tracking and is_server(tracking) else None  # what is wrong with an address is told at the end
     done = []
-    for one in carry_out(asked, context, data, search=search_in_process, build=build, print_line=typer.echo, tracking=live):
+    for one in carry_out(asked, context, data, search=search_here, build=build, print_line=typer.echo, tracking=live):
         _print_outcome(one, context.store)
         done.append(one)
     if tracking:
@@ -252,10 +250,9 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
 
     job: module and arguments by which the cluster could drive it. reports: with a report and the best encoder in MLflow.
     """
-    from sentdist.execution.carry_out import carry_out
+    from sentdist.execution.carry_out import carry_out, search_there
     from sentdist.execution.cluster.connection import connect_to_drive
     from sentdist.execution.run import run_on_cluster
-    from sentdist.execution.searching.on_cluster import search_on_cluster
     from sentdist.execution.sweep import SweepSummary
 
     def build(plan: Plan, where: Context) -> SweepSummary:
@@ -267,7 +264,7 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     connect_to_drive()
     done = []
-    for one in carry_out(asked, context, data, search=search_on_cluster, build=build, print_line=typer.echo, tracking=tracking):
+    for one in carry_out(asked, context, data, search=search_there, build=build, print_line=typer.echo, tracking=tracking):
         _print_outcome(one, context.store)
         done.append(one)
     if reports and done[0].summary is not None and done[0].summary.is_reportable:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sentdist.errors import counted
-from sentdist.execution.searching.budgets import Finalists
-from sentdist.execution.searching.prices import Forecasts
-from sentdist.execution.sweep import SweepSummary
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
 from sentdist.print_line import PrintLine
@@ -19,7 +17,10 @@ from sentdist.store.confirmation import confirmation
 from sentdist.store.searches import SearchRecord
 from sentdist.store.sweep import load_sweep
 
-Searching = Callable[..., SearchRecord]  # `search_in_process` or `search_on_cluster`
+if TYPE_CHECKING:
+    from sentdist.execution.sweep import SweepSummary
+
+Searching = Callable[..., SearchRecord]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,8 @@ def carry_out(
 ) -> Iterator[CarriedOut]:
     """The plan of a recipe, built; then, where the recipe has `confirm_seeds`, what trains the cell that dev chose with fresh seeds.
 
-    data: the data root, where the confirmation finds what the plan has found. tracking: an MLflow server that shows a search.
+    search: `search_here` or `search_there`. data: the data root, where the confirmation finds what the plan has found. tracking: an MLflow
+    server that shows a search.
 
     Raises:
         SentdistError: as `search` and `build`.
@@ -85,6 +87,20 @@ def carry_out(
         print_line(f"Dev has chosen: {recipe.about}")
         fresh, its_context = planned_recipe(recipe, store=context.store.root, data=data)
         yield CarriedOut(plan=fresh, summary=build(fresh, its_context))
+
+
+def search_here(*asked: Any, **settings: Any) -> SearchRecord:
+    """`search_in_process`, imported where there is a search."""
+    from sentdist.execution.searching.in_process import search_in_process
+
+    return search_in_process(*asked, **settings)
+
+
+def search_there(*asked: Any, **settings: Any) -> SearchRecord:
+    """`search_on_cluster`, imported where there is a search: Tune takes seconds."""
+    from sentdist.execution.searching.on_cluster import search_on_cluster
+
+    return search_on_cluster(*asked, **settings)
 
 
 def _tuned(planned: PlannedSearch, context: Context, search: Searching, print_line: PrintLine, tracking: str | None) -> Tuned:
@@ -106,6 +122,9 @@ def _tuned(planned: PlannedSearch, context: Context, search: Searching, print_li
 
 def finalists_line(planned: PlannedSearch, context: Context) -> str:
     """What comes after the search; of a budget of hours, it is part."""
+    from sentdist.execution.searching.budgets import Finalists
+    from sentdist.execution.searching.prices import Forecasts
+
     price = Finalists(planned, Forecasts(planned, context.store)).price
     budget = planned.search.budget
     within = "" if budget is None or budget.hours is None else "; the budget counts it, and where it does not fit there are fewer seeds"

@@ -144,6 +144,12 @@ def test_a_local_run_tells_its_progress_and_scores(tiny_run: dict[str, str]) -> 
     assert "rcl" in tiny_run["output"].splitlines()[-2] or "rcl" in tiny_run["output"]
 
 
+def test_a_local_run_needs_no_ray(tiny_run: dict[str, str]) -> None:
+    again = _script("run", tiny_run["recipe"], "--local", "--data", tiny_run["data"], "--store", tiny_run["store"])
+    loaded = _processor_seconds(again)[1].splitlines()[-1]
+    assert "ray" not in loaded and "mlflow" not in loaded, loaded
+
+
 def test_a_local_sweep_runs_the_grid_and_shares_what_a_run_built(tiny_run: dict[str, str]) -> None:
     answer = _call(
         *("sweep", tiny_run["recipe"], "--local", "--data", tiny_run["data"], "--store", tiny_run["store"]),
