@@ -62,9 +62,10 @@ class SearchedFiles:
         done, digest = 0, TextsDigest()
         for batch in self.texts.batches(rows_per_tile):
             sentences = batch[self.texts.columns[0]]
-            digest.add(sentences)
-            if num_embedded is not None and done + len(sentences) > num_embedded:
-                raise self._of_another_length(f"more than {num_embedded}", num_embedded)
+            if num_embedded is not None:
+                digest.add(sentences)
+                if done + len(sentences) > num_embedded:
+                    raise self._of_another_length(f"more than {num_embedded}", num_embedded)
             ids = None if self.texts.id_column is None else batch[self.texts.id_column]
             yield Tile(first_row=done, num_rows=len(sentences), sentences=sentences, ids=ids)
             done += len(sentences)

@@ -61,7 +61,7 @@ def cosent(cosines_M: Tensor, labels_M: Tensor, *, temperature: float) -> Tensor
 
     Optimizes: the order of the cosines is that of the labels, which is what Spearman's correlation measures;
         how far labels lie apart plays no part, and pairs of equal labels are not compared.
-    Shapes: cosines and labels (M,) of all pairs of the global batch. Memory: an (M, M) tensor, 64 MiB at M = 4096 in float32.
+    Shapes: cosines and labels (M,) of all pairs of the global batch. Memory: three (M, M) tensors, 64 MiB each at M = 4096 in float32.
     Units and reduction: nats, one number for the batch: no mean, so a larger batch has a larger loss.
     Range: at or above 0; 0 where all labels are equal.
     Source: Su 2022 (kexue.fm/archives/8847), its last equation, λ = 1/τ = 20.
