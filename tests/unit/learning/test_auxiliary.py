@@ -45,7 +45,7 @@ def test_weights_out_of_range_are_refused(value: float) -> None:
 
 
 def test_other_forms_and_negative_warm_ups_are_refused() -> None:
-    with pytest.raises(RecipeError, match=r"auxiliary\.form"):
+    with pytest.raises(RecipeError, match=r"auxiliary\.adversary"):
         AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, form="minimax")
     with pytest.raises(RecipeError, match="warmup"):
         AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, warmup_steps=-1)

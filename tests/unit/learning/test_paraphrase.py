@@ -68,7 +68,7 @@ def test_nothing_to_paraphrase(writer: Path) -> None:
 
 
 def test_no_checkpoint_is_refused() -> None:
-    with pytest.raises(EncoderError, match=r"paraphrase\.checkpoint: found none; expected a sequence-to-sequence model"):
+    with pytest.raises(EncoderError, match=r"augmentation\.checkpoint: found none; expected a sequence-to-sequence model"):
         paraphrase(["a dog runs"], checkpoint=None)
 
 
