@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from sentdist.stages.context import Context
     from sentdist.store.store import Artifact, ArtifactStore
 
+ROPE = 0.5  # points within which two scores count as equal
+
 
 def evaluate(
     encoder: EncoderName,
@@ -97,7 +99,7 @@ def compare(
     other_pooling: Annotated[str | None, typer.Option("--other-pooling", help="Pooling of the other, as --pooling for the first.")] = None,
     bayes: Annotated[bool, typer.Option("--bayes", help="Also how probable it is that one is better, here and on other tasks.")] = False,
     rope: Annotated[
-        float | None, typer.Option(help="Points within which two scores count as equal, for --bayes.  [default: 0.5]", min=0.0)
+        float | None, typer.Option(help=f"Points within which two scores count as equal, for --bayes.  [default: {ROPE:g}]", min=0.0)
     ] = None,
     max_length: MaxLength = None,
     precision: EncodingPrecision = "fp32",
@@ -148,7 +150,7 @@ def compare(
         size = f"{line.num_items:,}" if line.num_items else ""
         table.add_row(line.task, size, f"{line.ours:.2f}", f"{line.theirs:.2f}", f"{one.difference:+.2f}", interval, *chances)
     open_console().print(table)
-    for sentence in (found.sentence, *found.notes, *(second_opinion(found, rope=rope) if bayes else ())):
+    for sentence in (found.sentence, *found.notes, *(second_opinion(found, rope=ROPE if rope is None else rope) if bayes else ())):
         typer.echo(sentence)
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from sentdist.data.texts import Texts
     from sentdist.plan.specs import EncoderUse
 
+DIRECTIONS = ("max_both", "one")  # the first where none is named
+
 
 def encode(
     encoder: EncoderName,
@@ -89,7 +91,7 @@ def similarity(
     directions: Annotated[
         str | None,
         typer.Option(
-            "--directions", help="Of relations: max_both, the greater of both directions, or one, A as head.  [default: max_both]"
+            "--directions", help=f"Of relations: max_both, the greater of both directions, or one, A as head.  [default: {DIRECTIONS[0]}]"
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the pairs with their scores to OUT.csv or OUT.parquet.")] = None,
@@ -110,8 +112,8 @@ def similarity(
     weights = weights_of(relation or [])
     check_in_use({"--directions": directions}, needs="--relation", is_given=bool(weights))
     check_in_use({"--overwrite": overwrite}, needs="--out", is_given=out is not None)
-    directions = directions or "max_both"
-    check_choice("--directions", directions, ("max_both", "one"))
+    directions = directions or DIRECTIONS[0]
+    check_choice("--directions", directions, DIRECTIONS)
     if out is not None:
         check_output(out, suffixes=(".csv", ".parquet"), overwrite=overwrite)
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)

@@ -1,8 +1,12 @@
-"""Cells of a table that are to hold texts; what holds none is told with its row, counted from 0."""
+"""Cells of a table that are to hold texts, or numbers; what holds no text is told with its row, counted from 0."""
 
 from __future__ import annotations
 
+import math
+
 from sentdist.errors import DataError, brief
+
+TRUTHS = {"false": 0.0, "true": 1.0}
 
 
 def text_in(cell: object, *, where: str, row: int, column: str) -> str:
@@ -20,3 +24,20 @@ def some_text_in(cell: object, *, where: str, row: int, column: str) -> str:
     if not text.strip():
         raise DataError(where=where, found=f"an empty {column} in row {row}", expected="a text", remedy="Complete or drop the row.")
     return text
+
+
+def number_in(text: str) -> float | None:
+    """A finite number with a point or a comma, true or false; None for anything else."""
+    plain = text.strip().casefold()
+    if plain in TRUTHS:
+        return TRUTHS[plain]
+    try:
+        number = float(plain.replace(",", "."))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written at all: JSON can hold half of a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.data.cells import some_text_in, text_in
+from sentdist.data.cells import number_in, some_text_in, text_in
 from sentdist.data.sources.files import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError, brief
@@ -15,7 +15,6 @@ from sentdist.errors import DataError, brief
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TRUTHS = {"1": 1, "1.0": 1, "true": 1, "0": 0, "0.0": 0, "false": 0}
 EMPTY = "."  # what SentEval encodes where a text has no words
 
 
@@ -86,13 +85,14 @@ def truths_of(rows: Labelled, *, where: str) -> tuple[int, ...]:
     Raises:
         DataError: a label that is neither.
     """
-    for row, label in enumerate(rows.labels):
-        if label.casefold() not in TRUTHS:
+    found = [number_in(label) for label in rows.labels]
+    for row, (number, label) in enumerate(zip(found, rows.labels, strict=True)):
+        if number not in (0.0, 1.0):
             raise DataError(
                 where=where, found=f"label {brief(label)} in row {row} of the {rows.num_rows} that are read", expected="1 or 0, true or false",
                 remedy="Correct the labels.",
             )  # fmt: skip
-    return tuple(TRUTHS[label.casefold()] for label in rows.labels)
+    return tuple(int(number == 1.0) for number in found)
 
 
 def read_texts(

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TypeVar
 
+from sentdist.data.cells import is_utf8
 from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote
 from sentdist.data.sources.files import SUFFIXES, check_columns, suffix_of, unquoted_cell
 from sentdist.errors import DataError, brief, listed
@@ -85,7 +86,7 @@ class Texts:
 
     def _check(self, sentences: Sequence[object], column: str, done: int) -> None:
         for number, sentence in enumerate(sentences, start=done + 1):
-            if not isinstance(sentence, str) or not sentence.strip() or "\0" in sentence or not _is_utf8(sentence):
+            if not isinstance(sentence, str) or not sentence.strip() or "\0" in sentence or not is_utf8(sentence):
                 raise DataError(
                     where=f"{self.name}: row {number}, {column}",
                     found=brief(sentence),
@@ -257,11 +258,6 @@ def _readable(path: Path | None) -> Iterator[None]:
         path, expected="UTF-8 text, or a table of the kind that its suffix says", may_be_pipe=path is not None and _is_substituted(path)
     ):
         yield
-
-
-def _is_utf8(text: str) -> bool:
-    """Whether a text can be written at all: JSON can hold half of a surrogate pair."""
-    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _check_plain(name: str, columns: Sequence[str], num_columns: int, id_column: str | None) -> None:

@@ -74,9 +74,11 @@ def carry_out(
     Raises:
         SentdistError: as `search` and `build`.
     """
-    tuned = _tuned(asked, context, search, print_line, tracking) if isinstance(asked, PlannedSearch) else None
-    plan = tuned.plan if tuned is not None else asked
-    assert isinstance(plan, Plan)
+    if isinstance(asked, PlannedSearch):
+        tuned = _tuned(asked, context, search, print_line, tracking)
+        plan = tuned.plan
+    else:
+        tuned, plan = None, asked
     summary = build(plan, context)
     yield CarriedOut(plan=plan, tuned=tuned, summary=summary)
     if summary is not None and summary.was_stopped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from sentdist.data.cells import is_utf8
 from sentdist.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
         found = f"a {wrong} among them" if wrong else counted_of(given)
         raise DataError(where=where, found=found, expected="a list of sentences", remedy="Give at least one, each a str.")
     for number, sentence in enumerate(sentences):
-        if not sentence.isascii() and any("\ud800" <= letter <= "\udfff" for letter in sentence):
+        if not is_utf8(sentence):
             raise DataError(
                 where=f"{where}: sentence {number}", found="half of a surrogate pair", expected="text that UTF-8 can hold",
                 remedy="Decode it again, or drop it: sentence.encode(errors='replace').decode().",

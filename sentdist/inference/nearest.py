@@ -65,25 +65,20 @@ class SearchedFiles:
             if num_embedded is not None:
                 digest.add(sentences)
                 if done + len(sentences) > num_embedded:
-                    raise self._of_another_length(f"more than {num_embedded}", num_embedded)
+                    raise self._of_others(f"more than {num_embedded} sentences and {num_embedded} embeddings")
             ids = None if self.texts.id_column is None else batch[self.texts.id_column]
             yield Tile(first_row=done, num_rows=len(sentences), sentences=sentences, ids=ids)
             done += len(sentences)
         if num_embedded is not None and done != num_embedded:
-            raise self._of_another_length(str(done), num_embedded)
+            raise self._of_others(f"{done} sentences and {num_embedded} embeddings")
         if self.embeddings is not None and facts_of(self.embeddings).get(TEXTS, digest.hex) != digest.hex:
-            raise DataError(
-                where=f"{self.texts.name} and {self.embeddings}",
-                found="other sentences than those that were encoded, or in another order",
-                expected="one embedding for each sentence, in the same order",
-                remedy="Encode the corpus again.",
-            )
+            raise self._of_others("other sentences than those that were encoded, or in another order")
 
-    def _of_another_length(self, found: str, num_embedded: int) -> DataError:
+    def _of_others(self, found: str) -> DataError:
         assert self.texts is not None
         return DataError(
             where=f"{self.texts.name} and {self.embeddings}",
-            found=f"{found} sentences and {num_embedded} embeddings",
+            found=found,
             expected="one embedding for each sentence, in the same order",
             remedy="Encode the corpus again.",
         )

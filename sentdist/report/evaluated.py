@@ -114,12 +114,8 @@ def compare_evaluated(
     return Compared(lines=lines, sentence=sentence, notes=tuple(notes))
 
 
-def second_opinion(found: Compared, *, rope: float | None) -> Iterator[str]:
-    """What a Bayesian comparison says of the same differences, in sentences.
-
-    rope: points within which two scores count as equal; None: 0.5.
-    """
-    rope = 0.5 if rope is None else rope
+def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
+    """What a Bayesian comparison says of the same differences, in sentences; rope: points within which two scores count as equal."""
     lines = [line for line in found.lines if line.task != AVERAGE and line.difference.about == "items" and line.difference.error > 0]
     if not lines:
         yield "Second opinion: none, for no difference has a standard error."

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.cache import cache_folder
+from sentdist.data.cells import number_in
 from sentdist.data.own.file_format import Writing, own_table, recognised, said_of
 from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, grades_of, layout_of, scale_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
@@ -279,16 +280,9 @@ def _no_grades(table: pa.Table, unread: Sequence[str]) -> str:
     """Why a column that is called as scores are is not taken for them."""
     for column in unread:
         if column.lower() in GRADES and len(table):
-            word = next((str(cell) for cell in table[column].slice(0, 1000).to_pylist() if not _is_number(cell)), None)
+            word = next((str(cell) for cell in table[column].slice(0, 1000).to_pylist() if number_in(str(cell)) is None), None)
             return "" if word is None else f" ({column} holds no numbers: {brief(word)})"
     return ""
-
-
-def _is_number(cell: object) -> bool:
-    try:
-        return math.isfinite(float(str(cell).replace(",", ".")))
-    except ValueError:
-        return False
 
 
 def _told(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from sentdist.data.cells import number_in
 from sentdist.data.graded import NLI_LABELS
 from sentdist.data.sources.files import check_columns
 from sentdist.errors import DataError, brief, listed, one_line
@@ -27,7 +28,6 @@ POSITIVES = (
 )  # fmt: skip
 NEGATIVES = ("negative", "neg", "hard_neg", "hard_negative", "sent2")
 GRADES = ("score", "similarity", "similarity_score", "label", "grade", "gold", "rating", "relatedness", "sim")
-TRUTHS = {"false": 0.0, "true": 1.0}
 GROUPS = ("group", "group_id")
 SPLITS = ("split",)
 ROW_NAMES = ("id", "index", "")  # of columns that name or count rows, as pandas' index does; so do these beginnings and this end
@@ -129,25 +129,13 @@ def _grade(name: str, column: str, row: int, cell: object) -> float:
     text = str(cell).strip().casefold()
     if text in NLI_LABELS:
         return NLI_LABELS[text]
-    number = _number(text)
+    number = number_in(text)
     if number is None:
         expected = f"a number, or one of {', '.join(NLI_LABELS)}"
         raise DataError(
             where=f"{name}, {column}", found=f"{brief(cell)} in row {row + 1}", expected=expected, remedy="Correct the row or leave it out."
         )
     return number
-
-
-def _number(text: str) -> float | None:
-    """A finite number with a point or a comma, true or false; None for anything else."""
-    plain = text.strip().casefold()
-    if plain in TRUTHS:
-        return TRUTHS[plain]
-    try:
-        number = float(plain.replace(",", "."))
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _by_name(table: pa.Table, by_name: dict[str, str], shape: str | None) -> tuple[str, ...] | None:
@@ -228,7 +216,7 @@ def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
     """Refuse NLI's labels as numbers: in releases entailment is 0 and contradiction 2, so that they fall with likeness."""
     if [column.strip().casefold() for column in chosen[:2]] != ["premise", "hypothesis"]:
         return
-    numbers = {_number(str(cell)) for cell in table[chosen[2]].to_pylist() if cell is not None and str(cell).strip()}
+    numbers = {number_in(str(cell)) for cell in table[chosen[2]].to_pylist() if cell is not None and str(cell).strip()}
     if numbers and numbers <= {-1.0, 0.0, 1.0, 2.0}:
         raise DataError(
             where=f"{name}, {chosen[2]}",
@@ -244,7 +232,7 @@ def _label_in(table: pa.Table, column: str) -> str | None:
     different = Counter(cells)
     is_few = len(cells) >= LEAST_FOR_LABELS and len(different) * LEAST_FOR_LABELS <= len(cells)
     is_short = all(len(cell.split()) <= MOST_WORDS for cell in different)
-    numbers = [cell for cell in cells if _number(cell.rstrip("%")) is not None]
+    numbers = [cell for cell in cells if number_in(cell.rstrip("%")) is not None]
     if numbers and 2 * len(numbers) >= len(cells):
         return numbers[0]
     return different.most_common(1)[0][0] if is_few and is_short else None
@@ -264,7 +252,7 @@ def _is_numbers(table: pa.Table, column: str) -> bool:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
         return True
     cells = [cell for cell in table[column].slice(0, 1000).to_pylist() if cell and cell.strip()] if _is_text(table, column) else []
-    return bool(cells) and all(_number(cell) is not None or cell.strip().casefold() in NLI_LABELS for cell in cells)
+    return bool(cells) and all(number_in(cell) is not None or cell.strip().casefold() in NLI_LABELS for cell in cells)
 
 
 def _unclear(name: str, found: str, columns: Sequence[str]) -> DataError:

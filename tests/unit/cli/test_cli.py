@@ -227,3 +227,8 @@ def test_a_report_that_cannot_be_written_is_told(tiny_run: dict[str, str], tmp_p
 def test_the_package_is_its_command() -> None:
     done = subprocess.run([sys.executable, "-m", "sentdist", "--version"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "sentdist" in done.stdout, done.stderr
+
+
+def test_a_store_without_a_sweep_has_nothing_for_mlflow(tmp_path: Path) -> None:
+    done = _call("track", "--rebuild", "--store", str(tmp_path), "--uri", "http://127.0.0.1:1")
+    assert done.exit_code == 0 and done.output == f"{tmp_path} has no sweep: nothing was written.\n"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app, tune
 from sentdist.plan.recipe import load_recipe
+from sentdist.plan.suggestions import PlannedSearch
+from sentdist.store import searches
 from tests.support.tiny_encoders import declares_cls
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
@@ -100,6 +103,17 @@ def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, mo
     assert call([words[0], "b/mine.csv", *words[2:], "--name", "second"]).exit_code == 0
     recipe.write_text("mine: 1\n")
     assert "something that is no recipe" in call(words).output and recipe.read_text() == "mine: 1\n"
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_search_that_gives_way_to_one_of_other_options_is_told(words: list[str], is_same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[PlannedSearch] = []
+    monkeypatch.setattr(tune, "build_within", lambda planned, *_: asked.append(planned))
+    monkeypatch.setattr(tune, "_tell_winner", lambda *_: None)
+    assert "gives way" not in call(words).output
+    before = SimpleNamespace(identity=asked[0].identity if is_same else "another")
+    monkeypatch.setattr(searches, "find_search", lambda *_: before)
+    assert ("gives way to this one" in call(words).output) != is_same
 
 
 def test_an_encoder_keeps_the_pooling_that_it_declares(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
