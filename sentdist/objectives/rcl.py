@@ -57,7 +57,8 @@ class RCL(ObjectiveSpec):
                 regulator_weight=self.regulator_weight,
             )
 
-        return mean_over_blocks(of_block, num_rows=len(anchors_BD), num_columns=len(candidates_MD) + 2 * anchors_NMD[..., 0].numel())
+        num_columns = len(candidates_MD) + 2 * anchors_NMD[..., 0].numel()
+        return mean_over_blocks(of_block, num_rows=len(anchors_BD), num_columns=num_columns, device=embeddings.device)
 
 
 def rcl(

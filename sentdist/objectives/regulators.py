@@ -49,7 +49,8 @@ class Regulators(ObjectiveSpec):
             ]
             return torch.stack(terms).sum()
 
-        return mean_over_blocks(of_block, num_rows=batch.num_rows, num_columns=sum(side_NMD[..., 0].numel() for side_NMD in augmented))
+        num_columns = sum(side_NMD[..., 0].numel() for side_NMD in augmented)
+        return mean_over_blocks(of_block, num_rows=batch.num_rows, num_columns=num_columns, device=embeddings.device)
 
 
 def regulators(embeddings_BD: Tensor, augmented_NMD: Tensor, *, first_row: int, temperature: float) -> Tensor:

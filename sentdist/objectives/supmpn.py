@@ -58,7 +58,7 @@ class SupMPN(ObjectiveSpec):
                 phi=self.phi,
             )
 
-        return mean_over_blocks(of_block, num_rows=len(anchors_BD), num_columns=len(candidates_KD))
+        return mean_over_blocks(of_block, num_rows=len(anchors_BD), num_columns=len(candidates_KD), device=embeddings.device)
 
 
 def supmpn(

@@ -95,7 +95,7 @@ class SymmetricInfoNCE(ObjectiveSpec):
                 temperature=temperature,
             )
 
-        return mean_over_blocks(of_block, num_rows=batch.num_rows, num_columns=columns_CMD[..., 0].numel())
+        return mean_over_blocks(of_block, num_rows=batch.num_rows, num_columns=columns_CMD[..., 0].numel(), device=embeddings.device)
 
 
 def symmetric_info_nce(

@@ -23,7 +23,9 @@ BYTES_PER_FROZEN_PARAMETER = {"fp32": 4, "tf32": 4, "bf16": 6}  # of an encoder 
 BYTES_PER_UNIT = {"fp32": 98, "tf32": 98, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
 TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
 MICRO_BATCH_HEAP = 1.5  # a heap that is asked for ever other sizes gives back late: 512 rows in micro-batches of 192 sentences, 2.4 GiB
-CUDA_BYTES = 1.0 * 2**30  # on a GPU: its context, the libraries' workspaces, blocks of logits; not measured
+CUDA_BYTES = (
+    1.0 * 2**30
+)  # on a GPU: its context, the libraries' workspaces; not measured. Logits come on top: LOGITS_SHARE of grad_cache.py
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sentdist.learning import grad_cache
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.encode import encode
@@ -112,14 +113,15 @@ def test_a_model_that_runs_padded_learns_what_it_learns_on_a_cpu(tiny_mpnet_dir:
     assert float((learnt("cuda") - here).norm() / here.norm()) < 2e-4
 
 
-def test_blocks_of_anchors_change_nothing() -> None:
+def test_blocks_of_anchors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     rows = torch.randn(600, 64, device="cuda", requires_grad=True)
 
     def loss_and_gradient(at_once: int) -> tuple[float, Tensor]:
+        monkeypatch.setattr(grad_cache, "logits_at_once", lambda device: at_once)
         loss = mean_over_blocks(
             lambda first, last: info_nce(rows[first:last], rows[200:], first_row=first, temperature=0.05),
-            num_rows=200, num_columns=400, logits_at_once=at_once,
+            num_rows=200, num_columns=400, device=rows.device,
         )  # fmt: skip
         return loss.item(), torch.autograd.grad(loss, rows)[0]
 

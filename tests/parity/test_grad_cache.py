@@ -144,16 +144,17 @@ def test_filling_changes_no_embedding_and_no_gradient(tiny_encoder_dir: str, mul
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()) + 1e-7)
 
 
-def test_blocks_of_anchors_change_nothing() -> None:
+def test_blocks_of_anchors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     anchors, candidates = (torch.randn(rows, 8, generator=generator, dtype=torch.float64).requires_grad_() for rows in (13, 26))
 
     def of_block(first: int, last: int) -> Tensor:
         return info_nce(anchors[first:last], candidates, first_row=first, temperature=0.05)
 
-    whole = mean_over_blocks(of_block, num_rows=13, num_columns=26)
+    whole = mean_over_blocks(of_block, num_rows=13, num_columns=26, device=anchors.device)
     expected = torch.autograd.grad(whole, (anchors, candidates))
-    blocks = mean_over_blocks(of_block, num_rows=13, num_columns=26, logits_at_once=4 * 26)
+    monkeypatch.setattr(grad_cache, "LOGITS_AT_ONCE", 4 * 26)
+    blocks = mean_over_blocks(of_block, num_rows=13, num_columns=26, device=anchors.device)
     assert blocks.item() == pytest.approx(whole.item(), rel=1e-14)
     for one, other in zip(torch.autograd.grad(blocks, (anchors, candidates)), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -176,6 +177,8 @@ def pretended_gpu() -> Iterator[torch.device]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(torch.cuda, "_lazy_init", lambda: None))
         stack.enter_context(patch.object(torch.cuda, "get_device_capability", lambda device: (9, 0)))
+        stack.enter_context(patch.object(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=2**30)))
+        stack.enter_context(patch.object(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0))
         for name in ("tensor", "as_tensor"):  # which ask for CUDA before anything is dispatched
             stack.enter_context(patch.object(torch, name, made_there(getattr(torch, name))))
         stack.enter_context(patch.object(Tensor, "pin_memory", _pinned))

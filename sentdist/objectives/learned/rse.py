@@ -102,4 +102,4 @@ class Relational(nn.Module, Objective):
         def of_block(first: int, last: int) -> Tensor:
             return self._loss(heads_BD[first:last], relations_BD[first:last], candidates_MD, first_row=batch.first_row + first)
 
-        return mean_over_blocks(of_block, num_rows=len(heads_BD), num_columns=len(candidates_MD))
+        return mean_over_blocks(of_block, num_rows=len(heads_BD), num_columns=len(candidates_MD), device=embeddings.device)

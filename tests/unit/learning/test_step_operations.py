@@ -10,9 +10,11 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sentdist.learning import engine as engine_module
+from sentdist.learning import grad_cache
 from sentdist.learning import precision as precision_module
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -21,6 +23,7 @@ from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import autocast
+from tests.parity.toy import WIDTH, ToyBank, toy_batches
 from tests.support import make
 from tests.support.pretend_gpu import pretended_gpu
 from tests.support.tiny_encoders import tiny_encoder
@@ -90,3 +93,22 @@ def test_a_step_of_six_layers(num_rows: int, precision: str, most: int, tmp_path
         with Counting() as counting:
             next(steps)
     assert counting.found.total() <= most, counting.found.most_common(12)
+
+
+def test_a_gpu_holds_as_many_logits_as_its_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RCL over 20 rows, with room for one anchor's logits on a CPU; in blocks so small a GPU waits for the host all the time."""
+    monkeypatch.setattr(grad_cache, "LOGITS_AT_ONCE", 1)
+    bank, (batch,) = ToyBank(2), toy_batches(1, num_rows=20)
+    sentences = torch.randn(len(batch.tokens.lengths), WIDTH, generator=torch.Generator().manual_seed(0))
+
+    def counted(device: torch.device) -> tuple[int, Tensor]:
+        embeddings = sentences.to(device).requires_grad_()
+        with Counting() as counting:
+            (gradient,) = torch.autograd.grad(make.rcl(bank=bank, temperature=0.05)(embeddings, batch), embeddings)
+        return counting.found.total(), gradient.cpu()
+
+    on_cpu, expected = counted(torch.device("cpu"))
+    with pretended_gpu() as device:
+        on_gpu, found = counted(device)
+    torch.testing.assert_close(found, expected)
+    assert on_gpu <= 130 < on_cpu / 10
