@@ -21,10 +21,8 @@ from sentdist.errors import StoreError, named
 from sentdist.learning.bank import BankReader, own_rows
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint
 from sentdist.learning.early_stopping import EarlyStopping
-from sentdist.learning.encode_over_ranks import encode_over_ranks
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.encode import tokens_at_once
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
 from sentdist.learning.gather import local_rows, of_first_rank
@@ -34,6 +32,7 @@ from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.prefetch import Sender, Sent, made_ahead
+from sentdist.learning.shared_sentences import SharedSentences
 from sentdist.objectives.objective import Given
 from sentdist.plan import specs
 from sentdist.plan.stage import Json
@@ -48,7 +47,6 @@ from sentdist.stages.scores.scorer import live_scorer
 from sentdist.stages.scores.view import viewed
 from sentdist.stages.tagging import targets_of
 from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.loaded_task import LoadedTask
 from sentdist.stages.tokens import tokens_of
 from sentdist.store.curves import HISTORY_FILE
 
@@ -102,6 +100,8 @@ class TrainSession:
         self._dev = (
             () if stage.selection is None else tuple(load_task(task, context.data_root, context.folders) for task in stage.selection.tasks)
         )
+        at_once = context.runtime.tokens_per_batch or tokens_at_once(self._encoder.device)
+        self._dev_sentences = [SharedSentences(task.sentences, self._encoder.tokenize, tokens_per_batch=at_once) for task in self._dev]
         stopping = (
             None
             if stage.stopping is None
@@ -275,7 +275,11 @@ class TrainSession:
 
     def _score_dev(self, vote: Callable[[], float]) -> DevScore:
         assert self.stage.selection is not None
-        embeddings = [embed_in_training(self.engine, self._encoder, task, self.context.runtime.tokens_per_batch) for task in self._dev]
+        self._encoder.eval()
+        try:
+            embeddings = [sentences.embedded(self.engine.encode) for sentences in self._dev_sentences]
+        finally:
+            self._encoder.train()
         give_back_freed_memory()
         view = self.stage.selection.view
         scorer = live_scorer(self._objective, view.relations)
@@ -316,19 +320,6 @@ class TrainSession:
             "num_parameters": sum(parameter.numel() for parameter in self._encoder.parameters()),
             **self._curve.summary(),
         }
-
-
-def embed_in_training(engine: Engine, encoder: SentenceEncoder, task: LoadedTask, tokens_per_batch: int | None) -> np.ndarray:
-    """(S, D) embeddings of a task's sentences by the weights as they are, dropout off, each unique sentence once, over all ranks."""
-    unique = list(dict.fromkeys(task.sentences))
-    row = {sentence: number for number, sentence in enumerate(unique)}
-    encoder.eval()
-    try:
-        at_once = tokens_per_batch or tokens_at_once(encoder.device)
-        embeddings = encode_over_ranks(engine.encode, encoder.tokenize, unique, tokens_per_batch=at_once)
-    finally:
-        encoder.train()
-    return embeddings[[row[sentence] for sentence in task.sentences]]
 
 
 @dataclass(frozen=True, kw_only=True)

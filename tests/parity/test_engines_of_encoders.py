@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.encode_over_ranks import encode_over_ranks
 from sentdist.learning.encoder.batch import collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
+from sentdist.learning.shared_sentences import SharedSentences
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import WORDS, word_batches
 from tests.support import make
@@ -40,7 +40,7 @@ def train_encoder(rank: int, world_size: int, folder: str, kinds: tuple[str | in
         steps = train_steps(engine, make.entropy(phi=0.04), word_batches(encoder, 10, rank=rank, world_size=world_size))
         reports = list(itertools.islice(steps, 5))
         encoder.eval()
-        half_way = encode_over_ranks(engine.encode, encoder.tokenize, WORDS, tokens_per_batch=16)
+        half_way = SharedSentences(WORDS, encoder.tokenize, tokens_per_batch=16).embedded(engine.encode)
         encoder.train()
         reports += steps
         outcomes[kind] = ([report.loss for report in reports], torch.from_numpy(half_way), engine.weights())
