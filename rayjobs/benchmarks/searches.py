@@ -37,7 +37,7 @@ from sentdist.plan.stages import Rung, Train, training_of
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_search
-from sentdist.stages.rungs import Standing
+from sentdist.stages.rung_records import Standing
 from sentdist.store.searches import SearchRecord, find_search, load_search
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.table_text import markdown_table

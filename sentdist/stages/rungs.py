@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,17 +18,14 @@ from sentdist.learning.checkpoint import DevScore, UnusableCheckpoint
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, training_of
-from sentdist.reading import reading
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs_in_use import check_inputs
 from sentdist.stages.ranks import Ranks
+from sentdist.stages.rung_records import CHECKPOINT, number, sentences
 from sentdist.stages.train import TrainSession
-from sentdist.store.curves import HISTORY_FILE
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
-
-CHECKPOINT = "checkpoint"  # folder in the artifact of a rung
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +48,7 @@ def from_rung(
     found = ranks.from_first(partial(_below, stage, context))
     if found is None:
         return ResumedSession(session=session)
-    spent = partial(ResumedSession, seconds=_number(found, "seconds_total"), step=int(_number(found, "step")))
+    spent = partial(ResumedSession, seconds=number(found, "seconds_total"), step=int(number(found, "step")))
     if session.progress.step:  # a checkpoint of an attempt that was lost goes further
         return spent(session=session)
     with ranks.errors_on_all():
@@ -85,11 +81,6 @@ def before(resumed: ResumedSession) -> dict[str, Json]:
     if not resumed.step:
         return {}
     return {"seconds_before": round(resumed.seconds, 3), "sentences_before": sentences(resumed.session.stage, resumed.step)}
-
-
-def sentences(train: Train, step: int) -> int:
-    """That so many steps train on."""
-    return step * train.training.batch_size * train.corpus.num_columns
 
 
 def publish_training(resumed: ResumedSession, stage: Train | Rung, context: Context, ranks: Ranks, *, started: float) -> Artifact | None:
@@ -165,66 +156,6 @@ def _load(session: TrainSession, found: Artifact, context: Context) -> str | Non
             raise
         return error.found if isinstance(error, StoreError) else first_line(error)
     return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Standing:
-    """How a training stood at a share of its steps. dev: best score until then (× 100), last: the one there; None: not defined."""
-
-    step: int
-    dev: float | None
-    last: float | None
-    sentences: int
-    seconds: float
-
-
-def standing(train: Train, share: float, context: Context) -> Standing | None:
-    """How a training stood at a share, from the rung itself or anything that goes further; None while nothing does."""
-    for above in sorted({share, *(one for one in context.shares if one > share)} - {1.0}):
-        found = context.store.get(Rung(of=train, share=above))
-        if found is not None:
-            return _standing(train, share, found, _points(found.record.results.get("dev_history")))
-    found = context.store.get(train)
-    if found is None:
-        return None
-    place = f"{found.record.place}/{HISTORY_FILE}"
-    with reading(None, where=place, expected="the lines that a training writes", kind=StoreError):
-        lines = [json.loads(line) for line in context.store.open_file(place).read().decode().splitlines()]
-    return _standing(train, share, found, [(int(line["step"]), line["dev_score"]) for line in lines if "dev_score" in line])
-
-
-def _standing(train: Train, share: float, found: Artifact, points: Sequence[tuple[int, float | None]]) -> Standing | None:
-    planned = int(_number(found, "num_steps_planned"))
-    until: list[tuple[int, float | None]] = []
-    for step, score in points:
-        until.append((step, score))
-        if share < 1.0 and step >= math.ceil(share * planned - 1e-9):
-            break
-    if not until:
-        return None
-    step, last = until[-1]
-    total = _number(found, "seconds_total") or found.record.seconds
-    last_step = points[-1][0]
-    return Standing(
-        step=step,
-        dev=max((score for _, score in until if score is not None), default=None),
-        last=last,
-        sentences=sentences(train, step),
-        seconds=round(total * step / last_step if last_step else total, 3),
-    )
-
-
-def _points(found: Json) -> list[tuple[int, float | None]]:
-    return (
-        [(int(str(one[0])), None if one[1] is None else float(str(one[1]))) for one in found if isinstance(one, list)]
-        if isinstance(found, list)
-        else []
-    )
-
-
-def _number(found: Artifact, name: str) -> float:
-    value = found.record.results.get(name)
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _finite(score: float | None) -> float | None:

@@ -39,12 +39,13 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of, load_encoder
+from sentdist.stages.inputs import folder_of
 from sentdist.stages.learning_curve import Curve, history_lines
 from sentdist.stages.objectives import make_objective, num_columns
 from sentdist.stages.scores.by_relation import mean_of_parts, score_by
 from sentdist.stages.scores.scorer import live_scorer
 from sentdist.stages.scores.view import viewed
+from sentdist.stages.start_encoder import load_encoder
 from sentdist.stages.tagging import targets_of
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tokens import tokens_of

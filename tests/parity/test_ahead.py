@@ -16,9 +16,9 @@ from sentdist.learning.optimization import Optimization
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Tokens, Train
 from sentdist.stages.context import Context
-from sentdist.stages.inputs import load_start_tokenizer
 from sentdist.stages.local import build_here
 from sentdist.stages.ranks import ranks_here
+from sentdist.stages.start_encoder import load_start_tokenizer
 from sentdist.stages.tokens import tokens_of
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes

@@ -16,7 +16,8 @@ from sentdist.plan.stages import Rung, Train, to_share
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here, file_bank
 from sentdist.stages.ranks import ranks_here
-from sentdist.stages.rungs import events_until, from_rung, save_on_ranks, standing
+from sentdist.stages.rung_records import standing
+from sentdist.stages.rungs import events_until, from_rung, save_on_ranks
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

@@ -21,7 +21,7 @@ from sentdist.plan.stages import Train, to_share
 from sentdist.plan.suggestions import PlannedSearch, told
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.rungs import Standing, standing
+from sentdist.stages.rung_records import Standing, standing
 from sentdist.store.searches import (
     Finalist,
     FinalistsChosen,

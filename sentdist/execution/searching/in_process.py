@@ -20,7 +20,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine
 from sentdist.stages.local import build_all
 from sentdist.stages.precisions import check_precisions
-from sentdist.stages.rungs import standing
+from sentdist.stages.rung_records import standing
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from sentdist.errors import StoreError
 from sentdist.plan.stages import Train, to_share
-from sentdist.stages.rungs import CHECKPOINT
+from sentdist.stages.rung_records import CHECKPOINT
 from sentdist.store.curves import keep_pruned_curve, read_curve
 from sentdist.store.searches import SearchTrial
 from sentdist.store.store import ArtifactStore

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
-import tempfile
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -23,30 +20,16 @@ from sentdist.execution.board.event_sink import Body
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.cluster.names import HEAD
-from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
 from sentdist.execution.searching.trial import ToRun
 from sentdist.execution.sweep import offered_to
-from sentdist.execution.trial_processes import TrialProcesses
-from sentdist.execution.trials import (
-    FAILURE,
-    LOST_ACTORS,
-    STOPPED,
-    TRIAL_RESOURCES,
-    keep_experiment,
-    lost_too_often,
-    packed,
-    quieten,
-    scratch_trouble,
-    unpacked,
-)
+from sentdist.execution.tune_run import STOPPED, end_told, failure_of, lost_too_often, run_in_tune
 from sentdist.plan.stages import to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.rungs import Standing, standing
-from sentdist.store.scratch import scratch_folder
+from sentdist.stages.rung_records import Standing, standing
 from sentdist.store.searches import SearchRecord
 from sentdist.tracking.tracker import NullTracker, Tracker
 
@@ -55,8 +38,6 @@ SHARE = "share"
 STANDING = "standing"  # how the trial stood there, as text: Tune would take a mapping apart
 MAILBOX_S = 600.0  # for a process on the head to start; on a machine with five times as much to do as it can it takes 40 s
 NO_END = 2**31  # trials: the searcher says when there are no more
-
-log = logging.getLogger(__name__)
 
 
 def search_on_cluster(
@@ -99,39 +80,24 @@ def search_on_cluster(
 
 def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_line: PrintLine) -> None:
     """Have Tune run trials until the conductor has no more; its own files are kept in the store."""
-    quieten()
     name = conductor.planned.recipe.name
     board = BoardClient(submission, build_stage)
     mailbox: Any = ray.remote(num_cpus=0, resources=HEAD)(_TrialMailbox).remote()
     stopper = _ConductorStopper(conductor)
     scheduler = _ConductorScheduler(conductor, stopper, print_line)
     body: Body = build_stage
-    processes = TrialProcesses()
-    scratch = Path(tempfile.gettempdir())
+    config = tune.TuneConfig(
+        search_alg=_ConductorSearcher(conductor, mailbox),
+        scheduler=scheduler,
+        num_samples=NO_END,
+        max_concurrent_trials=at_once,
+        reuse_actors=True,
+    )
+    shared = {"mailbox": mailbox, "submission": submission, "body": body}
+    # `ExperimentAnalysis` and `ResultGrid` read what these write.
+    read_later = [JsonLoggerCallback(), CSVLoggerCallback()]
     try:
-        with scratch_folder(scratch, "tune") as folder, processes.ended_on_leaving():
-            tune.Tuner(
-                tune.with_resources(tune.with_parameters(_run_trial, mailbox=mailbox, submission=submission, body=body), TRIAL_RESOURCES),
-                tune_config=tune.TuneConfig(
-                    search_alg=_ConductorSearcher(conductor, mailbox),
-                    scheduler=scheduler,
-                    num_samples=NO_END,
-                    max_concurrent_trials=at_once,
-                    reuse_actors=True,
-                ),
-                run_config=tune.RunConfig(
-                    name=name,
-                    storage_path=str(folder),
-                    verbose=0,
-                    stop=stopper,
-                    # `ExperimentAnalysis` and `ResultGrid` read what the first two write.
-                    callbacks=[JsonLoggerCallback(), CSVLoggerCallback(), processes],
-                    failure_config=tune.FailureConfig(max_failures=LOST_ACTORS),
-                ),
-            ).fit()
-            keep_experiment(submission.context.store, folder / name, name)
-    except (OSError, tune.TuneError, EOFError) as error:
-        raise scratch_trouble(scratch, error) from error
+        run_in_tune(name, submission.context.store, _run_trial, shared, config, stop=stopper, callbacks=read_later)
     finally:
         board.leave()
         ray.kill(mailbox)
@@ -206,9 +172,9 @@ class _ConductorScheduler(FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         number = int(trial.config[NUMBER])
-        if FAILURE in result:
-            self._failed[number] = unpacked(result[FAILURE])
-            trial.max_failures = 0  # what it raises next is no lost process
+        error = failure_of(trial, result)
+        if error is not None:
+            self._failed[number] = error
             return str(TrialScheduler.CONTINUE)
         if SHARE not in result:
             return str(TrialScheduler.CONTINUE)
@@ -264,17 +230,10 @@ def _run_trial(config: dict[str, Any], mailbox: Any, submission: Submission, bod
     trial: ToRun = ray.get(mailbox.of.remote(config[NUMBER]))
     context = submission.context
     board = BoardClient(submission, body)
-    try:
+    with end_told(board):
         for share in trial.shares:
             while (found := standing(trial.train, share, context)) is None:  # again where another search has removed it meanwhile
                 for _ in board.follow(to_share(trial.train, share)):
                     pass
             score = float("nan") if found.dev is None else found.dev
             tune.report({SCORE: score, SHARE: share, STANDING: json.dumps(asdict(found))})
-    except SweepStopped:
-        tune.report({STOPPED: True})
-    except Exception as error:
-        tune.report({FAILURE: packed(cause_of(error))})  # it reaches the driver in memory, where a file of Tune's may find no room
-        raise
-    finally:
-        board.unregister()

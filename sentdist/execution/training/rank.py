@@ -26,9 +26,9 @@ from sentdist.plan.stages import Rung, Tokens, Train, training_of
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import full_gpu_told
-from sentdist.stages.inputs import load_start_tokenizer
 from sentdist.stages.ranks import Ranks, ranks_here
 from sentdist.stages.rungs import events_until, from_rung, publish_training
+from sentdist.stages.start_encoder import load_start_tokenizer
 from sentdist.stages.tokens import TokensBody, tokens_stage
 from sentdist.stages.train import TrainSession
 from sentdist.store.store import Artifact

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.relational import relation_weights, relational_queries, relational_similarities, weight_curve
 from sentdist.evaluation.sts import score_similarities
-from sentdist.learning.objective import Objective
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.plan.relational import RelationalScoring
+
+if TYPE_CHECKING:
+    from sentdist.learning.objective import Objective
 
 NO_RELATIONS = Relations(names=(), vectors=np.zeros((0, 0), dtype=np.float32))
 

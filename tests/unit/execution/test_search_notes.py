@@ -12,7 +12,7 @@ from sentdist.execution.searching import prices
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import to_share
 from sentdist.stages.local import build_all
-from sentdist.stages.rungs import standing
+from sentdist.stages.rung_records import standing
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import RATES, pretended, tiny_search
 

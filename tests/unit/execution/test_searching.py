@@ -22,7 +22,7 @@ from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_all
-from sentdist.stages.rungs import Standing
+from sentdist.stages.rung_records import Standing
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchEvent, SearchState, find_search
 from sentdist.store.store import ArtifactStore

@@ -1,0 +1,84 @@
+"""What the store says of a training's parts: how it stood at a share of its steps. Without torch: who only waits for trainings reads it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sentdist.errors import StoreError
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Rung, Train
+from sentdist.reading import reading
+from sentdist.stages.context import Context
+from sentdist.store.curves import HISTORY_FILE
+from sentdist.store.store import Artifact
+
+CHECKPOINT = "checkpoint"  # folder in the artifact of a rung
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a training stood at a share of its steps. dev: best score until then (× 100), last: the one there; None: not defined."""
+
+    step: int
+    dev: float | None
+    last: float | None
+    sentences: int
+    seconds: float
+
+
+def standing(train: Train, share: float, context: Context) -> Standing | None:
+    """How a training stood at a share, from the rung itself or anything that goes further; None while nothing does."""
+    for above in sorted({share, *(one for one in context.shares if one > share)} - {1.0}):
+        found = context.store.get(Rung(of=train, share=above))
+        if found is not None:
+            return _standing(train, share, found, _points(found.record.results.get("dev_history")))
+    found = context.store.get(train)
+    if found is None:
+        return None
+    place = f"{found.record.place}/{HISTORY_FILE}"
+    with reading(None, where=place, expected="the lines that a training writes", kind=StoreError):
+        lines = [json.loads(line) for line in context.store.open_file(place).read().decode().splitlines()]
+    return _standing(train, share, found, [(int(line["step"]), line["dev_score"]) for line in lines if "dev_score" in line])
+
+
+def _standing(train: Train, share: float, found: Artifact, points: Sequence[tuple[int, float | None]]) -> Standing | None:
+    planned = int(number(found, "num_steps_planned"))
+    until: list[tuple[int, float | None]] = []
+    for step, score in points:
+        until.append((step, score))
+        if share < 1.0 and step >= math.ceil(share * planned - 1e-9):
+            break
+    if not until:
+        return None
+    step, last = until[-1]
+    total = number(found, "seconds_total") or found.record.seconds
+    last_step = points[-1][0]
+    return Standing(
+        step=step,
+        dev=max((score for _, score in until if score is not None), default=None),
+        last=last,
+        sentences=sentences(train, step),
+        seconds=round(total * step / last_step if last_step else total, 3),
+    )
+
+
+def _points(found: Json) -> list[tuple[int, float | None]]:
+    return (
+        [(int(str(one[0])), None if one[1] is None else float(str(one[1]))) for one in found if isinstance(one, list)]
+        if isinstance(found, list)
+        else []
+    )
+
+
+def sentences(train: Train, step: int) -> int:
+    """That so many steps train on."""
+    return step * train.training.batch_size * train.corpus.num_columns
+
+
+def number(found: Artifact, name: str) -> float:
+    """Of the results of a record; 0 where it has none of that name."""
+    value = found.record.results.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
