@@ -1,10 +1,14 @@
-"""The sentences of a corpus that are nearest to queries: the corpus is read, embedded and searched tile by tile."""
+"""The sentences of a corpus that are nearest to queries: the corpus is read, embedded and searched tile by tile.
+
+Without torch: workers that search a file of embeddings load no encoder.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +16,11 @@ from sentdist.data.texts import Texts
 from sentdist.errors import DataError
 from sentdist.evaluation.nearest import ROWS_PER_TILE, NearestDocuments
 from sentdist.inference.embedding_file import TEXTS, TextsDigest, check_made_by, facts_of, open_embeddings
-from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.inference.similarity import scorer_of
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
+
+if TYPE_CHECKING:
+    from sentdist.inference.ready_encoder import LoadedEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +100,8 @@ class TileReader:
         """Load what is needed, unless `loaded` is at hand. device: see `LoadedEncoder.load`."""
         if self.embeddings is not None:
             return OpenTileReader(mapped=open_embeddings(self.embeddings), loaded=None)
+        from sentdist.inference.ready_encoder import LoadedEncoder
+
         return OpenTileReader(mapped=None, loaded=loaded or LoadedEncoder.load(self.use, device))
 
 
@@ -125,6 +132,8 @@ def embed_queries(loaded: LoadedEncoder, sentences: list[str], weights: Mapping[
     Raises:
         DataError, EncoderError: as `LoadedEncoder.embed` and `scorer_of`.
     """
+    from sentdist.inference.similarity import scorer_of
+
     embeddings_QD = loaded.embed(sentences)
     if not weights:
         return Queries(vectors=embeddings_QD, scale=np.ones(len(sentences)))

@@ -12,7 +12,6 @@ from sentdist.evaluation.nearest import NearestDocuments
 from sentdist.execution.cluster.connection import check_auth_mode, connect
 from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.parallel.pool import over_workers
-from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import capacity, pool_demand, with_devices
 from sentdist.inference.nearest import CorpusSearch, OpenTileReader, SearchedFiles, Tile, TileReader
 from sentdist.plan.runtime import Runtime
@@ -27,6 +26,10 @@ class TileSearcher:
     @cached_property
     def _reader(self) -> OpenTileReader:
         # Not in the constructor: there an error would be told as the death of an actor.
+        if self._source.embeddings is not None:
+            return self._source.open()
+        from sentdist.execution.reserved import use_reserved  # torch, which a file of embeddings does not need
+
         use_reserved(pool_demand(self._runtime, gpus=self._runtime.gpus_per_worker))
         return self._source.open(device="cuda" if self._runtime.gpus_per_worker else "cpu")
 
