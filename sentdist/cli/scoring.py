@@ -187,8 +187,6 @@ def _scored(stage: Scores, context: Context, *, over_workers: bool = False) -> A
     if (known := context.store.get(stage)) is not None:
         return known
 
-    from sentdist.stages.devices import old_gpu_here, on_this_machine
-    from sentdist.stages.precisions import check_precisions
     from sentdist.stages.scores.build import build_scores
     from sentdist.stages.scores.embed_sentences import embed_here
 
@@ -198,6 +196,9 @@ def _scored(stage: Scores, context: Context, *, over_workers: bool = False) -> A
 
         embed = embed_over_workers
     else:
+        from sentdist.stages.devices import old_gpu_here, on_this_machine
+        from sentdist.stages.precisions import check_precisions
+
         runtime, devices = on_this_machine(context.runtime)
         check_precisions([stage], runtime, old_gpu=old_gpu_here(runtime))
         context = replace(context, runtime=runtime)

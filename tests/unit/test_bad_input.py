@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import DataError
-from sentdist.stages.scores import embed_sentences as embedding
+from sentdist.learning.encoder import encode as embedding
 from tests.support.tasks_data import evaluated, write_table
 
 KINDS = ("sts", "pairs", "reranking", "retrieval", "classification", "clustering")

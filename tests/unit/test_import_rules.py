@@ -219,9 +219,10 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows() -> None:
         ("sentdist.execution.run", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
         ("sentdist.execution.carry_out", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
         ("sentdist.execution.searching.on_cluster", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
+        ("sentdist.execution.parallel.embed", ("torch", "mlflow", "transformers")),  # in who waits for the workers
         ("sentdist.execution.parallel.nearest", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
         ("sentdist.stages.overlaps", ("torch", "ray", "mlflow", "transformers")),  # texts alone are compared
-        ("sentdist.stages.scores.build", ("ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
+        ("sentdist.stages.scores.build", ("torch", "ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
     ],
 )
 def test_importing_loads_nothing_heavy_that_is_not_always_needed(module: str, forbidden: tuple[str, ...]) -> None:

@@ -10,11 +10,9 @@ import numpy as np
 from sentdist.execution.cluster.connection import check_auth_mode, connect
 from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
-from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import capacity, pool_demand, with_devices
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import full_gpu_told
 from sentdist.stages.inputs_in_use import InUse, check_inputs, inputs_watched
 from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
 
@@ -29,6 +27,8 @@ class SentenceEmbedder:
     @cached_property
     def _embed(self) -> Embed:
         # Not in the constructor: there an error would be told as the death of an actor.
+        from sentdist.execution.reserved import use_reserved  # torch, which who waits for the workers does not need
+
         runtime = self._context.runtime
         use_reserved(pool_demand(runtime, gpus=runtime.gpus_per_worker))
         return embed_here(self._stage, self._context)
@@ -39,6 +39,8 @@ class SentenceEmbedder:
         Raises:
             ArtifactLost: the encoder was changed since this worker began to read it.
         """
+        from sentdist.stages.gpu_memory import full_gpu_told
+
         _, sentences = part
         with full_gpu_told(self._stage, self._context), inputs_watched(self._inputs):
             embeddings = self._embed(sentences)

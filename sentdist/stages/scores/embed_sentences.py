@@ -1,20 +1,19 @@
-"""How the sentences of an evaluation become embeddings."""
+"""How the sentences of an evaluation become embeddings. torch is loaded where an encoder is: others embed, or words alone are scored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision
 from sentdist.plan.stages import Scores, Train
 from sentdist.stages.context import Context
-from sentdist.stages.devices import device_of
 from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
+
+if TYPE_CHECKING:
+    from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
 Embed = Callable[[list[str]], np.ndarray]  # S sentences to (S, D) float32
 MakeEmbed = Callable[[Scores, Context], Embed]
@@ -23,6 +22,8 @@ OnProgress = Callable[[int, int], None]  # sentences done, of how many
 
 def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
     """By the stage's encoder, in this process."""
+    from sentdist.learning.encoder.encode import encode
+
     assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
     encoder = frozen_encoder(stage.encoder, context, precision=stage.precision)
 
@@ -41,6 +42,12 @@ def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | Non
 
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context, *, precision: Precision) -> SentenceEncoder:
     """A trained or untouched encoder, dropout off, in a process that computes in this precision."""
+    import torch
+
+    from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+    from sentdist.learning.precision import apply_matmul_precision
+    from sentdist.stages.devices import device_of
+
     torch.manual_seed(0)  # an untouched checkpoint may lack the head that its pooling asks for; an untrained one has random weights
     if isinstance(encoder, Train):
         loaded = SentenceEncoder.load(folder_of(encoder, context), pooling=encoder.encoder.pooling)

@@ -11,10 +11,10 @@ import pytest
 
 from sentdist.data.labels import EMPTY, read_labelled
 from sentdist.errors import DataError, RecipeError
+from sentdist.learning.encoder import encode as embedding
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.context import Context
-from sentdist.stages.scores import embed_sentences as embedding
 from sentdist.stages.scores.embedding_cache import kept_or_encoded
 from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.classification import load_classification
